@@ -1,0 +1,307 @@
+"""What users write: spouts and bolts, and the plain declarations of the Kafka spout and bolt.
+
+Life of a task: its own copy of the component is made, then ``open``/``prepare`` once, then its calls one after
+another on one thread, at last ``close``/``cleanup`` (guaranteed only in a local cluster). Nothing of a component runs
+in two threads at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, StreamInfo, as_fields
+
+if TYPE_CHECKING:
+    from dskype.topology.context import TopologyContext
+    from dskype.topology.tuples import Tuple, TupleBatch
+
+__all__ = [
+    "BaseBolt",
+    "BasicBolt",
+    "BatchBolt",
+    "Bolt",
+    "Component",
+    "KafkaBolt",
+    "KafkaSpout",
+    "OutputFieldsDeclarer",
+    "Spout",
+    "stateful",
+]
+
+
+class OutputFieldsDeclarer:
+    """Collects the streams that a component declares; handed to ``declare_output_fields``."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, StreamInfo] = {}
+
+    def declare(self, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
+        """Declare the stream ``default``.
+
+        :raises IllegalArgumentException: the stream is already declared.
+        """
+        self.declare_stream(DEFAULT_STREAM_ID, fields, direct)
+
+    def declare_stream(self, stream_id: str, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
+        """Declare a stream by its id.
+
+        :param stream_id: the id; ids that start with ``__`` are reserved and refused at submission.
+        :param fields: its fields, in the order of the values of an emit.
+        :param direct: the stream is meant for ``emit_direct``; default False.
+        :raises IllegalArgumentException: no stream id, declared twice (``Fields for S already set``), bad fields.
+        """
+        if not isinstance(stream_id, str):
+            raise IllegalArgumentException(explain("streamId can't be null", given=stream_id, legal="a string"))
+        if stream_id in self.streams:
+            raise IllegalArgumentException(explain(f"Fields for {stream_id} already set", given=list(as_fields(fields))))
+        self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct))
+
+    def declare_direct(self, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> None:
+        """Declare a direct stream; short for ``declare_stream(stream_id, fields, direct=True)``."""
+        self.declare_stream(stream_id, fields, True)
+
+
+class Component(ABC):
+    """What spouts and bolts have in common.
+
+    State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
+    overrides neither loses it, as in Storm.
+    """
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
+
+    def get_component_configuration(self) -> Mapping[str, Any] | None:
+        """Return configuration of this component alone, over the topology's; default None."""
+        return None
+
+    def snapshot(self) -> Any:
+        """Return the state of this task, to be given to ``restore`` later, maybe in another process.
+
+        Called between two calls of the task, in a forked copy of its process. What is returned must be made of dict,
+        list, str, bytes, int, float, bool, None and numpy arrays.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
+
+    def restore(self, state: Any) -> None:
+        """Take over ``state``; called after ``open``/``prepare`` and before the first tuple, if there is a snapshot."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
+
+
+class Spout(Component):
+    """A source of tuples."""
+
+    def open(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
+        """Get ready; called once before everything else. Keep ``collector``: all emits go through it."""
+
+    @abstractmethod
+    def next_tuple(self) -> None:
+        """Emit zero or more tuples and return soon; never block. Called again and again while the topology is active."""
+
+    def ack(self, msg_id: Any) -> None:
+        """Take note that the tree of the tuple emitted with ``msg_id`` is complete; called once, on this task."""
+
+    def fail(self, msg_id: Any) -> None:
+        """Take note that the tree of ``msg_id`` failed or timed out. Emitting it again is up to this method."""
+
+    def activate(self) -> None:
+        """Called before the first ``next_tuple`` and whenever the topology is activated again."""
+
+    def deactivate(self) -> None:
+        """Called when the topology is deactivated: no ``next_tuple`` until ``activate``."""
+
+    def close(self) -> None:
+        """Free resources; guaranteed only in a local cluster."""
+
+
+class BaseBolt(Component):
+    """What the kinds of bolts have in common; users subclass one of the kinds."""
+
+    def cleanup(self) -> None:
+        """Free resources; guaranteed only in a local cluster."""
+
+    def on_watermark(self, watermark: int) -> None:
+        """Take note that no tuple older than ``watermark`` will come any more; called when it advances. Optional."""
+
+
+class Bolt(BaseBolt):
+    """A bolt that anchors and acks by itself: every input must be acked or failed, or it times out."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
+        """Get ready; called once before the first tuple. Keep ``collector``: all emits and acks go through it."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple) -> None:
+        """Process one tuple."""
+
+
+class BasicBolt(BaseBolt):
+    """A bolt whose emits are anchored to its input and whose input is acked when ``execute`` returns.
+
+    Raising ``FailedException`` fails the input quietly, ``ReportedFailedException`` fails and reports it; any other
+    exception takes the executor down.
+    """
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """Get ready; called once before the first tuple."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Process one tuple; emit through ``collector``."""
+
+
+class BatchBolt(BaseBolt):
+    """A bolt that gets whole frames as columns, for kernels over arrays. Emits with ``collector.emit_batch``."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
+        """Get ready; called once before the first batch."""
+
+    @abstractmethod
+    def execute_batch(self, batch: TupleBatch) -> None:
+        """Process the tuples of one frame: one stream, one source task, in order."""
+
+    def execute_tick(self, tup: Tuple) -> None:
+        """Process a tick (``topology.tick.tuple.freq.secs``); default: ignore it."""
+
+
+def stateful(component: Component) -> bool:
+    """Tell whether ``component`` keeps state: its class overrides both ``snapshot`` and ``restore``."""
+    cls = type(component)
+    return (
+        getattr(cls, "snapshot", None) not in (None, Component.snapshot)
+        and getattr(cls, "restore", None) not in (None, Component.restore)
+    )
+
+
+FirstPollStrategy = Literal["EARLIEST", "LATEST", "UNCOMMITTED_EARLIEST", "UNCOMMITTED_LATEST"]
+ProcessingGuarantee = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "NO_GUARANTEE"]
+Translator = Callable[..., Sequence[tuple[str, Sequence[Any]]]]
+
+
+def _one_of(what: str, value: str, kind: Any) -> str:
+    if value not in get_args(kind):
+        raise IllegalArgumentException(explain(f"{what} is not known.", given=value, legal=", ".join(get_args(kind))))
+    return value
+
+
+class KafkaSpout(Spout):
+    """Reads Kafka topics; a plain declaration that the runtime realises with Spark's own Kafka source.
+
+    Message id = (topic, partition, offset). Subclass and override :meth:`translate` and ``declare_output_fields``, or
+    pass ``translator`` and ``outputs``.
+
+    :param topics: topic name or names; exactly one of ``topics`` and ``pattern`` is given.
+    :param pattern: regular expression over topic names (Java syntax).
+    :param kafka_options: further options of the Kafka client, e.g. ``{"bootstrap.servers": "host:9092"}``; default none.
+    :param first_poll_strategy: where to start: EARLIEST | LATEST (always), UNCOMMITTED_EARLIEST | UNCOMMITTED_LATEST
+        (only where there is no committed position). Default UNCOMMITTED_EARLIEST.
+    :param translator: a callable with the signature of :meth:`translate`; default: the whole record.
+    :param outputs: the streams that ``translator`` emits: Fields (stream ``default``) or {stream: Fields}.
+        Default ``topic, partition, offset, key, value``.
+    :param processing_guarantee: AT_LEAST_ONCE (default) | AT_MOST_ONCE | NO_GUARANTEE.
+    """
+
+    DEFAULT_FIELDS = Fields("topic", "partition", "offset", "key", "value")
+
+    def __init__(
+        self,
+        topics: str | Iterable[str] | None = None,
+        pattern: str | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+        first_poll_strategy: str = "UNCOMMITTED_EARLIEST",
+        translator: Translator | None = None,
+        outputs: Fields | Mapping[str, Fields] | None = None,
+        processing_guarantee: str = "AT_LEAST_ONCE",
+    ) -> None:
+        names = [topics] if isinstance(topics, str) else list(topics or ())
+        if bool(names) == bool(pattern):
+            raise IllegalArgumentException(
+                explain("KafkaSpout needs exactly one of topics and pattern.", given={"topics": topics, "pattern": pattern})
+            )
+        self.topics: list[str] = names
+        self.pattern = pattern
+        self.kafka_options = dict(kafka_options or {})
+        self.first_poll_strategy = _one_of("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
+        self.processing_guarantee = _one_of("processing_guarantee", processing_guarantee, ProcessingGuarantee)
+        self.translator = translator
+        if outputs is None:
+            self.outputs = {DEFAULT_STREAM_ID: self.DEFAULT_FIELDS}
+        elif isinstance(outputs, Mapping):
+            self.outputs = {stream: as_fields(fields) for stream, fields in outputs.items()}
+        else:
+            self.outputs = {DEFAULT_STREAM_ID: as_fields(outputs)}
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``outputs``."""
+        for stream, fields in self.outputs.items():
+            declarer.declare_stream(stream, fields)
+
+    def translate(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes]],
+    ) -> Sequence[tuple[str, Sequence[Any]]]:
+        """Turn one record into tuples; must depend on its arguments alone, for records are read again after a crash.
+
+        :returns: pairs (stream id, values); an empty list drops the record.
+        :raises DeadLetter: the record cannot be used; it goes to the dead letters with the reason.
+        """
+        if self.translator is not None:
+            return self.translator(topic, partition, offset, key, value, timestamp_ms, headers)
+        return [(DEFAULT_STREAM_ID, (topic, partition, offset, key, value))]
+
+    def next_tuple(self) -> None:
+        """Do nothing: the runtime feeds the records."""
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(
+        explain("A Kafka key or value is bytes, str or None.", given=value, hint="convert it before, or override KafkaBolt.translate")
+    )
+
+
+class KafkaBolt(BaseBolt):
+    """Writes its input tuples to a Kafka topic and acks them; a plain declaration that the runtime realises.
+
+    :param topic: topic to write to; None when every tuple names it (``topic_field``).
+    :param key_field: field of the record's key; default "key"; a tuple without the field has no key.
+    :param value_field: field of the record's value; default "message", as in Storm.
+    :param topic_field: field that names the topic of each tuple, over ``topic``; default none.
+    :param kafka_options: further options of the Kafka client; default none.
+    """
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        key_field: str = "key",
+        value_field: str = "message",
+        topic_field: str | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not topic and not topic_field:
+            raise IllegalArgumentException(explain("KafkaBolt needs a topic or a topic_field.", given=topic))
+        self.topic = topic
+        self.key_field = key_field
+        self.value_field = value_field
+        self.topic_field = topic_field
+        self.kafka_options = dict(kafka_options or {})
+
+    def translate(self, tup: Tuple) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
+        """Turn one tuple into a record ``(topic, key, value, headers)``; None drops it."""
+        topic = tup[self.topic_field] if self.topic_field else self.topic
+        key = tup[self.key_field] if tup.contains(self.key_field) else None
+        return topic, _as_bytes(key), _as_bytes(tup[self.value_field]), []
