@@ -1,0 +1,238 @@
+"""Kernels over columns: Java hash codes and the dealing of rows to tasks. Imports numpy and numba only.
+
+All are lazily compiled (read-only arrays are accepted) and cached on disk. Hash arithmetic is done in uint32 / uint64,
+where overflow wraps as Java's int and long do, and returned as int32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "combine",
+    "combine_key_bytes",
+    "deal_partial_key",
+    "hash_bool",
+    "hash_bytes",
+    "hash_float64",
+    "hash_int64",
+    "hash_utf8",
+    "random_indices",
+    "take_floor_mod",
+]
+
+_U31 = np.uint32(31)
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX2 = np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True, nogil=True)
+def hash_int64(values):
+    """Hash like ``Long``.
+
+    :param values: int64[n].
+    :returns: int32[n].
+    """
+    out = np.empty(values.shape[0], np.int32)
+    for i in range(values.shape[0]):
+        v = np.uint64(values[i])
+        out[i] = np.int32(np.uint32((v ^ (v >> np.uint64(32))) & np.uint64(0xFFFFFFFF)))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _hash_bits(values, bits):
+    out = np.empty(values.shape[0], np.int32)
+    for i in range(values.shape[0]):
+        v = bits[i]
+        if np.isnan(values[i]):
+            v = np.uint64(0x7FF8000000000000)
+        out[i] = np.int32(np.uint32((v ^ (v >> np.uint64(32))) & np.uint64(0xFFFFFFFF)))
+    return out
+
+
+def hash_float64(values):
+    """Hash like ``Double``: one NaN, signed zeros differ.
+
+    :param values: float64[n].
+    :returns: int32[n].
+    """
+    values = np.ascontiguousarray(values)
+    return _hash_bits(values, values.view(np.uint64))
+
+
+@njit(cache=True, nogil=True)
+def hash_bool(values):
+    """Hash like ``Boolean``.
+
+    :param values: bool[n].
+    :returns: int32[n].
+    """
+    out = np.empty(values.shape[0], np.int32)
+    for i in range(values.shape[0]):
+        out[i] = 1231 if values[i] else 1237
+    return out
+
+
+@njit(cache=True, nogil=True)
+def hash_utf8(offsets, data):
+    """Hash UTF-8 strings like ``String``: over their UTF-16 units.
+
+    :param offsets: int32[n + 1] or int64[n + 1], bounds of the strings within ``data``.
+    :param data: uint8[m], valid UTF-8.
+    :returns: int32[n].
+    """
+    n = offsets.shape[0] - 1
+    out = np.empty(n, np.int32)
+    for i in range(n):
+        h = np.uint32(0)
+        j = np.intp(offsets[i])
+        end = np.intp(offsets[i + 1])
+        while j < end:
+            b = np.uint32(data[j])
+            if b < 0x80:
+                unit = b
+                j += 1
+            elif b < 0xE0:
+                unit = ((b & np.uint32(0x1F)) << np.uint32(6)) | (np.uint32(data[j + 1]) & np.uint32(0x3F))
+                j += 2
+            elif b < 0xF0:
+                unit = (
+                    ((b & np.uint32(0x0F)) << np.uint32(12))
+                    | ((np.uint32(data[j + 1]) & np.uint32(0x3F)) << np.uint32(6))
+                    | (np.uint32(data[j + 2]) & np.uint32(0x3F))
+                )
+                j += 3
+            else:
+                point = (
+                    ((b & np.uint32(0x07)) << np.uint32(18))
+                    | ((np.uint32(data[j + 1]) & np.uint32(0x3F)) << np.uint32(12))
+                    | ((np.uint32(data[j + 2]) & np.uint32(0x3F)) << np.uint32(6))
+                    | (np.uint32(data[j + 3]) & np.uint32(0x3F))
+                ) - np.uint32(0x10000)
+                h = np.uint32(_U31 * h + np.uint32(0xD800) + (np.uint32(point) >> np.uint32(10)))
+                unit = np.uint32(0xDC00) + (np.uint32(point) & np.uint32(0x3FF))
+                j += 4
+            h = np.uint32(_U31 * h + np.uint32(unit))
+        out[i] = np.int32(h)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def hash_bytes(offsets, data):
+    """Hash byte strings like ``Arrays.hashCode(byte[])``.
+
+    :param offsets: int32[n + 1] or int64[n + 1], bounds of the strings within ``data``.
+    :param data: uint8[m].
+    :returns: int32[n].
+    """
+    n = offsets.shape[0] - 1
+    out = np.empty(n, np.int32)
+    for i in range(n):
+        h = np.uint32(1)
+        for j in range(np.intp(offsets[i]), np.intp(offsets[i + 1])):
+            h = np.uint32(_U31 * h + np.uint32(np.int8(data[j])))
+        out[i] = np.int32(h)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def combine(h, hv):
+    """Set ``h = 31 * h + hv`` in place: one more element of a list hash.
+
+    :param h: int32[n], changed.
+    :param hv: int32[n], hash of the next element.
+    """
+    for i in range(h.shape[0]):
+        h[i] = np.int32(np.uint32(_U31 * np.uint32(h[i]) + np.uint32(hv[i])))
+
+
+@njit(cache=True, nogil=True)
+def combine_key_bytes(h, hv):
+    """Add the four big-endian bytes of ``hv`` to a byte array's hash, in place.
+
+    :param h: int32[n], changed.
+    :param hv: int32[n].
+    """
+    for i in range(h.shape[0]):
+        a = np.uint32(h[i])
+        v = np.uint32(hv[i])
+        for shift in (24, 16, 8, 0):
+            b = np.int8((v >> np.uint32(shift)) & np.uint32(0xFF))
+            a = np.uint32(_U31 * a + np.uint32(b))
+        h[i] = np.int32(a)
+
+
+@njit(cache=True, nogil=True)
+def take_floor_mod(h, tasks):
+    """Return ``tasks[floorMod(h, len(tasks))]``.
+
+    :param h: int32[n].
+    :param tasks: int32[m], m >= 1.
+    :returns: int32[n].
+    """
+    m = np.int64(tasks.shape[0])
+    out = np.empty(h.shape[0], np.int32)
+    for i in range(h.shape[0]):
+        r = np.int64(h[i]) % m
+        if r < 0:
+            r += m
+        out[i] = tasks[r]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def random_indices(seed, counter, n, bound):
+    """Return ``n`` numbers of [0, bound) from splitmix64's positions ``counter + 1`` onwards.
+
+    :param seed: uint64.
+    :param counter: uint64, numbers drawn so far.
+    :param bound: int64, 1 <= bound < 2**31.
+    :returns: int32[n].
+    """
+    out = np.empty(n, np.int32)
+    for i in range(n):
+        z = np.uint64(seed + (counter + np.uint64(i) + np.uint64(1)) * _GAMMA)
+        z = (z ^ (z >> np.uint64(30))) * _MIX1
+        z = (z ^ (z >> np.uint64(27))) * _MIX2
+        z = z ^ (z >> np.uint64(31))
+        out[i] = np.int32(((z >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _java_next_int(state, bound):
+    """Return (new state, ``java.util.Random.nextInt(bound)``); all int64, state below 2**48."""
+    while True:
+        state = np.int64((np.uint64(state) * np.uint64(0x5DEECE66D) + np.uint64(0xB)) & np.uint64((1 << 48) - 1))
+        bits = state >> np.int64(17)
+        if bound & (bound - np.int64(1)) == 0:
+            return state, (bound * bits) >> np.int64(31)
+        value = bits % bound
+        if bits - value + (bound - np.int64(1)) <= np.int64(0x7FFFFFFF):
+            return state, value
+
+
+@njit(cache=True, nogil=True)
+def deal_partial_key(seeds, counts, tasks):
+    """Give each row to the less used of its key's two tasks; ties go to the first.
+
+    :param seeds: int32[n], from :func:`combine_key_bytes`.
+    :param counts: int64[m], rows given to each task so far; changed.
+    :param tasks: int32[m], m >= 1.
+    :returns: int32[n] task ids.
+    """
+    m = np.int64(tasks.shape[0])
+    out = np.empty(seeds.shape[0], np.int32)
+    for i in range(seeds.shape[0]):
+        state = (np.int64(seeds[i]) ^ np.int64(0x5DEECE66D)) & np.int64((1 << 48) - 1)
+        state, first = _java_next_int(state, m)
+        state, second = _java_next_int(state, m)
+        if first == second:
+            second = (second + 1) % m
+        chosen = second if counts[second] < counts[first] else first
+        counts[chosen] += 1
+        out[i] = tasks[chosen]
+    return out
