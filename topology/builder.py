@@ -1,0 +1,430 @@
+"""Building a topology: ``TopologyBuilder`` -> ``StormTopology``.
+
+>>> from dskype.topology import testing  # doctest: +SKIP
+>>> builder = TopologyBuilder()  # doctest: +SKIP
+>>> builder.set_spout("words", testing.TestWordSpout(), 2)  # doctest: +SKIP
+>>> builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))  # doctest: +SKIP
+>>> topology = builder.create_topology()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from dskype.topology.components import BaseBolt, Component, OutputFieldsDeclarer, Spout
+from dskype.topology.config import DEFAULTS, Config, merge
+from dskype.topology.errors import IllegalArgumentException, IllegalStateException, explain
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, StreamInfo, as_fields
+from dskype.topology.groupings import (
+    AllGrouping,
+    CustomGrouping,
+    CustomStreamGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    PartialKeyGrouping,
+    ShuffleGrouping,
+)
+
+__all__ = [
+    "ACKER_ACK_STREAM_ID",
+    "ACKER_COMPONENT_ID",
+    "ACKER_FAIL_STREAM_ID",
+    "ACKER_INIT_STREAM_ID",
+    "ACKER_RESET_TIMEOUT_STREAM_ID",
+    "METRICS_STREAM_ID",
+    "SYSTEM_STREAM_ID",
+    "BoltDeclarer",
+    "ComponentSpec",
+    "SpoutDeclarer",
+    "StormTopology",
+    "TopologyBuilder",
+    "is_system_id",
+]
+
+ACKER_COMPONENT_ID = "__acker"
+ACKER_INIT_STREAM_ID = "__ack_init"
+ACKER_ACK_STREAM_ID = "__ack_ack"
+ACKER_FAIL_STREAM_ID = "__ack_fail"
+ACKER_RESET_TIMEOUT_STREAM_ID = "__ack_reset_timeout"
+SYSTEM_STREAM_ID = "__system"
+METRICS_STREAM_ID = "__metrics"
+
+
+def is_system_id(name: str) -> bool:
+    """Tell whether a component or stream id is reserved for the system: it starts with ``__``."""
+    return name.startswith("__")
+
+
+@dataclass
+class ComponentSpec:
+    """One component of a topology.
+
+    :param id: its id, unique among spouts and bolts.
+    :param kind: ``spout`` or ``bolt``.
+    :param obj: the component; every task works on a copy of its own. None only for the acker's placeholder.
+    :param parallelism_hint: initial executors; None means 1.
+    :param conf: the component's own configuration.
+    :param outputs: stream id -> fields and direct flag.
+    :param inputs: (source component, source stream) -> grouping.
+    """
+
+    id: str
+    kind: Literal["spout", "bolt"]
+    obj: Component | None
+    parallelism_hint: int | None = None
+    conf: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, StreamInfo] = field(default_factory=dict)
+    inputs: dict[GlobalStreamId, Grouping] = field(default_factory=dict)
+
+    @property
+    def is_spout(self) -> bool:
+        """True for a spout."""
+        return self.kind == "spout"
+
+
+@dataclass
+class StormTopology:
+    """A topology's logical plan; made by :class:`TopologyBuilder`, not by hand.
+
+    :param components: component id -> spec, in the order they were declared.
+    """
+
+    components: dict[str, ComponentSpec]
+
+    @property
+    def spouts(self) -> dict[str, ComponentSpec]:
+        """The spouts alone."""
+        return {c.id: c for c in self.components.values() if c.kind == "spout"}
+
+    @property
+    def bolts(self) -> dict[str, ComponentSpec]:
+        """The bolts alone, system bolts included."""
+        return {c.id: c for c in self.components.values() if c.kind == "bolt"}
+
+    def consumers(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> dict[str, Grouping]:
+        """Return who subscribes to a stream, and how: {component id: grouping}, in string order of the ids."""
+        key = (component_id, stream_id)
+        return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}  # type: ignore[index]
+
+    def with_system(self, conf: Mapping[str, Any] | None = None, acker: Component | None = None) -> StormTopology:
+        """Return the topology that runs: this one plus the system's streams and, unless switched off, the acker.
+
+        Each component gains the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
+        ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all by fields grouping on ``id`` to the bolt
+        ``__acker``, which answers the spouts on direct streams; acker and spouts get ticks every
+        ``topology.message.timeout.secs``.
+
+        :param conf: the topology's configuration, over the defaults. ``topology.acker.executors``: None = as many as
+            workers; 0 = no acker.
+        :param acker: the acker's implementation; default ``dskype.topology.core.acker.Acker()``.
+        """
+        if ACKER_COMPONENT_ID in self.components:
+            return self
+        full = merge(DEFAULTS, conf)
+        components = {
+            c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in self.components.values()
+        }
+        ackers = full[Config.TOPOLOGY_ACKER_EXECUTORS]
+        if ackers is None:
+            ackers = full[Config.TOPOLOGY_WORKERS]
+        if ackers > 0:
+            components[ACKER_COMPONENT_ID] = _add_acker(components, ackers, full, acker or _make_acker())
+        for spec in components.values():
+            spec.outputs[METRICS_STREAM_ID] = StreamInfo(Fields("task_info", "data_points"))
+            spec.outputs[SYSTEM_STREAM_ID] = StreamInfo(Fields("event"))
+        return StormTopology(components)
+
+    def without_system(self) -> StormTopology:
+        """Return the user's own components alone, still with their system streams."""
+        return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})
+
+
+def _make_acker() -> Component | None:
+    try:
+        from dskype.topology.core.acker import Acker
+    except ImportError:
+        return None
+    return Acker()
+
+
+def _add_acker(
+    components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component | None
+) -> ComponentSpec:
+    by_id = FieldsGrouping(Fields("id"))
+    tick = {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS]}
+    answer = StreamInfo(Fields("id", "time_delta_ms"), direct=True)
+    answers = (ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID)
+    acker = ComponentSpec(
+        ACKER_COMPONENT_ID,
+        "bolt",
+        obj,
+        executors,
+        conf={Config.TOPOLOGY_TASKS: executors, **tick},
+        outputs={stream: answer for stream in answers},
+    )
+    for spec in components.values():
+        if spec.kind == "spout":
+            spec.conf.update(tick)
+            spec.outputs[ACKER_INIT_STREAM_ID] = StreamInfo(Fields("id", "init_val", "spout_task"))
+            acker.inputs[GlobalStreamId(spec.id, ACKER_INIT_STREAM_ID)] = by_id
+            for stream in answers:
+                spec.inputs[GlobalStreamId(ACKER_COMPONENT_ID, stream)] = DirectGrouping()
+        else:
+            spec.outputs[ACKER_ACK_STREAM_ID] = StreamInfo(Fields("id", "ack_val"))
+            spec.outputs[ACKER_FAIL_STREAM_ID] = StreamInfo(Fields("id"))
+            spec.outputs[ACKER_RESET_TIMEOUT_STREAM_ID] = StreamInfo(Fields("id"))
+            for stream in answers:
+                acker.inputs[GlobalStreamId(spec.id, stream)] = by_id
+    return acker
+
+
+class _Declarer:
+    """What can be said of a spout or bolt after ``set_spout``/``set_bolt``; every method returns the declarer."""
+
+    def __init__(self, spec: ComponentSpec) -> None:
+        self._spec = spec
+
+    @property
+    def component_id(self) -> str:
+        """Id of the component declared."""
+        return self._spec.id
+
+    def add_configurations(self, conf: Mapping[str, Any]) -> Self:
+        """Lay ``conf`` over the component's own configuration."""
+        if conf.get(Config.TOPOLOGY_KRYO_REGISTER) is not None:
+            raise IllegalArgumentException(
+                explain("Cannot set serializations for a component using fluent API", component=self._spec.id)
+            )
+        self._spec.conf.update(conf)
+        return self
+
+    def add_configuration(self, key: str, value: Any) -> Self:
+        """Set one key of the component's own configuration."""
+        return self.add_configurations({key: value})
+
+    def set_num_tasks(self, tasks: int) -> Self:
+        """Set ``topology.tasks``: the number of tasks, which never changes while the topology lives."""
+        return self.add_configuration(Config.TOPOLOGY_TASKS, tasks)
+
+    def set_max_task_parallelism(self, tasks: int) -> Self:
+        """Set ``topology.max.task.parallelism``: an upper bound of the number of tasks."""
+        return self.add_configuration(Config.TOPOLOGY_MAX_TASK_PARALLELISM, tasks)
+
+    def set_max_spout_pending(self, tuples: int) -> Self:
+        """Set ``topology.max.spout.pending``: tracked, unfinished tuples per task."""
+        return self.add_configuration(Config.TOPOLOGY_MAX_SPOUT_PENDING, tuples)
+
+    def set_debug(self, on: bool) -> Self:
+        """Set ``topology.debug`` of this component."""
+        return self.add_configuration(Config.TOPOLOGY_DEBUG, on)
+
+    def set_memory_load(self, on_heap_mb: float, off_heap_mb: float | None = None) -> Self:
+        """Record the memory of one executor; kept for the UI, not scheduled by."""
+        self.add_configuration(Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB, on_heap_mb)
+        if off_heap_mb is not None:
+            self.add_configuration(Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB, off_heap_mb)
+        return self
+
+    def set_cpu_load(self, percent: float) -> Self:
+        """Record the CPU share of one executor; kept for the UI, not scheduled by."""
+        return self.add_configuration(Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT, percent)
+
+
+class SpoutDeclarer(_Declarer):
+    """Declares a spout's configuration."""
+
+
+class BoltDeclarer(_Declarer):
+    """Declares a bolt's inputs and configuration.
+
+    A second grouping on the same (component, stream) replaces the first, as in Storm. Subscribing to a component means
+    its stream ``default``; each further stream is subscribed by itself.
+    """
+
+    def grouping(self, component_id: str, grouping: Grouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe to a stream with any grouping spec.
+
+        :param component_id: the component that emits; need not be declared yet.
+        :param grouping: one of the specs of ``dskype.topology.groupings``.
+        :param stream_id: its stream; default ``default``.
+        """
+        for what, value in (("component", component_id), ("stream", stream_id)):
+            if not isinstance(value, str):
+                raise IllegalArgumentException(
+                    explain(f"The {what} id of a grouping must be a string.", given=value, component=self._spec.id)
+                )
+        if not isinstance(grouping, Grouping):
+            raise IllegalArgumentException(explain("Not a grouping.", given=grouping, component=self._spec.id))
+        self._spec.inputs[GlobalStreamId(component_id, stream_id)] = grouping
+        return self
+
+    def shuffle_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with equal shares for all tasks."""
+        return self.grouping(component_id, ShuffleGrouping(), stream_id)
+
+    def fields_grouping(
+        self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID
+    ) -> Self:
+        """Subscribe so that equal values of ``fields`` go to the same task."""
+        return self.grouping(component_id, FieldsGrouping(as_fields(fields)), stream_id)
+
+    def all_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with a copy for every task."""
+        return self.grouping(component_id, AllGrouping(), stream_id)
+
+    def global_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with everything for the task with the lowest id."""
+        return self.grouping(component_id, GlobalGrouping(), stream_id)
+
+    def none_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with a random task for each tuple."""
+        return self.grouping(component_id, NoneGrouping(), stream_id)
+
+    def direct_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with tasks named by the producer (``emit_direct``)."""
+        return self.grouping(component_id, DirectGrouping(), stream_id)
+
+    def local_or_shuffle_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with shuffle among the tasks of the producer's worker, if there are any, else among all."""
+        return self.grouping(component_id, LocalOrShuffleGrouping(), stream_id)
+
+    def partial_key_grouping(
+        self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID
+    ) -> Self:
+        """Subscribe with two tasks for each key, of which the less used one is taken."""
+        names = as_fields(fields)
+        if not len(names):
+            raise IllegalArgumentException(explain("A partial key grouping needs a field.", given=fields, component=self._spec.id))
+        return self.grouping(component_id, PartialKeyGrouping(names), stream_id)
+
+    def custom_grouping(self, component_id: str, grouping: CustomStreamGrouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
+        """Subscribe with a grouping of the user's own."""
+        if not isinstance(grouping, CustomStreamGrouping):
+            raise IllegalArgumentException(
+                explain("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object")
+            )
+        return self.grouping(component_id, CustomGrouping(grouping), stream_id)
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts and makes a :class:`StormTopology`."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, ComponentSpec] = {}
+
+    def set_spout(self, component_id: str, spout: Spout, parallelism_hint: int | None = None) -> SpoutDeclarer:
+        """Add a spout.
+
+        :param component_id: its id; ids of spouts and bolts are one namespace.
+        :param spout: the spout; each task works on its own copy.
+        :param parallelism_hint: initial executors, default 1; also the number of tasks unless ``set_num_tasks`` is used.
+        :raises IllegalArgumentException: id in use, hint below 1, not a spout.
+        """
+        if not isinstance(spout, Spout):
+            raise IllegalArgumentException(
+                explain("set_spout needs a Spout.", given=spout, component=component_id, hint="an object, not its class; bolts go to set_bolt")
+            )
+        return SpoutDeclarer(self._add(component_id, "spout", spout, parallelism_hint))
+
+    def set_bolt(self, component_id: str, bolt: BaseBolt, parallelism_hint: int | None = None) -> BoltDeclarer:
+        """Add a bolt: a ``Bolt``, ``BasicBolt``, ``BatchBolt`` or ``KafkaBolt``.
+
+        :param component_id: its id; ids of spouts and bolts are one namespace.
+        :param bolt: the bolt; each task works on its own copy.
+        :param parallelism_hint: initial executors, default 1; also the number of tasks unless ``set_num_tasks`` is used.
+        :raises IllegalArgumentException: id in use, hint below 1, not a bolt.
+        """
+        if not isinstance(bolt, BaseBolt):
+            raise IllegalArgumentException(
+                explain("set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout")
+            )
+        return BoltDeclarer(self._add(component_id, "bolt", bolt, parallelism_hint))
+
+    def _add(self, component_id: str, kind: Literal["spout", "bolt"], obj: Component, hint: int | None) -> ComponentSpec:
+        if not isinstance(component_id, str):
+            raise IllegalArgumentException(explain("A component id must be a string.", given=component_id))
+        if component_id in self._specs:
+            other = self._specs[component_id].kind.capitalize()
+            raise IllegalArgumentException(
+                explain(f"{other} has already been declared for id {component_id}", given=type(obj).__name__)
+            )
+        if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int)):
+            raise IllegalArgumentException(
+                explain("The parallelism hint must be an integer.", given=hint, component=component_id, legal="an integer >= 1")
+            )
+        if hint is not None and hint < 1:
+            raise IllegalArgumentException(
+                explain("Parallelism must be positive.", given=hint, component=component_id, legal="an integer >= 1")
+            )
+        conf = dict(obj.get_component_configuration() or {})
+        spec = self._specs[component_id] = ComponentSpec(component_id, kind, obj, hint, conf)
+        return spec
+
+    def create_topology(self, check_serializable: bool = True) -> StormTopology:
+        """Ask every component for its streams and return the topology.
+
+        Names of components, streams and fields that inputs refer to are checked later, at submission.
+
+        :param check_serializable: refuse components that could not travel to the executors; default True.
+        :raises IllegalArgumentException: bad stream declarations, e.g. ``Fields for S already set``.
+        :raises IllegalStateException: a component holds what cannot be serialized.
+        """
+        components: dict[str, ComponentSpec] = {}
+        for spec in self._specs.values():
+            declarer = OutputFieldsDeclarer()
+            assert spec.obj is not None
+            try:
+                spec.obj.declare_output_fields(declarer)
+            except IllegalArgumentException as ex:
+                raise IllegalArgumentException(explain(str(ex), component=spec.id)) from ex
+            if check_serializable:
+                _check_serializable(spec)
+            components[spec.id] = replace(
+                spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams)
+            )
+        return StormTopology(components)
+
+
+def _check_serializable(spec: ComponentSpec) -> None:
+    """Refuse a component, or a custom grouping of its inputs, that cannot be pickled.
+
+    :raises IllegalStateException: names the component, the field and the method to build it in.
+    """
+    from pyspark import cloudpickle
+
+    method = "open" if spec.kind == "spout" else "prepare"
+    subjects: list[Any] = [spec.obj] + [g.grouping for g in spec.inputs.values() if isinstance(g, CustomGrouping)]
+    for subject in subjects:
+        try:
+            cloudpickle.dumps(subject)
+        except Exception as ex:  # what is raised depends on the culprit's own __reduce__
+            name, culprit = _culprit(subject, cloudpickle.dumps)
+            raise IllegalStateException(
+                explain(
+                    f"{spec.kind.capitalize()} '{spec.id}' contains a non-serializable field of type {culprit}, "
+                    f"which was instantiated prior to topology creation. {culprit} should be instantiated within the "
+                    f"{method} method of '{spec.id}' at the earliest.",
+                    component=spec.id,
+                    hint=f"{name}: {ex}",
+                )
+            ) from ex
+
+
+def _culprit(subject: Any, dumps: Any) -> tuple[str, str]:
+    """Return (attribute, type name) of the first attribute that cannot be pickled."""
+    try:
+        attributes = vars(subject)
+    except TypeError:
+        attributes = {}
+    for name, value in attributes.items():
+        try:
+            dumps(value)
+        except Exception:
+            return f"attribute {name!r}", f"{type(value).__module__}.{type(value).__qualname__}"
+    return "the object itself", f"{type(subject).__module__}.{type(subject).__qualname__}"

@@ -1,0 +1,370 @@
+"""Configuration: Storm's keys, their types and defaults, and the emulator's own keys.
+
+Precedence, later wins: :data:`DEFAULTS` < the machine's file < the topology's < what a component returns from
+``get_component_configuration`` < what its declarer adds. Keys that are not in the table below pass unchecked.
+
+The emulator's own keys (all named ``topology.emulator.*``):
+
+============================================  =========  =============================================================
+key                                           default    meaning
+============================================  =========  =============================================================
+topology.emulator.frame.max.tuples            8192       tuples in one frame (Kafka record), at most
+topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
+topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
+topology.emulator.pulse.idle.interval.ms      200        time between pulses of a spout that had nothing to emit
+topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until it has emitted so many
+topology.emulator.pulse.max.ms                20         and for no longer than this
+topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
+topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task
+topology.emulator.snapshots.kept              3          snapshots kept of each task
+topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most
+topology.emulator.watermark.interval.ms       1000       time between watermarks of a spout that has not its own
+topology.emulator.stats.interval.ms           1000       time between reports of a task's statistics
+topology.emulator.dead.letters.on.exception   True       an exception of a spout's ``translate`` makes a dead letter
+                                                         instead of taking the executor down
+============================================  =========  =============================================================
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["DEFAULTS", "Config", "check_json", "merge", "validate"]
+
+
+class Config(dict):
+    """A topology's configuration; a dict with Storm's key names as class attributes and Storm's setters.
+
+    >>> conf = Config()
+    >>> conf.set_num_workers(2)
+    >>> conf
+    {'topology.workers': 2}
+    """
+
+    TOPOLOGY_NAME = "topology.name"
+    TOPOLOGY_WORKERS = "topology.workers"
+    TOPOLOGY_TASKS = "topology.tasks"
+    TOPOLOGY_ACKER_EXECUTORS = "topology.acker.executors"
+    TOPOLOGY_EVENTLOGGER_EXECUTORS = "topology.eventlogger.executors"
+    TOPOLOGY_MESSAGE_TIMEOUT_SECS = "topology.message.timeout.secs"
+    TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS = "topology.enable.message.timeouts"
+    TOPOLOGY_MAX_TASK_PARALLELISM = "topology.max.task.parallelism"
+    TOPOLOGY_MAX_SPOUT_PENDING = "topology.max.spout.pending"
+    TOPOLOGY_DEBUG = "topology.debug"
+    TOPOLOGY_STATS_SAMPLE_RATE = "topology.stats.sample.rate"
+    TOPOLOGY_TICK_TUPLE_FREQ_SECS = "topology.tick.tuple.freq.secs"
+    TOPOLOGY_STATE_CHECKPOINT_INTERVAL = "topology.state.checkpoint.interval.ms"
+    TOPOLOGY_DISABLE_LOADAWARE_MESSAGING = "topology.disable.loadaware.messaging"
+    TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS = "topology.error.throttle.interval.secs"
+    TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL = "topology.max.error.report.per.interval"
+    TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS = "topology.sleep.spout.wait.strategy.time.ms"
+    TOPOLOGY_KRYO_REGISTER = "topology.kryo.register"
+    TOPOLOGY_METRICS_CONSUMER_REGISTER = "topology.metrics.consumer.register"
+    TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB = "topology.component.resources.onheap.memory.mb"
+    TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB = "topology.component.resources.offheap.memory.mb"
+    TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT = "topology.component.cpu.pcore.percent"
+    TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT = "topology.bolts.window.length.count"
+    TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS = "topology.bolts.window.length.duration.ms"
+    TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT = "topology.bolts.window.sliding.interval.count"
+    TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS = "topology.bolts.window.sliding.interval.duration.ms"
+    TOPOLOGY_BOLTS_LATE_TUPLE_STREAM = "topology.bolts.late.tuple.stream"
+    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME = "topology.bolts.tuple.timestamp.field.name"
+    TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS = "topology.bolts.tuple.timestamp.max.lag.ms"
+    TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS = "topology.bolts.watermark.event.interval.ms"
+    TOPOLOGY_SUBMITTER_USER = "topology.submitter.user"
+    STORM_ID = "storm.id"
+    STORM_CLUSTER_MODE = "storm.cluster.mode"
+    UI_PORT = "ui.port"
+    UI_HOST = "ui.host"
+    UI_TITLE = "ui.title"
+    UI_PAGINATION = "ui.pagination"
+    SCHEDULER_DISPLAY_RESOURCE = "scheduler.display.resource"
+
+    TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES = "topology.emulator.frame.max.tuples"
+    TOPOLOGY_EMULATOR_FRAME_MAX_BYTES = "topology.emulator.frame.max.bytes"
+    TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS = "topology.emulator.pulse.interval.ms"
+    TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS = "topology.emulator.pulse.idle.interval.ms"
+    TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES = "topology.emulator.pulse.max.tuples"
+    TOPOLOGY_EMULATOR_PULSE_MAX_MS = "topology.emulator.pulse.max.ms"
+    TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES = "topology.emulator.backpressure.max.tuples"
+    TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
+    TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
+    TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
+    TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS = "topology.emulator.watermark.interval.ms"
+    TOPOLOGY_EMULATOR_STATS_INTERVAL_MS = "topology.emulator.stats.interval.ms"
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
+
+    def set_debug(self, on: bool) -> None:
+        """Set ``topology.debug``: log every tuple."""
+        self[self.TOPOLOGY_DEBUG] = on
+
+    def set_num_workers(self, workers: int) -> None:
+        """Set ``topology.workers``."""
+        self[self.TOPOLOGY_WORKERS] = workers
+
+    def set_num_ackers(self, executors: int) -> None:
+        """Set ``topology.acker.executors``; 0 switches tracking off."""
+        self[self.TOPOLOGY_ACKER_EXECUTORS] = executors
+
+    def set_num_event_loggers(self, executors: int) -> None:
+        """Set ``topology.eventlogger.executors``."""
+        self[self.TOPOLOGY_EVENTLOGGER_EXECUTORS] = executors
+
+    def set_message_timeout_secs(self, secs: int) -> None:
+        """Set ``topology.message.timeout.secs``."""
+        self[self.TOPOLOGY_MESSAGE_TIMEOUT_SECS] = secs
+
+    def set_max_task_parallelism(self, tasks: int) -> None:
+        """Set ``topology.max.task.parallelism``: no component gets more tasks."""
+        self[self.TOPOLOGY_MAX_TASK_PARALLELISM] = tasks
+
+    def set_max_spout_pending(self, tuples: int) -> None:
+        """Set ``topology.max.spout.pending``: tracked, unfinished tuples per spout task."""
+        self[self.TOPOLOGY_MAX_SPOUT_PENDING] = tuples
+
+    def set_stats_sample_rate(self, rate: float) -> None:
+        """Set ``topology.stats.sample.rate``, 0..1."""
+        self[self.TOPOLOGY_STATS_SAMPLE_RATE] = rate
+
+
+DEFAULTS: dict[str, Any] = {
+    Config.TOPOLOGY_WORKERS: 1,
+    Config.TOPOLOGY_TASKS: None,
+    Config.TOPOLOGY_ACKER_EXECUTORS: None,
+    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: 0,
+    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: 30,
+    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: True,
+    Config.TOPOLOGY_MAX_TASK_PARALLELISM: None,
+    Config.TOPOLOGY_MAX_SPOUT_PENDING: None,
+    Config.TOPOLOGY_DEBUG: False,
+    Config.TOPOLOGY_STATS_SAMPLE_RATE: 0.05,
+    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: None,
+    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: 1000,
+    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: True,
+    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: 10,
+    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: 5,
+    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 1,
+    Config.UI_PORT: 8080,
+    Config.UI_TITLE: "Storm UI",
+    Config.UI_PAGINATION: 20,
+    Config.SCHEDULER_DISPLAY_RESOURCE: False,
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: 8192,
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: 524288,
+    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: 20,
+    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: 200,
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: 4096,
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: 20,
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: 200000,
+    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: 10000,
+    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 3,
+    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
+    Config.TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS: 1000,
+    Config.TOPOLOGY_EMULATOR_STATS_INTERVAL_MS: 1000,
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
+}
+"""Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
+
+
+# --- type checks ------------------------------------------------------------------------------------------------------
+
+
+def _java_class(value: Any) -> str:
+    for kind, name in (
+        (bool, "java.lang.Boolean"),
+        (int, "java.lang.Long"),
+        (float, "java.lang.Double"),
+        (str, "java.lang.String"),
+        (Mapping, "java.util.HashMap"),
+        ((list, tuple), "java.util.ArrayList"),
+    ):
+        if isinstance(value, kind):
+            return name
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _of_type(name: str, java_class: str, value: Any) -> None:
+    raise IllegalArgumentException(
+        explain(
+            f"Field {name} must be of type class {java_class}. Object: {value} actual type: class {_java_class(value)}",
+            given=value,
+        )
+    )
+
+
+def _boolean(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        _of_type(name, "java.lang.Boolean", value)
+
+
+def _string(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        _of_type(name, "java.lang.String", value)
+
+
+def _integer(name: str, value: Any) -> None:
+    if isinstance(value, float) and value.is_integer():
+        raise IllegalArgumentException(
+            explain(f"Don't know how to convert {value} to int", given=value, hint=f"write {int(value)} for {name}")
+        )
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        raise IllegalArgumentException(explain(f"Field {name} must be an Integer within type range.", given=value))
+
+
+def _positive(name: str, value: Any, zero: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 or (zero and value == 0)):
+        raise IllegalArgumentException(explain(f"Field {name} must be a Positive Number", given=value))
+
+
+def _positive_integer(name: str, value: Any) -> None:
+    _integer(name, value)
+    _positive(name, value, zero=False)
+
+
+def _integer_from_zero(name: str, value: Any) -> None:
+    _integer(name, value)
+    _positive(name, value, zero=True)
+
+
+def _number_from_zero(name: str, value: Any) -> None:
+    _positive(name, value, zero=True)
+
+
+def _rate(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        _positive(name, value, zero=True)
+    if math.isnan(value) or not 0 <= value <= 1:
+        raise IllegalArgumentException(
+            explain(
+                f"Field {name} must be a share between 0 and 1.",
+                given=value,
+                hint="1.0 counts every tuple, 0.05 one in twenty",
+            )
+        )
+
+
+def _tick(name: str, value: Any) -> None:
+    _integer(name, value)
+    if value <= 0:
+        raise IllegalArgumentException(
+            explain(f"Field {name} must be at least 1 second.", given=value, hint="leave the key out (or None) for no ticks")
+        )
+
+
+def _tasks(name: str, value: Any) -> None:
+    _integer(name, value)
+    if value <= 0:
+        raise IllegalArgumentException(
+            explain(
+                f"Field {name} must be at least 1.",
+                given=value,
+                hint="a component without tasks would never run; leave the key out for one task per executor",
+            )
+        )
+
+
+_C = Config
+_TYPES: dict[str, Callable[[str, Any], None]] = {
+    _C.TOPOLOGY_NAME: _string,
+    _C.TOPOLOGY_WORKERS: _positive_integer,
+    _C.TOPOLOGY_TASKS: _tasks,
+    _C.TOPOLOGY_ACKER_EXECUTORS: _integer_from_zero,
+    _C.TOPOLOGY_EVENTLOGGER_EXECUTORS: _integer_from_zero,
+    _C.TOPOLOGY_MESSAGE_TIMEOUT_SECS: _positive_integer,
+    _C.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: _boolean,
+    _C.TOPOLOGY_MAX_TASK_PARALLELISM: _positive_integer,
+    _C.TOPOLOGY_MAX_SPOUT_PENDING: _positive_integer,
+    _C.TOPOLOGY_DEBUG: _boolean,
+    _C.TOPOLOGY_STATS_SAMPLE_RATE: _rate,
+    _C.TOPOLOGY_TICK_TUPLE_FREQ_SECS: _tick,
+    _C.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: _positive_integer,
+    _C.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: _boolean,
+    _C.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: _positive_integer,
+    _C.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: _positive_integer,
+    _C.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: _integer_from_zero,
+    _C.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: _number_from_zero,
+    _C.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: _number_from_zero,
+    _C.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: _number_from_zero,
+    _C.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: _positive_integer,
+    _C.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: _positive_integer,
+    _C.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: _positive_integer,
+    _C.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: _positive_integer,
+    _C.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: _string,
+    _C.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: _string,
+    _C.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: _integer_from_zero,
+    _C.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: _positive_integer,
+    _C.UI_PORT: _positive_integer,
+    _C.UI_HOST: _string,
+    _C.UI_TITLE: _string,
+    _C.UI_PAGINATION: _integer,
+    _C.SCHEDULER_DISPLAY_RESOURCE: _boolean,
+    _C.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_PULSE_MAX_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_STATS_INTERVAL_MS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
+}
+
+_CONSTANTS: dict[str, str] = {
+    value: name for name, value in vars(Config).items() if name.isupper() and isinstance(value, str)
+}
+
+
+def validate(conf: Mapping[str, Any]) -> None:
+    """Check the types of all known keys; None is always legal, unknown keys pass.
+
+    :raises IllegalArgumentException: with Storm's wording; the key is printed as its constant's name
+        (``TOPOLOGY_DEBUG``).
+    """
+    for key, value in conf.items():
+        check = _TYPES.get(key)
+        if check is not None and value is not None:
+            check(_CONSTANTS[key], value)
+
+
+def check_json(conf: Mapping[str, Any]) -> None:
+    """Refuse a configuration that cannot travel as JSON.
+
+    :raises IllegalArgumentException: ``Storm conf is not valid. Must be json-serializable``.
+    """
+    for key, value in conf.items():
+        problem = "is not a string" if not isinstance(key, str) else _json_problem(value)
+        if problem:
+            raise IllegalArgumentException(
+                explain(
+                    "Storm conf is not valid. Must be json-serializable",
+                    given={key: value},
+                    hint=f"the {'value of' if isinstance(key, str) else ''} key {key!r} {problem}".replace("  ", " "),
+                )
+            )
+
+
+def _json_problem(value: Any) -> str | None:
+    if isinstance(value, Mapping) and any(not isinstance(k, str) for k in value):
+        return "has a key that is not a string"
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as ex:
+        return f"cannot be written as JSON ({ex})"
+    return None
+
+
+def merge(*confs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the confs laid over each other; later ones win, None stands for an empty one."""
+    merged: dict[str, Any] = {}
+    for conf in confs:
+        if conf:
+            merged.update(conf)
+    return merged
