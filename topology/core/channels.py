@@ -1,0 +1,242 @@
+"""The sending side of a task: channels to other tasks, and the streams that feed them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from dskype.topology.core import frames
+from dskype.topology.core._kernels import edge_key, stream_ids
+from dskype.topology.core.frames import OutRecord
+
+__all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
+
+_EDGE_BLOCK = 1024
+
+
+class OutStream:
+    """One declared stream of a task: its fields, who listens, and how a target is chosen.
+
+    :ivar choose: values -> list of target tasks, over all non-direct subscribers; the list is
+        shared, callers must not change it.
+    :ivar direct_tasks: tasks of components that subscribed with direct grouping.
+    :ivar regular_tasks: tasks of components that subscribed with any other grouping.
+    """
+
+    __slots__ = ("arity", "choose", "direct_tasks", "emitted", "fields", "groupers", "name",
+                 "regular_tasks", "transferred")
+
+    def __init__(self, name: str, fields, groupers: Sequence[Any], regular_tasks: frozenset[int],
+                 direct_tasks: frozenset[int]) -> None:
+        self.name, self.fields, self.arity = name, fields, fields.size()
+        self.groupers = list(groupers)
+        self.regular_tasks, self.direct_tasks = regular_tasks, direct_tasks
+        self.emitted = self.transferred = 0
+        self.choose: Callable[[Sequence[Any]], list[int]] = self._chooser()
+
+    def _chooser(self) -> Callable[[Sequence[Any]], list[int]]:
+        groupers = self.groupers
+        if not groupers:
+            nobody: list[int] = []
+            return lambda values: nobody
+        if len(groupers) == 1:
+            return groupers[0].choose
+        return lambda values: [task for grouper in groupers for task in grouper.choose(values)]
+
+
+class Channel:
+    """What is on its way from one source task to one target task.
+
+    ``seq`` is the number that the first row of the open segment has. Rows are kept as they were
+    emitted and serialized at the end of a batch, in :meth:`drain`.
+    """
+
+    __slots__ = ("_edge_base", "_edge_ids", "anchors", "edge_key", "first_seq", "out", "outbox",
+                 "partition", "parts", "rows", "seq", "source", "target", "topic")
+
+    def __init__(self, outbox: Outbox, source: int, target: int, topic: str, partition: int) -> None:
+        self.outbox, self.source, self.target = outbox, source, target
+        self.topic, self.partition = topic, partition
+        self.seq = 0
+        self.edge_key = edge_key(source, target)
+        self._edge_base, self._edge_ids = 0, []
+        self.out: OutStream | None = None
+        self.rows: list[tuple] = []
+        self.anchors: list[Any] | None = None
+        self.parts: list[tuple] = []  # closed segments: (out, n, columns or rows, anchors, is_rows)
+
+    def open(self, out: OutStream) -> None:
+        """Begin a segment of another stream."""
+        self._register()
+        self.close_rows()
+        self.out = out
+
+    def _register(self) -> None:
+        if not self.parts and self.out is None:
+            self.outbox.dirty.append(self)
+
+    def close_rows(self) -> None:
+        if self.rows:
+            self.seq += len(self.rows)
+            self.parts.append((self.out, len(self.rows), self.rows, self.anchors, True))
+            self.rows, self.anchors = [], None
+        self.out = None
+
+    def add_columns(self, out: OutStream, n: int, columns: list[Any], anchors: Any) -> None:
+        """Append a segment that exists as columns already; numbers its tuples."""
+        self._register()
+        self.close_rows()
+        self.parts.append((out, n, columns, anchors, False))
+        self.seq += n
+
+    def add_watermark(self, watermark: int) -> None:
+        self._register()
+        self.close_rows()
+        self.parts.append((None, 0, watermark, None, False))
+
+    def edge_id(self) -> int:
+        """Return the id of the edge that the next tuple of this channel is."""
+        number = self.seq + len(self.rows)
+        index = number - self._edge_base
+        if not 0 <= index < len(self._edge_ids):
+            self._edge_base, index = number, 0
+            self._edge_ids = stream_ids(self.edge_key, number, _EDGE_BLOCK).tolist()
+        return self._edge_ids[index]
+
+    def discard(self) -> None:
+        """Forget what is buffered; the numbering stays advanced."""
+        self.close_rows()
+        self.parts.clear()
+
+    def drain(self, first_seq: int, limits: FrameLimits) -> list[OutRecord]:
+        """Serialize what is buffered into frames within the limits; the first tuple is ``first_seq``."""
+        self.close_rows()
+        records: list[OutRecord] = []
+        pieces: list[bytes] = []
+        size = count = 0
+        frame_seq = seq = first_seq
+
+        def cut() -> None:
+            nonlocal pieces, size, count, frame_seq
+            if pieces:
+                value = frames.encode_data(self.source, frame_seq, pieces)
+                records.append(OutRecord(self.topic, self.partition, None, value))
+            pieces, size, count, frame_seq = [], 0, 0, seq
+
+        for out, n, body, anchors, is_rows in self.parts:
+            if out is None:
+                pieces.append(frames.encode_watermark(body))
+                continue
+            for part_n, data in limits.segments(out, n, body, anchors, is_rows):
+                if count and (count + part_n > limits.max_tuples or size + len(data) > limits.max_bytes):
+                    cut()
+                pieces.append(data)
+                size += len(data)
+                count += part_n
+                seq += part_n
+        cut()
+        self.parts.clear()
+        return records
+
+
+class FrameLimits:
+    """How large frames may grow, and what happens to a tuple that is larger than any record.
+
+    :param max_tuples: tuples per frame.
+    :param max_bytes: bytes per frame; one tuple may exceed it up to ``record_bytes``.
+    :param record_bytes: the largest record that the broker takes; a tuple above it becomes a hole.
+    :param refuse: called with (stream, row, reason) for a tuple that cannot travel.
+    """
+
+    def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int,
+                 refuse: Callable[[str, Sequence[Any], str], None]) -> None:
+        self.max_tuples, self.max_bytes, self.record_bytes = max_tuples, max_bytes, record_bytes
+        self.refuse = refuse
+
+    def segments(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool):
+        """Yield (tuples, bytes) pieces of one segment, each within the limits."""
+        for start in range(0, n, self.max_tuples) if n else ():
+            stop = min(n, start + self.max_tuples)
+            if is_rows:
+                part = body if stop - start == n else body[start:stop]
+            else:
+                part = body if stop - start == n else [frames.slice_column(c, start, stop) for c in body]
+            tracked = None if anchors is None else anchors if stop - start == n else anchors[start:stop]
+            yield from self._fit(out, stop - start, part, tracked, is_rows)
+
+    def _fit(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool):
+        columns = list(zip(*body)) if is_rows else body
+        try:
+            data = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            if n == 1:
+                yield self._hole(out, body, is_rows, f"{type(error).__name__}: {error}")
+                return
+            data = None
+        if data is not None and (len(data) <= self.max_bytes or (n == 1 and len(data) <= self.record_bytes)):
+            yield n, data
+            return
+        if n == 1:
+            yield self._hole(out, body, is_rows, f"the tuple has {len(data)} bytes; expected at most {self.record_bytes}")
+            return
+        half = n // 2
+        for start, stop in ((0, half), (half, n)):
+            part = body[start:stop] if is_rows else [frames.slice_column(c, start, stop) for c in body]
+            yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
+
+    def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes]:
+        row = body[0] if is_rows else [frames.column_rows(c)[0] for c in body]
+        self.refuse(out.name, row, reason)
+        return 1, frames.encode_segment(out.name, 1, None, None)
+
+
+def _anchor_column(anchors: Any) -> Any:
+    if anchors is None or isinstance(anchors, np.ndarray):
+        return anchors
+    if all(type(a) is int for a in anchors):
+        return np.array(anchors, dtype=np.int64)
+    return anchors
+
+
+class Outbox:
+    """All channels of one source task.
+
+    :param inboxes: target task -> (inbox topic, partition).
+    """
+
+    def __init__(self, source: int, inboxes: Callable[[int], tuple[str, int]], limits: FrameLimits) -> None:
+        self.source, self._inboxes, self.limits = source, inboxes, limits
+        self.channels: dict[int, Channel] = {}
+        self.dirty: list[Channel] = []
+        self._first: dict[int, int] = {}
+
+    def channel(self, target: int) -> Channel:
+        """Return the channel to a task, made on first use."""
+        channel = self.channels.get(target)
+        if channel is None:
+            topic, partition = self._inboxes(target)
+            channel = self.channels[target] = Channel(self, self.source, target, topic, partition)
+            self._first[target] = 0
+        return channel
+
+    def flush(self, *, suppressed: bool) -> list[OutRecord]:
+        """Return the frames of everything emitted since the last flush; none when ``suppressed``."""
+        records: list[OutRecord] = []
+        for channel in self.dirty:
+            if suppressed:
+                channel.discard()
+            else:
+                records += channel.drain(self._first[channel.target], self.limits)
+            self._first[channel.target] = channel.seq
+        self.dirty.clear()
+        return records
+
+    def snapshot(self) -> dict[int, int]:
+        """Return target task -> next tuple number; taken between batches, when nothing is buffered."""
+        return {target: channel.seq for target, channel in self.channels.items()}
+
+    def restore(self, state: dict[int, int]) -> None:
+        for target, seq in state.items():
+            self.channel(target).seq = seq
+            self._first[target] = seq

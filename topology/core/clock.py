@@ -1,0 +1,129 @@
+"""The clock of a topology: pulses that drive spouts, ticks, and back-pressure.
+
+Time enters a topology as records, so that a task which runs its inbox again sees the same time at
+the same place. The driver (or the simulated transport) asks :meth:`TopologyClock.due` what to write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dskype.topology.config import Config
+from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.task import ACKER_ID
+from dskype.topology.plan import TopologyPlan, inbox_topic
+
+__all__ = ["ClockRecord", "TopologyClock"]
+
+_PULSES_AHEAD = 8
+"""Pulses written and not yet seen by a spout task; more would only queue up."""
+
+
+class ClockRecord(NamedTuple):
+    topic: str
+    partition: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class _SpoutClock:
+    component: str
+    topic: str
+    partition: int
+    interval_ms: int
+    idle_interval_ms: int
+    next_ms: int = 0
+    wait_ms: int = 0
+    number: int = 0
+    credit: int = 1
+    emitted: int = 0
+
+
+@dataclass(slots=True)
+class _TickClock:
+    topic: str
+    partitions: int
+    every_ms: int
+    rate_secs: int
+    next_ms: int
+
+
+class TopologyClock:
+    """Decides when spouts are pulsed and who gets a tick.
+
+    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``. One that had nothing
+    to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. While more than
+    ``...backpressure.max.tuples`` tuples are on their way nobody is pulsed.
+
+    :param plan: the physical plan.
+    :param stats: live statistics, fed from the metrics topic.
+    :param now_ms: the time at which the clock starts.
+    """
+
+    def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
+        self._plan, self._stats = plan, stats
+        self._bound = plan.conf[Config.BACKPRESSURE_MAX_TUPLES]
+        self._spouts: dict[int, _SpoutClock] = {}
+        self._ticks: list[_TickClock] = []
+        self.throttled = False
+        tracking = ACKER_ID in plan.topology.components
+        for component, spec in plan.topology.components.items():
+            conf = plan.component_conf(component)
+            topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
+            rate = conf[Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS]
+            if spec.kind == "spout":
+                for task in tasks:
+                    self._spouts[task] = _SpoutClock(component, topic, plan.task_index(task),
+                                                     conf[Config.PULSE_INTERVAL_MS], conf[Config.PULSE_IDLE_INTERVAL_MS])
+                rate = None
+            if tracking and (spec.kind == "spout" or component == ACKER_ID):
+                timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)
+                self._ticks.append(_TickClock(topic, len(tasks), timeout_ms, 0, now_ms + timeout_ms))
+            elif rate is not None:
+                self._ticks.append(_TickClock(topic, len(tasks), int(rate * 1000), rate, now_ms + int(rate * 1000)))
+
+    def control(self, command: str, now_ms: int) -> list[ClockRecord]:
+        """Return the records that tell every spout task to activate or deactivate."""
+        value = encode_control(command, now_ms)
+        return [ClockRecord(s.topic, s.partition, value) for s in self._spouts.values()]
+
+    def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
+        """Return what has to be written by now."""
+        records = []
+        for tick in self._ticks:
+            if now_ms >= tick.next_ms:
+                tick.next_ms += tick.every_ms * (1 + (now_ms - tick.next_ms) // tick.every_ms)
+                value = encode_tick(tick.rate_secs, now_ms)
+                records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
+        if active:
+            self.throttled = self._stats.undelivered_tuples() > self._bound
+            for task, spout in self._spouts.items():
+                if now_ms >= spout.next_ms and (record := self._pulse(task, spout, now_ms)):
+                    records.append(record)
+        return records
+
+    def next_due_ms(self, *, active: bool) -> int:
+        """Return the time at which :meth:`due` will next have something to say."""
+        times = [tick.next_ms for tick in self._ticks]
+        if active:
+            times += [spout.next_ms for spout in self._spouts.values()]
+        return min(times, default=1 << 62)
+
+    def _pulse(self, task: int, spout: _SpoutClock, now_ms: int) -> ClockRecord | None:
+        report = self._stats.tasks.get(task)
+        seen = report["pulse"] if report else 0
+        emitted = sum(report["emitted"].values()) if report else 0
+        if emitted != spout.emitted or not spout.wait_ms:
+            spout.wait_ms = spout.interval_ms
+        elif seen >= spout.number - 1:
+            spout.wait_ms = min(spout.idle_interval_ms, max(1, spout.wait_ms * 3 // 2))
+        spout.emitted = emitted
+        spout.next_ms = now_ms + spout.wait_ms
+        credit = 0 if self.throttled else 1
+        if spout.number - seen >= _PULSES_AHEAD or credit == spout.credit == 0:
+            return None
+        spout.credit = credit
+        spout.number += 1
+        return ClockRecord(spout.topic, spout.partition, encode_pulse(spout.number, now_ms, credit))

@@ -1,0 +1,287 @@
+"""The executor: hosts a range of tasks, and decides what a batch means to each of them.
+
+A batch brings records that start at some offset. A bolt task whose *version* (next inbox offset) is
+that offset processes them. One that has processed exactly this batch sends its reply again. In any
+other case the task goes back: it loads the newest snapshot at or below the offset, reads what lies
+between from the inbox with emission suppressed (its counters advance), and goes on from there. A
+spout task never goes back; see ``spout``.
+
+Snapshots are taken when a batch of a higher number arrives, before it is processed: what the task
+emitted before is in Kafka by then, so every snapshot is a place from which all can be started anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, Callable, Iterable, NamedTuple, Protocol
+
+from dskype.topology.config import Config
+from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.snapshots import SnapshotStore, encode_snapshot
+from dskype.topology.core.spout import SpoutTask, make_spout_task
+from dskype.topology.core.task import BoltTask, Task
+from dskype.topology.errors import TopologyError
+from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
+
+__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "start_positions"]
+
+
+class LostInputError(TopologyError):
+    """Records that a task needs to get back to a version are no longer in Kafka."""
+
+
+class InboxReader(Protocol):
+    """Reads ranges of topics again, independent of any query."""
+
+    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterable[InRecord]:
+        """Yield the records with ``start <= offset < stop``, in order.
+
+        :raises LostInputError: the log begins behind ``start``.
+        """
+
+
+class PendingSnapshot(NamedTuple):
+    """A snapshot that is due: ``encode()`` serializes the task's state at ``version``."""
+
+    task: int
+    version: int
+    encode: Callable[[], bytes]
+
+
+def route(plan: TopologyPlan, component: str, topic: str, partition: int) -> int:
+    """Return the task of ``component`` that gets the records of a topic's partition.
+
+    Partition *i* of the inbox belongs to task index *i*; partitions of external topics are dealt
+    out over the tasks of a Kafka spout, the same way in every process.
+    """
+    tasks = plan.component_tasks(component)
+    if topic == inbox_topic(plan.name, component):
+        return tasks[partition]
+    return tasks[(zlib.crc32(topic.encode()) + partition) % len(tasks)]
+
+
+def _is_spout(plan: TopologyPlan, component: str) -> bool:
+    return plan.topology.components[component].kind == "spout"
+
+
+def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) -> dict[tuple[str, int], int]:
+    """Return (topic, partition) -> offset at which a new query for ``component`` has to start.
+
+    Inbox partitions are all there; external partitions only where a spout has read them before.
+    """
+    positions: dict[tuple[str, int], int] = {}
+    for task in plan.component_tasks(component):
+        positions[inbox_topic(plan.name, component), plan.task_index(task)] = 0
+        if _is_spout(plan, component):
+            entry = store.load_journal(task)
+            if entry is not None:
+                positions.update({(t, p): offset for t, p, offset in entry["positions"]})
+        elif (found := store.load(task)) is not None:
+            positions[inbox_topic(plan.name, component), plan.task_index(task)] = found[0]
+    return positions
+
+
+class _Hosted:
+    """A task with what the executor remembers about its last batch."""
+
+    __slots__ = ("batch_id", "first", "number", "reply", "saved", "task", "until")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.batch_id = -1
+        self.first = self.until = -1
+        self.reply: list[OutRecord] = []
+        self.saved = -1   # version of the newest snapshot
+        self.number = 0   # of the newest journal entry
+
+
+class Executor:
+    """Runs the tasks of one Storm executor.
+
+    :param plan: the physical plan.
+    :param component: the component's id.
+    :param index: which of the component's executors this is.
+    :param store: where snapshots and journals are kept.
+    :param reader: reads inbox ranges again after a crash.
+    :param now_ms: wall clock.
+    """
+
+    def __init__(self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader,
+                 now_ms: Callable[[], int]) -> None:
+        self.plan, self.component, self.index = plan, component, index
+        self._store, self._reader, self._now_ms = store, reader, now_ms
+        self._inbox = inbox_topic(plan.name, component)
+        self._is_spout = _is_spout(plan, component)
+        self._interval_ms = plan.component_conf(component)[Config.SNAPSHOT_INTERVAL_MS]
+        self._snapshot_at = now_ms() + self._interval_ms
+        self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
+        limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
+        if self._is_spout and limit is not None:
+            # Per executor, value times its tasks, as in Storm.
+            for spout in (spouts := self.tasks):
+                spout.limited = True
+                spout.pending_limit = lambda: sum(s.pending for s in spouts) >= limit * len(spouts)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The task objects, in order of their ids."""
+        return [hosted.task for hosted in self._hosted.values()]
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def _load(self, task_id: int, at_most: int | None) -> _Hosted:
+        """Make a task from its newest snapshot (or journal entry), or a fresh one."""
+        if self._is_spout:
+            task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read)
+            task.start()
+            hosted = _Hosted(task)
+            entry = self._store.load_journal(task_id)
+            if entry is not None:
+                self._check_owner(entry["state"], task_id)
+                task.restore(entry["state"])
+                hosted.number = entry["number"]
+                # Maybe these never reached Kafka: they go out again with the first reply.
+                hosted.reply = [OutRecord(*record) for record in entry["reply"]]
+        else:
+            task = BoltTask(self.plan, task_id, self._now_ms)
+            task.start()
+            hosted = _Hosted(task)
+            found = self._store.load(task_id, at_most)
+            if found is not None:
+                self._check_owner(found[1], task_id)
+                task.restore(found[1])
+                hosted.saved = found[0]
+        for problem in self._store.problems:
+            task.report_error(problem)
+        self._store.problems.clear()
+        return hosted
+
+    def _check_owner(self, state: dict[str, Any], task_id: int) -> None:
+        owner = (state["topology"], state["component"], state["task"])
+        expected = (self.plan.topology_id, self.component, task_id)
+        if owner != expected:
+            msg = (f"a snapshot belongs to another task; expected {expected!r}; given: {owner!r}; "
+                   "hint: a topology must not change its components between a stop and a resume")
+            raise TopologyError(msg)
+
+    def snapshot_due(self, batch_id: int) -> bool:
+        """Tell whether to take snapshots now, right before batch ``batch_id`` is handled."""
+        return (not self._is_spout and self._now_ms() >= self._snapshot_at
+                and any(h.task.version > h.saved and h.batch_id < batch_id for h in self._hosted.values()))
+
+    def pending_snapshots(self, batch_id: int) -> list[PendingSnapshot]:
+        """Return the snapshots that are due, and take them as done.
+
+        The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
+        """
+        self._snapshot_at = self._now_ms() + self._interval_ms
+        due = []
+        for task_id, hosted in self._hosted.items():
+            if hosted.task.version > hosted.saved and hosted.batch_id < batch_id:
+                hosted.saved = hosted.task.version
+                due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: encode_snapshot(task.snapshot())))
+        return due
+
+    def save_snapshots(self, due: Iterable[PendingSnapshot]) -> None:
+        """Serialize and save snapshots."""
+        for snapshot in due:
+            self._store.save(snapshot.task, snapshot.version, snapshot.encode())
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def handle(self, batch_id: int, records: Iterable[InRecord]) -> list[OutRecord]:
+        """Process what one batch brings to this executor and return what the sink has to write.
+
+        May be called again with the same batch, with a part of it, or with one that is cut elsewhere.
+        """
+        by_task: dict[int, list[InRecord]] = {}
+        for record in records:
+            by_task.setdefault(route(self.plan, self.component, record.topic, record.partition), []).append(record)
+        reply: list[OutRecord] = []
+        touched: list[Task] = []
+        for task_id in sorted(by_task):
+            if task_id not in self._hosted:
+                msg = (f"executor {self.index} of component {self.component!r} got a record of task {task_id}; "
+                       f"legal: {sorted(self._hosted)}")
+                raise TopologyError(msg)
+            handle = self._handle_spout if self._is_spout else self._handle_bolt
+            reply += handle(task_id, batch_id, by_task[task_id])
+            touched.append(self._hosted[task_id].task)
+        return reply + self._reports(touched)
+
+    def _handle_bolt(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
+        hosted = self._hosted[task_id]
+        first, until = records[0].offset, records[-1].offset + 1
+        if hosted.task.version == until and (hosted.first, hosted.until) == (first, until):
+            hosted.batch_id = batch_id
+            return hosted.reply
+        if hosted.task.version != first:
+            hosted = self._go_back(task_id, first)
+        task = hosted.task
+        task.process(records)
+        hosted.reply = task.flush() + task.flush_letters()
+        hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
+        return hosted.reply
+
+    def _go_back(self, task_id: int, version: int) -> _Hosted:
+        """Bring a task to exactly ``version``."""
+        hosted = self._hosted[task_id]
+        if hosted.task.version > version or hosted.batch_id == -1:
+            hosted.task.close()
+            hosted = self._hosted[task_id] = self._load(task_id, version)
+        task = hosted.task
+        if task.version < version:
+            task.suppressed = True
+            try:
+                task.process(self._reader.read(self._inbox, task.index, task.version, version))
+                task.flush()
+                task.flush_letters()
+            finally:
+                task.suppressed = False
+        if task.version != version:
+            msg = (f"task {task_id} of component {self.component!r} needs its inbox from the beginning of its state to "
+                   f"offset {version}, but the log gave records up to {task.version} only; hint: the retention of inbox "
+                   "topics must reach back past the oldest snapshot")
+            raise LostInputError(msg)
+        return hosted
+
+    def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
+        hosted = self._hosted[task_id]
+        task = hosted.task
+        # The last reply goes again when its batch is run again, and with the first batch after a load.
+        again = hosted.reply if hosted.batch_id in (batch_id, -1) else []
+        inbox = [r for r in records if r.topic == self._inbox and r.offset >= task.version]
+        external = [r for r in records if r.topic != self._inbox]
+        if inbox and inbox[0].offset > task.version > 0 and hosted.batch_id == -1:
+            task.process(self._reader.read(self._inbox, task.index, task.version, inbox[0].offset))
+        if not inbox and not external and again:
+            hosted.batch_id = batch_id
+            return again
+        task.process_external(external)
+        task.process(inbox)
+        reply = again + task.flush() + task.flush_letters()
+        hosted.reply, hosted.batch_id = reply, batch_id
+        hosted.number += 1
+        entry = {"number": hosted.number, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
+                 "positions": [[t, p, offset] for (t, p), offset in task.positions().items()]}
+        self._store.save_journal(task_id, hosted.number, encode_snapshot(entry))
+        return reply
+
+    def _reports(self, tasks: list[Task]) -> list[OutRecord]:
+        topic = metrics_topic(self.plan.name)
+        records = []
+        for task in tasks:
+            for error in task.errors:
+                records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
+            task.errors = []
+        line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "component": self.component,
+                "executor": self.index, "time_ms": self._now_ms(), "tasks": [task.report() for task in tasks]}
+        key = f"{self.component}/{self.index}".encode()
+        records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
+        return records
+
+    def close(self) -> None:
+        """Close all components (``close``/``cleanup``)."""
+        for hosted in self._hosted.values():
+            hosted.task.close()

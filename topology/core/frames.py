@@ -1,0 +1,365 @@
+"""The frame: what one Kafka record of an inbox holds, and how it is written as msgpack.
+
+A frame carries the tuples that one source task sends to one destination task (its *channel*), in
+the order of emission and as columns. Tuples of a channel are numbered 0, 1, 2, ...; a frame states
+the number of its first tuple, so a receiver can drop what it has seen. Layout, by position::
+
+    [1, DATA, source_task, first_seq, [segment, ...]]     segment: [stream, n, columns, anchors]
+                                                          or       [None, watermark]
+    [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
+    [1, TICK, rate_secs, now_ms]                          for every task that asked for ticks
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate"
+
+``columns`` is ``None`` for tuples that were too large to travel (a hole keeps the numbering whole).
+``anchors`` is ``None`` (untracked), an int64 column with the one root of every tuple, or a list of
+``[root, edge id, root, edge id, ...]`` for every tuple. There is no pickle in a frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Sequence
+
+import msgpack
+import numpy as np
+
+from dskype.topology.errors import TopologyError
+
+__all__ = [
+    "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord",
+    "Pulse", "Segment", "Tick", "column_rows", "decode_frame", "encode_control", "encode_data",
+    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "pack_state", "peek_header", "slice_column",
+    "take_column", "unpack_state",
+]
+
+FRAME_VERSION = 1
+DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
+
+_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET = 1, 2, 3, 4, 5
+_ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
+_U32 = struct.Struct("<I")
+
+
+class FrameError(TopologyError):
+    """A record is not a well-formed frame, or a value cannot be put into one."""
+
+
+class InRecord(NamedTuple):
+    """A record as a query read it: an inbox frame, or a record of an external topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]] | None = None
+
+
+class OutRecord(NamedTuple):
+    """A record that the sink has to write; ``partition`` None leaves the choice to Kafka."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]] | None = None
+
+
+class FrameHeader(NamedTuple):
+    source_task: int
+    first_seq: int
+
+
+@dataclass(slots=True)
+class Segment:
+    """Consecutive tuples of one stream, or a watermark (``stream`` None)."""
+
+    stream: str | None
+    n: int = 0
+    columns: list[Any] | None = None
+    anchors: Any = None
+    watermark: int = 0
+
+
+@dataclass(slots=True)
+class DataFrame:
+    source_task: int
+    first_seq: int
+    segments: list[Segment] = field(default_factory=list)
+
+
+class Pulse(NamedTuple):
+    number: int
+    now_ms: int
+    credit: int
+
+
+class Tick(NamedTuple):
+    rate_secs: int
+    now_ms: int
+
+
+class Control(NamedTuple):
+    command: str
+    now_ms: int
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _pack_array(array: np.ndarray) -> msgpack.ExtType:
+    if array.dtype.char not in _ARRAY_DTYPES:
+        msg = (f"expected a numpy array of numbers or booleans; given: dtype {array.dtype!r}; "
+               "hint: convert it to a list, or to a pyarrow string array")
+        raise TypeError(msg)
+    shape = np.asarray(array.shape, dtype="<u4").tobytes()
+    head = bytes((ord(array.dtype.char), array.ndim))
+    return msgpack.ExtType(_EXT_ARRAY, head + shape + np.ascontiguousarray(array).tobytes())
+
+
+def _string_buffers(array) -> bytes:
+    """Offsets and UTF-8 bytes of a null-free pyarrow string array, rebased to start at 0."""
+    n = len(array)
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype="<i4", count=n + 1, offset=4 * array.offset)
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = b"" if data_buffer is None else memoryview(data_buffer)[first:last]
+    if first:
+        offsets = offsets - np.int32(first)
+    return b"".join((_U32.pack(n), offsets.tobytes(), data))
+
+
+def _pack_arrow(value) -> Any:
+    import pyarrow as pa
+
+    if isinstance(value, pa.ChunkedArray):
+        value = value.combine_chunks()
+    if value.null_count:
+        return value.to_pylist()
+    kind = value.type
+    if pa.types.is_string(kind):
+        return msgpack.ExtType(_EXT_STRINGS, _string_buffers(value) if len(value) else _U32.pack(0) + b"\0" * 4)
+    if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+        codes = value.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
+        strings = value.dictionary
+        if len(strings) > len(codes):  # a slice of a large dictionary: ship only what is used
+            used, codes = np.unique(codes, return_inverse=True)
+            strings, codes = strings.take(pa.array(used)), codes.astype("<i4")
+        body = _string_buffers(strings) if len(strings) else _U32.pack(0) + b"\0" * 4
+        return msgpack.ExtType(_EXT_DICTIONARY, _U32.pack(len(codes)) + codes.astype("<i4").tobytes() + body)
+    if pa.types.is_large_string(kind):
+        return _pack_arrow(value.cast(pa.string()))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _pack_array(value.to_numpy(zero_copy_only=False))
+    return value.to_pylist()
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, np.ndarray):
+        return _pack_array(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value).__module__.startswith("pyarrow"):
+        return _pack_arrow(value)
+    msg = (f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
+           "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
+           "pyarrow array; hint: emit its fields as plain values")
+    raise TypeError(msg)
+
+
+def _read_strings(data: memoryview):
+    import pyarrow as pa
+
+    (n,) = _U32.unpack_from(data)
+    start = 4 + 4 * (n + 1)
+    offsets = pa.py_buffer(data[4:start])
+    return pa.StringArray.from_buffers(n, offsets, pa.py_buffer(data[start:]))
+
+
+def _ext_hook(code: int, data: bytes) -> Any:
+    if code == _EXT_ARRAY:
+        char, ndim = chr(data[0]), data[1]
+        if char not in _ARRAY_DTYPES:
+            msg = f"unknown array type in a frame; given: {char!r}"
+            raise FrameError(msg)
+        start = 2 + 4 * ndim
+        array = np.frombuffer(data, dtype=char, offset=start)
+        return array if ndim == 1 else array.reshape(np.frombuffer(data, "<u4", ndim, 2))
+    if code == _EXT_TUPLE:
+        return tuple(unpack_state(data))
+    if code == _EXT_SET:
+        return set(unpack_state(data))
+    view = memoryview(data)
+    if code == _EXT_STRINGS:
+        return _read_strings(view)
+    if code == _EXT_DICTIONARY:
+        import pyarrow as pa
+
+        (n,) = _U32.unpack_from(view)
+        codes = pa.array(np.frombuffer(view, "<i4", n, 4))
+        return pa.DictionaryArray.from_arrays(codes, _read_strings(view[4 + 4 * n:]))
+    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 5"
+    raise FrameError(msg)
+
+
+_pack = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True).pack
+
+
+def _state_default(value: Any) -> Any:
+    """Keep tuples and sets what they are (a message id must come back equal); widen subclasses."""
+    if isinstance(value, tuple):
+        return msgpack.ExtType(_EXT_TUPLE, pack_state(list(value)))
+    if isinstance(value, (set, frozenset)):
+        return msgpack.ExtType(_EXT_SET, pack_state(list(value)))
+    for plain in (dict, list, str, bytes, bool, int, float):
+        if isinstance(value, plain) and not isinstance(value, np.generic):
+            return plain(value)
+    return _default(value)
+
+
+def pack_state(state: Any) -> bytes:
+    """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays.
+
+    :raises TypeError: for a value of another type, naming it.
+    """
+    return msgpack.packb(state, default=_state_default, use_bin_type=True, strict_types=True)
+
+
+def unpack_state(data: bytes) -> Any:
+    """Read what :func:`pack_state` wrote; numpy arrays come back read-only."""
+    return msgpack.unpackb(data, ext_hook=_ext_hook, strict_map_key=False, raw=False)
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def column_rows(column: Any) -> Sequence[Any]:
+    """Return a column as a sequence of Python values."""
+    if isinstance(column, (list, tuple)):
+        return column
+    if isinstance(column, np.ndarray):
+        return column.tolist()
+    return column.to_pylist()
+
+
+def slice_column(column: Any, start: int, stop: int) -> Any:
+    """Return rows ``start`` to ``stop`` of a column, without a copy where the type allows it."""
+    if isinstance(column, (list, tuple, np.ndarray)):
+        return column[start:stop]
+    return column.slice(start, stop - start)
+
+
+def take_column(column: Any, rows: np.ndarray) -> Any:
+    """Return the given rows of a column, in the given order."""
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    if isinstance(column, (list, tuple)):
+        return [column[i] for i in rows.tolist()]
+    import pyarrow as pa
+
+    return column.take(pa.array(rows))
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: Any) -> bytes:
+    """Serialize one segment; frames are put together from such pieces by :func:`encode_data`."""
+    return _pack((stream, n, columns, anchors))
+
+
+def encode_watermark(watermark: int) -> bytes:
+    return _pack((None, watermark))
+
+
+def _array_header(n: int) -> bytes:
+    return bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 65536 else b"\xdd" + n.to_bytes(4, "big")
+
+
+def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes]) -> bytes:
+    """Put serialized segments together into the value of one inbox record."""
+    head = b"\x95\x01\x00" + _pack(source_task) + _pack(first_seq)
+    return b"".join((head, _array_header(len(segments)), *segments))
+
+
+def encode_pulse(number: int, now_ms: int, credit: int) -> bytes:
+    return msgpack.packb((FRAME_VERSION, PULSE, number, now_ms, credit))
+
+
+def encode_tick(rate_secs: int, now_ms: int) -> bytes:
+    return msgpack.packb((FRAME_VERSION, TICK, rate_secs, now_ms))
+
+
+def encode_control(command: str, now_ms: int) -> bytes:
+    return msgpack.packb((FRAME_VERSION, CONTROL, command, now_ms))
+
+
+def peek_header(value: bytes | None) -> FrameHeader | None:
+    """Return source task and first number of a damaged data frame, if its beginning can be read."""
+    unpacker = msgpack.Unpacker(raw=False)
+    try:
+        unpacker.feed((value or b"")[:64])
+        unpacker.read_array_header()
+        if (unpacker.unpack(), unpacker.unpack()) != (FRAME_VERSION, DATA):
+            return None
+        source_task, first_seq = unpacker.unpack(), unpacker.unpack()
+    except Exception:  # any damage means: not readable
+        return None
+    if type(source_task) is int and type(first_seq) is int:
+        return FrameHeader(source_task, first_seq)
+    return None
+
+
+def _segment(raw: Any) -> Segment:
+    if len(raw) == 2 and raw[0] is None and type(raw[1]) is int:
+        return Segment(None, watermark=raw[1])
+    stream, n, columns, anchors = raw
+    if type(stream) is not str or type(n) is not int or n < 0:
+        msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
+        raise FrameError(msg)
+    if columns is not None and (type(columns) is not list or any(len(c) != n for c in columns)):
+        msg = f"a column's length differs from the segment's {n} tuples, stream {stream!r}"
+        raise FrameError(msg)
+    if anchors is not None and len(anchors) != n:
+        msg = f"the anchors' length differs from the segment's {n} tuples, stream {stream!r}"
+        raise FrameError(msg)
+    return Segment(stream, n, columns, anchors)
+
+
+def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
+    """Read one inbox record.
+
+    :raises FrameError: the record is no well-formed frame; the text says what is wrong with it.
+    """
+    if not value:
+        msg = f"expected a frame; given: {value!r}"
+        raise FrameError(msg)
+    try:
+        raw = msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False)
+        version, kind = raw[0], raw[1]
+        if version != FRAME_VERSION:
+            msg = f"unknown frame version; expected {FRAME_VERSION}; given: {version!r:.40}"
+            raise FrameError(msg)
+        if kind == DATA:
+            _, _, source_task, first_seq, segments = raw
+            if type(source_task) is not int or type(first_seq) is not int or first_seq < 0:
+                msg = f"malformed frame header; given: {raw[:4]!r:.80}"
+                raise FrameError(msg)
+            return DataFrame(source_task, first_seq, [_segment(s) for s in segments])
+        if kind == PULSE:
+            return Pulse(*raw[2:])
+        if kind == TICK:
+            return Tick(*raw[2:])
+        if kind == CONTROL:
+            return Control(*raw[2:])
+        msg = f"unknown kind of frame; legal: 0 to 3; given: {kind!r:.40}"
+        raise FrameError(msg)
+    except FrameError:
+        raise
+    except Exception as error:
+        msg = f"not a frame: {type(error).__name__}: {error}; given: {value[:24]!r} ({len(value)} bytes)"
+        raise FrameError(msg) from error

@@ -1,0 +1,335 @@
+"""Tasks of spouts: pulses, tracked tuples, timeouts, and the journal of what was emitted.
+
+A spout may be as unpredictable as it likes (clocks, sockets, randomness): what it emitted in a
+batch is journaled together with its state before the batch is released. After a crash the journal's
+records are released again, numbered as before, and the spout goes on behind them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+from typing import Any, Callable, Iterable
+
+from dskype.topology.components import KafkaSpout, stateful
+from dskype.topology.config import Config
+from dskype.topology.core._kernels import root_key, stream_ids
+from dskype.topology.core.collectors import SpoutOutputCollector
+from dskype.topology.core.frames import Control, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
+from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
+from dskype.topology.errors import DeadLetter
+from dskype.topology.plan import TopologyPlan
+
+__all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
+
+_ROOT_BLOCK = 1024
+_BACKLOG_RECORDS = 20_000
+"""External records held in memory while a spout may not emit; further ones are read again later."""
+
+Reader = Callable[[str, int, int, int], Iterable[InRecord]]
+
+
+class SpoutTask(Task):
+    """A task of a spout."""
+
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(plan, task, now_ms)
+        self.active = False
+        self.opened_active = False
+        self.credit = 1
+        self.pulse = 0
+        self._roots_made = 0
+        self._root_block: list[int] = []
+        # root -> (message id, stream, emitted at), in two generations: one not touched for a whole
+        # turn of ``topology.message.timeout.secs`` has timed out.
+        self._pending: list[dict[int, tuple[Any, str, int]]] = [{}, {}]
+        self._settle: deque[tuple[bool, Any]] = deque()
+        self.limited = False
+        self.pending_limit: Callable[[], bool] = lambda: False
+        self._max_tuples = self.conf[Config.PULSE_MAX_TUPLES]
+        self._max_secs = self.conf[Config.PULSE_MAX_MS] / 1000
+        self.unpackable_ids = False
+
+    def _open(self) -> None:
+        self.collector = SpoutOutputCollector(self)
+        self.component.open(self.conf, self.context, self.collector)
+        if self.active:  # a restart after an exception
+            self.component.activate()
+
+    @property
+    def pending(self) -> int:
+        """Tracked tuples whose trees are neither complete nor failed."""
+        return len(self._pending[0]) + len(self._pending[1])
+
+    # -- pulses and control -----------------------------------------------------------------------
+
+    def _run_control(self, frame: Pulse | Control) -> None:
+        if type(frame) is Pulse:
+            self.credit, self.pulse = frame.credit, frame.number
+            if self.active and self.credit:
+                self._guard(self._emit_loop)
+        elif frame.command == "activate" and not self.active:
+            self.active = True
+            self._guard(self.component.activate)
+        elif frame.command == "deactivate" and self.active:
+            self.active = False
+            self._guard(self.component.deactivate)
+
+    def process(self, records: Iterable[InRecord]) -> None:
+        settled = self.stats.acked, self.stats.failed
+        before = [sum(counter.values()) for counter in settled]
+        super().process(records)
+        # A spout at topology.max.spout.pending goes on as soon as trees are settled, not at the next pulse.
+        if self.limited and self.active and self.credit and before != [sum(counter.values()) for counter in settled]:
+            self._guard(self._emit_loop)
+
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:  # the user's code: restart the spout as a worker would
+            self._restart(error)
+        while self._settle:
+            completed, message_id = self._settle.popleft()
+            self._settled(completed, message_id)
+
+    def _emit_loop(self) -> None:
+        collector = self.collector
+        first = collector.emits
+        deadline = perf_counter() + self._max_secs
+        while not self.pending_limit():
+            before = collector.emits
+            self.component.next_tuple()
+            if collector.emits == before:  # nothing there: wait for the next pulse
+                return
+            if collector.emits - first >= self._max_tuples or perf_counter() > deadline:
+                return
+
+    # -- tracking ---------------------------------------------------------------------------------
+
+    def new_root(self) -> int:
+        if not self._root_block:
+            self._root_block = stream_ids(root_key(self.id), self._roots_made, _ROOT_BLOCK).tolist()[::-1]
+        self._roots_made += 1
+        return self._root_block.pop()
+
+    def track(self, root: int, edges: int, message_id: Any, stream: str) -> None:
+        """Remember a tracked tuple and tell its acker."""
+        self._pending[0][root] = (message_id, stream, self._wall_ms())
+        out = self.outs[ACK_INIT]
+        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
+        if channel.out is not out:
+            channel.open(out)
+        channel.rows.append((root, edges, self.id))
+        out.emitted += 1
+        out.transferred += 1
+
+    def ack_at_once(self, message_id: Any, stream: str) -> None:
+        """Ack a tuple with a message id in a topology without ackers (R5 of the contract)."""
+        self.stats.acked[stream] += 1
+        self._settle.append((True, message_id))
+
+    def _settled(self, completed: bool, message_id: Any) -> None:
+        try:
+            (self.component.ack if completed else self.component.fail)(message_id)
+        except Exception as error:  # the user's code
+            self._restart(error)
+
+    def _finish(self, root: int, completed: bool) -> None:
+        entry = self._pending[0].pop(root, None) or self._pending[1].pop(root, None)
+        if entry is None:  # timed out before, or emitted before a crash that lost its id
+            return
+        message_id, stream, emitted_ms = entry
+        if completed:
+            self.stats.acked[stream] += 1
+            self.stats.complete.add(max(0, self._wall_ms() - emitted_ms) * 1_000_000)
+        else:
+            self.stats.failed[stream] += 1
+        self._guard(self._settled, completed, message_id)
+
+    def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
+        roots = column_rows(segment.columns[0]) if segment.columns else ()
+        if segment.stream == ACK_RESET:
+            for root in roots:
+                entry = self._pending[1].pop(root, None)
+                if entry is not None:
+                    self._pending[0][root] = entry
+            return
+        for root in roots:
+            self._finish(root, segment.stream == ACK_ACK)
+
+    def _run_tick(self, tick: Tick) -> None:
+        """Turn the generations: what is in the older one has waited for one to two timeouts."""
+        if tick.rate_secs != 0 or not self.conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
+            return
+        expired = self._pending[1]
+        self._pending = [{}, self._pending[0]]
+        for message_id, stream, _ in expired.values():
+            self.stats.failed[stream] += 1
+            self._guard(self._settled, False, message_id)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        state = super().snapshot()
+        generations = []
+        for generation in self._pending:
+            rows = [[root, *entry] for root, entry in generation.items()]
+            try:
+                pack_state(rows)
+            except (TypeError, ValueError, OverflowError):
+                rows = [row for row in rows if _packable(row[1])]
+                if not self.unpackable_ids:
+                    self.unpackable_ids = True
+                    self.report_error("message ids that are no plain values (str, int, bytes, tuple, ...) are not "
+                                      "remembered over a crash of the spout: their trees are neither acked nor failed then")
+            generations.append(rows)
+        state |= {"pulse": self.pulse, "active": self.active, "credit": self.credit, "roots_made": self._roots_made, "pending": generations}
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.credit, self.pulse, self._roots_made = state["credit"], state["pulse"], state["roots_made"]
+        self._pending = [{root: (message_id, stream, at) for root, message_id, stream, at in rows} for rows in state["pending"]]
+        if state["active"] and not self.active:
+            self.active = True
+            self._guard(self.component.activate)
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {"pulse": self.pulse, "pending": self.pending, "active": self.active}
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> next offset of everything this task reads."""
+        return {(self.inbox, self.index): self.version}
+
+    def process_external(self, records: Iterable[InRecord]) -> None:
+        """Take records of external topics; only a Kafka spout gets any."""
+
+
+def _packable(value: Any) -> bool:
+    try:
+        pack_state(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+class KafkaSpoutTask(SpoutTask):
+    """A task of a :class:`KafkaSpout`: emits external records, again when their trees fail.
+
+    Message id = (topic, partition, offset). The *committed* position of a partition is the lowest
+    offset that is not settled, as Storm's OffsetManager computes it.
+    """
+
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
+        super().__init__(plan, task, now_ms)
+        self._reader = reader
+        self._next: dict[tuple[str, int], int] = {}      # next offset to emit
+        self._arrived: dict[tuple[str, int], int] = {}   # next offset that the query will bring
+        self._held: dict[tuple[str, int], int] = {}      # the backlog is complete up to here
+        self._open_offsets: dict[tuple[str, int], dict[int, int]] = {}  # offset -> trees not complete
+        self._backlog: dict[tuple[str, int], deque[InRecord]] = {}
+        self._retries: deque[tuple[str, int, int]] = deque()
+        self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+
+    def process_external(self, records: Iterable[InRecord]) -> None:
+        for record in records:
+            key = (record.topic, record.partition)
+            if record.offset < self._arrived.get(key, 0):
+                continue  # seen: the batch is run again
+            start = self._next.setdefault(key, record.offset)
+            arrived = self._arrived.get(key, start)
+            self._arrived[key] = record.offset + 1
+            backlog = self._backlog.setdefault(key, deque())
+            if len(backlog) < _BACKLOG_RECORDS and self._held.get(key, start) == arrived:
+                backlog.append(record)
+                self._held[key] = record.offset + 1
+        if self.active and self.credit:
+            self._guard(self._emit_loop)
+
+    def _emit_loop(self) -> None:
+        budget = self._max_tuples
+        while self._retries and budget and not self.pending_limit():
+            topic, partition, offset = self._retries.popleft()
+            for record in self._reader(topic, partition, offset, offset + 1):
+                self._emit_record(record)
+            budget -= 1
+        for key in sorted(self._next):
+            while budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
+                record = self._next_record(key)
+                if record is None:
+                    break
+                self._next[key] = record.offset + 1
+                self._emit_record(record)
+                budget -= 1
+
+    def _next_record(self, key: tuple[str, int]) -> InRecord | None:
+        backlog = self._backlog.setdefault(key, deque())
+        while backlog and backlog[0].offset < self._next[key]:
+            backlog.popleft()
+        if not backlog:
+            stop = min(self._arrived[key], self._next[key] + _BACKLOG_RECORDS)
+            backlog.extend(self._reader(*key, self._next[key], stop))
+            self._held[key] = stop
+            if not backlog:  # compacted or transaction markers: nothing there
+                self._next[key] = stop
+                return None
+        return backlog.popleft()
+
+    def _emit_record(self, record: InRecord) -> None:
+        try:
+            tuples = self.component.translate(record.topic, record.partition, record.offset, record.key, record.value,
+                                              record.timestamp_ms, record.headers or [])
+        except DeadLetter as error:
+            self.dead_letter(record.value, str(error), "translate", record)
+            return
+        except Exception as error:  # the user's code on somebody's record
+            self.dead_letter(record.value, f"{type(error).__name__}: {error}", "translate", record)
+            return
+        key, message_id = (record.topic, record.partition), (record.topic, record.partition, record.offset)
+        if self._guaranteed and tuples:
+            self._open_offsets.setdefault(key, {})[record.offset] = len(tuples)
+        for stream, values in tuples:
+            self.collector.emit(values, stream, message_id if self._guaranteed else None)
+
+    def _settled(self, completed: bool, message_id: Any) -> None:
+        topic, partition, offset = message_id
+        unfinished = self._open_offsets.get((topic, partition), {})
+        if not completed:
+            self._retries.append((topic, partition, offset))
+        elif unfinished.get(offset, 0) > 1:
+            unfinished[offset] -= 1
+        else:
+            unfinished.pop(offset, None)
+        super()._settled(completed, message_id)
+
+    def committed(self) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> lowest offset that is not settled."""
+        return {key: min(self._open_offsets.get(key) or {offset}) for key, offset in self._next.items()}
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        return super().positions() | self._next
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {
+            "next": [[*key, offset] for key, offset in self._next.items()],
+            "open": [[*key, offsets] for key, offsets in self._open_offsets.items()],
+            "retries": [list(r) for r in self._retries],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._next = {(t, p): offset for t, p, offset in state["next"]}
+        self._arrived = dict(self._next)
+        self._open_offsets = {(t, p): dict(offsets) for t, p, offsets in state["open"]}
+        self._retries = deque(tuple(r) for r in state["retries"])
+        super().restore(state)
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+
+
+def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
+    """Return the kind of task that the spout needs."""
+    spec = plan.topology.components[plan.task_component[task]]
+    if isinstance(spec.obj, KafkaSpout):
+        return KafkaSpoutTask(plan, task, now_ms, reader)
+    return SpoutTask(plan, task, now_ms)

@@ -1,0 +1,127 @@
+"""Statistics of tasks: counted exactly, sent as JSON records of the metrics topic, merged by readers.
+
+The counters are Storm's (docs/Metrics.md of Storm): emitted counts emit calls, transferred counts
+deliveries, executed counts execute calls; acked and failed of a bolt are its own calls, of a spout
+completed and failed trees. They are cumulative over the life of a topology because they are part
+of a task's snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from typing import Any
+
+__all__ = ["Latency", "TaskStats", "TopologyStats"]
+
+SAMPLE_EVERY = 20
+"""Latencies are sampled as in Storm (``topology.stats.sample.rate`` 0.05); counts are exact."""
+
+
+class Latency:
+    """A running mean of durations in nanoseconds."""
+
+    __slots__ = ("count", "total_ns")
+
+    def __init__(self, count: int = 0, total_ns: int = 0) -> None:
+        self.count, self.total_ns = count, total_ns
+
+    def add(self, ns: int, count: int = 1) -> None:
+        self.count += count
+        self.total_ns += ns
+
+    @property
+    def mean_ms(self) -> float:
+        return self.total_ns / self.count / 1e6 if self.count else 0.0
+
+
+class TaskStats:
+    """Counters of one task."""
+
+    __slots__ = ("acked", "dead_letters", "errors", "execute", "executed", "failed", "gaps", "process",
+                 "complete", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes")
+
+    def __init__(self) -> None:
+        self.executed: dict[str, int] = defaultdict(int)
+        self.acked: dict[str, int] = defaultdict(int)
+        self.failed: dict[str, int] = defaultdict(int)
+        self.execute, self.process, self.complete = Latency(), Latency(), Latency()
+        self.dead_letters = self.errors = self.gaps = self.duplicates = 0
+        self.busy_ns = self.frames = self.out_bytes = self.in_bytes = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "executed": dict(self.executed), "acked": dict(self.acked), "failed": dict(self.failed),
+            "execute": [self.execute.count, self.execute.total_ns],
+            "process": [self.process.count, self.process.total_ns],
+            "complete": [self.complete.count, self.complete.total_ns],
+            "dead_letters": self.dead_letters, "errors": self.errors, "gaps": self.gaps,
+            "duplicates": self.duplicates, "busy_ns": self.busy_ns, "frames": self.frames,
+            "out_bytes": self.out_bytes, "in_bytes": self.in_bytes,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name in ("executed", "acked", "failed"):
+            setattr(self, name, defaultdict(int, state[name]))
+        for name in ("execute", "process", "complete"):
+            setattr(self, name, Latency(*state[name]))
+        for name in ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes"):
+            setattr(self, name, state[name])
+
+
+class TopologyStats:
+    """The latest statistics of every task of one topology, fed with metrics records.
+
+    Used by the clock (lag), the command line, the REST API and tests. Thread-safe for one writer
+    and many readers: every task's record is replaced as a whole.
+    """
+
+    MAX_ERRORS = 200
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, dict[str, Any]] = {}
+        self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
+
+    def feed(self, value: bytes) -> None:
+        """Take in the value of one metrics record; what is not readable is left out."""
+        try:
+            record = json.loads(value)
+        except ValueError:
+            return
+        if record.get("kind") == "stats":
+            for task in record["tasks"]:
+                self.tasks[task["task"]] = task
+        elif record.get("kind") == "error":
+            self.errors.append(record)
+
+    def undelivered_tuples(self) -> int:
+        """Return how many tuples are on their way: sent by a task and not yet received by its target."""
+        received: dict[tuple[int, int], int] = {}
+        for task_id, task in self.tasks.items():
+            for source, count in task["received"].items():
+                received[int(source), task_id] = count
+        total = 0
+        for task_id, task in self.tasks.items():
+            for target, count in task["sent"].items():
+                total += max(0, count - received.get((task_id, int(target)), 0))
+        return total
+
+    def total(self, component: str, counter: str, stream: str | None = None) -> int:
+        """Sum a counter (emitted, transferred, executed, acked, failed, ...) over a component's tasks."""
+        result = 0
+        for task in list(self.tasks.values()):
+            if task["component"] == component:
+                value = task.get(counter, 0)
+                if isinstance(value, dict):
+                    value = sum(v for k, v in value.items()
+                                if (k == stream if stream is not None else not k.rpartition("/")[2].startswith("__")))
+                result += value
+        return result
+
+    def mean_latency_ms(self, component: str, kind: str) -> float:
+        """Return the mean execute, process or complete latency over a component's tasks."""
+        latency = Latency()
+        for task in list(self.tasks.values()):
+            if task["component"] == component:
+                latency.add(task[kind][1], task[kind][0])
+        return latency.mean_ms

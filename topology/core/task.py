@@ -1,0 +1,645 @@
+"""Tasks: one instance of a component, what it has received, sent and remembers.
+
+A task is driven by records of its inbox, in offset order, by one thread. What it does depends on
+its state and on those records alone, so running the same records again gives the same tuples with
+the same numbers; see docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from itertools import islice, repeat
+from time import perf_counter_ns
+from typing import Any, Callable, Iterable, Iterator
+
+import numpy as np
+
+from dskype.topology import components
+from dskype.topology.components import BasicBolt, BatchBolt, KafkaBolt, Spout, stateful
+from dskype.topology.config import Config
+from dskype.topology.context import TopologyContext
+from dskype.topology.core._kernels import edge_key, stream_ids
+from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
+from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
+from dskype.topology.core.frames import (
+    Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, decode_frame,
+    pack_state, peek_header, slice_column,
+)
+from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
+from dskype.topology.errors import FailedException, ReportedFailedException
+from dskype.topology.fields import Fields
+from dskype.topology.groupings import DirectGrouping, build_grouper
+from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
+from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
+from dskype.topology.core.watermarks import watermark_sources
+
+__all__ = ["ACKER_ID", "BoltTask", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
+
+ACKER_ID = "__acker"
+ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail", "__ack_reset_timeout"
+RECORD_BYTES = 8 << 20
+"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
+
+_ERRORS_KEPT = 50
+
+
+def pack_tuple(tup: Tuple) -> list[Any]:
+    """Turn a tuple that a bolt holds back into plain values for its ``snapshot``."""
+    meta = tup.meta
+    return [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), tup.message_id, tup.ack_val]
+
+
+def unpack_tuple(state: list[Any]) -> Tuple:
+    """Make the tuple again that :func:`pack_tuple` described; ack and anchors work as before."""
+    values, component, task, stream, fields, message_id, ack_val = state
+    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)),
+                None if message_id is None else tuple(message_id))
+    tup.ack_val = ack_val
+    return tup
+
+
+class Task:
+    """What spout and bolt tasks share.
+
+    :param plan: the physical plan.
+    :param task: the task id.
+    :param now_ms: wall clock, used for statistics and error times only.
+    """
+
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
+        self.plan, self.id, self._wall_ms = plan, task, now_ms
+        self.component_id = component = plan.task_component[task]
+        self.index = plan.task_index(task)
+        self.spec = plan.topology.components[component]
+        self.conf = plan.component_conf(component)
+        self.tracking = ACKER_ID in plan.topology.components
+        self.context = TopologyContext(plan, task)
+        self.context.clock_ms = lambda: self.clock_ms
+        self.inbox = inbox_topic(plan.name, component)
+        self.stats = TaskStats()
+        self.version = 0
+        self.clock_ms = 0
+        self.suppressed = False
+        self.errors: list[dict[str, Any]] = []
+        self.letters: list[OutRecord] = []
+        self.records: list[OutRecord] = []
+        self._records_sent = 0
+        self._expected: dict[int, int] = {}
+        self._damaged: set[int] | None = set()  # None: any source may have lost a frame
+        self._metas: dict[tuple[int, str], StreamMeta] = {}
+        self._watermark_sources = watermark_sources(plan.topology, component)
+        self._upstream = [t for c in self._watermark_sources for t in plan.component_tasks(c)]
+        self._watermarks: dict[int, int] = {}
+        self.watermark: int | None = None
+        self._watermark_sent: int | None = None
+        limits = FrameLimits(self.conf[Config.FRAME_MAX_TUPLES], self.conf[Config.FRAME_MAX_BYTES], RECORD_BYTES, self._refuse)
+        self.outbox = Outbox(task, self._inbox_of, limits)
+        self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
+        self._downstream = sorted({t for o in self.outs.values() if not o.name.startswith("__")
+                                   for t in o.regular_tasks | o.direct_tasks})
+        self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
+        self.component: Any = None
+
+    def _inbox_of(self, task: int) -> tuple[str, int]:
+        return inbox_topic(self.plan.name, self.plan.task_component[task]), self.plan.task_index(task)
+
+    def _out_stream(self, name: str, info) -> OutStream:
+        groupers, regular, direct = [], set(), set()
+        for consumer, spec in sorted(self.plan.topology.components.items()):
+            grouping = spec.inputs.get((self.component_id, name))
+            if grouping is None:
+                continue
+            targets = self.plan.component_tasks(consumer)
+            if isinstance(grouping, DirectGrouping):
+                direct.update(targets)
+                continue
+            regular.update(targets)
+            groupers.append(build_grouper(
+                grouping, context=self.context, producer_task=self.id, consumer=consumer, stream=name,
+                out_fields=info.fields, target_tasks=targets, local_tasks=self.plan.local_tasks(self.id, consumer)))
+        return OutStream(name, info.fields, groupers, frozenset(regular), frozenset(direct))
+
+    # -- receiving --------------------------------------------------------------------------------
+
+    def process(self, records: Iterable[InRecord]) -> None:
+        """Process inbox records in offset order; records below ``version`` must not be given."""
+        for record in records:
+            self.clock_ms = max(self.clock_ms, record.timestamp_ms)
+            self._process_record(record)
+            self.version = record.offset + 1
+
+    def _process_record(self, record: InRecord) -> None:
+        try:
+            frame = decode_frame(record.value)
+            segments = self._accept(frame) if type(frame) is DataFrame else None
+        except FrameError as error:
+            header = peek_header(record.value)
+            if header is None:
+                self._damaged = None
+            elif self._damaged is not None:
+                self._damaged.add(header.source_task)
+            self.dead_letter(record.value, str(error), "decode", record)
+            return
+        self.stats.frames += 1
+        self.stats.in_bytes += len(record.value)
+        if segments is not None:
+            source = frame.source_task
+            for first_seq, segment in segments:
+                if segment.stream is None:
+                    self._source_watermark(source, segment.watermark)
+                else:
+                    self._run_segment(source, first_seq, segment)
+        elif type(frame) is Tick:
+            self._run_tick(frame)
+        else:
+            self._run_control(frame)
+
+    def _meta(self, source: int, stream: str) -> StreamMeta:
+        meta = self._metas.get((source, stream))
+        if meta is None:
+            component = self.plan.task_component.get(source)
+            if component is None:
+                msg = f"a frame names a source task that does not exist; given: {source}; legal: {sorted(self.plan.task_component)}"
+                raise FrameError(msg)
+            info = self.plan.topology.components[component].outputs.get(stream)
+            if info is None:
+                msg = f"a frame names a stream that component {component!r} does not declare; given: {stream!r}"
+                raise FrameError(msg)
+            meta = self._metas[source, stream] = StreamMeta(component, source, stream, info.fields)
+        return meta
+
+    def _accept(self, frame: DataFrame) -> list[tuple[int, Segment]]:
+        """Check a frame, drop what was seen before, and advance the channel's expected number."""
+        source = frame.source_task
+        for segment in frame.segments:
+            if segment.stream is not None:
+                meta = self._meta(source, segment.stream)
+                if segment.columns is not None and len(segment.columns) != meta.fields.size():
+                    msg = (f"a frame of stream {segment.stream!r} of component {meta.component!r} has the wrong arity; "
+                           f"expected {meta.fields.size()} columns; given: {len(segment.columns)}")
+                    raise FrameError(msg)
+        expected = self._expected.get(source, 0)
+        skip = expected - frame.first_seq
+        if skip < 0:
+            if self._damaged is None or source in self._damaged:
+                # The frame in between was damaged and is in the dead letters: it will not come again.
+                self.report_error(f"tuples {expected} to {frame.first_seq - 1} of task {source} are lost in a damaged record")
+                expected, skip = frame.first_seq, 0
+                if self._damaged:
+                    self._damaged.discard(source)
+            else:
+                # A sink wrote a later frame but not an earlier one. Its batch is run again and writes both.
+                self.stats.gaps += 1
+                return []
+        accepted = []
+        for segment in frame.segments:
+            if segment.stream is None:
+                accepted.append((expected, segment))
+                continue
+            n = segment.n
+            if skip >= n:
+                skip -= n
+                self.stats.duplicates += n
+                continue
+            if skip:
+                self.stats.duplicates += skip
+                segment = Segment(segment.stream, n - skip,
+                                  None if segment.columns is None else [slice_column(c, skip, n) for c in segment.columns],
+                                  None if segment.anchors is None else segment.anchors[skip:])
+                skip = 0
+            accepted.append((expected, segment))
+            expected += segment.n
+        self._expected[source] = expected
+        return accepted
+
+    def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
+        edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
+        for root, edge in zip(anchors.tolist() if isinstance(anchors, np.ndarray) else anchors, edges):
+            if not root:
+                yield None
+            elif type(root) is int:
+                yield (root, edge)
+            else:
+                yield tuple(root)
+
+    # -- watermarks -------------------------------------------------------------------------------
+
+    def _source_watermark(self, source: int, watermark: int) -> None:
+        known = self._watermarks
+        if watermark <= known.get(source, watermark - 1):
+            return
+        known[source] = watermark
+        if len(known) < len(self._upstream):
+            return
+        try:
+            low = min(known[t] for t in self._upstream)
+        except KeyError:  # a source outside the watermark's way
+            return
+        self.advance_watermark(low)
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Raise the task's own watermark; it is broadcast at the end of the batch."""
+        if self.watermark is None or watermark > self.watermark:
+            self.watermark = watermark
+            self._on_watermark(watermark)
+
+    def _on_watermark(self, watermark: int) -> None:
+        """Hook of bolt tasks."""
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def flush(self) -> list[OutRecord]:
+        """Return what the task has emitted since the last flush, as records for the sink."""
+        if self.watermark is not None and self.watermark != self._watermark_sent:
+            self._watermark_sent = self.watermark
+            for task in self._downstream:
+                self.outbox.channel(task).add_watermark(self.watermark)
+        out = self.outbox.flush(suppressed=self.suppressed)
+        if not self.suppressed:
+            self.stats.out_bytes += sum(len(r.value) for r in out)
+            out += self.records
+        self.records = []
+        return out
+
+    def flush_letters(self) -> list[OutRecord]:
+        letters, self.letters = self.letters, []
+        return [] if self.suppressed else letters
+
+    def send_record(self, topic: str, key, value, headers=(), partition=None) -> None:
+        number = self._records_sent
+        self._records_sent += 1
+        self.records.append(OutRecord(topic, partition, key, value,
+                                      [("record-id", f"{self.id}-{number}".encode()), *headers]))
+
+    # -- errors and dead letters ------------------------------------------------------------------
+
+    def report_error(self, error: BaseException | str) -> None:
+        self.stats.errors += 1
+        if self.suppressed or len(self.errors) >= _ERRORS_KEPT:
+            return
+        text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
+        self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id,
+                            "time_ms": self._wall_ms(), "error": text})
+
+    def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
+        """Send a record that cannot be processed to the dead letters, and count it."""
+        self.stats.dead_letters += 1
+        self.report_error(f"{stage}: {error} (record {record.topic}/{record.partition} offset {record.offset})")
+        self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, record.key, value, [
+            ("error", error.encode()), ("stage", stage.encode()), ("topic", record.topic.encode()),
+            ("partition", str(record.partition).encode()), ("offset", str(record.offset).encode()),
+            ("component", self.component_id.encode()), ("task", str(self.id).encode())]))
+
+    def dead_tuple(self, values: Any, error: str, stage: str, stream: str) -> None:
+        """Send one tuple to the dead letters (as JSON-like text of its values), and count it."""
+        self.stats.dead_letters += 1
+        try:
+            data = pack_state(list(values))
+            if len(data) > RECORD_BYTES:
+                data = data[:4096]
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            data = repr(values)[:4096].encode()
+        self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, None, data, [
+            ("error", error.encode()[:4096]), ("stage", stage.encode()), ("topic", self.inbox.encode()),
+            ("partition", str(self.index).encode()), ("offset", str(self.version).encode()),
+            ("component", self.component_id.encode()), ("task", str(self.id).encode()), ("stream", stream.encode())]))
+
+    def _refuse(self, stream: str, row: Any, reason: str) -> None:
+        self.report_error(f"a tuple of stream {stream!r} cannot be sent: {reason}")
+        self.dead_tuple(row, reason, "emit", stream)
+
+    # -- life of the component --------------------------------------------------------------------
+
+    def _instantiate(self) -> Any:
+        # Every task works on a copy of its own, as a task of Storm works on its deserialized copy.
+        return copy.deepcopy(self.spec.obj)
+
+    def start(self) -> None:
+        """Make the component and open or prepare it."""
+        self.component = self._instantiate()
+        self._open()
+
+    def _restart(self, error: BaseException) -> None:
+        """Replace the component after an exception, as a worker of Storm dies and comes back.
+
+        A component with ``snapshot`` and ``restore`` keeps its state; any other starts empty.
+        """
+        self.report_error(error)
+        old, state = self.component, None
+        if stateful(old):
+            try:
+                state = copy.deepcopy(old.snapshot())
+            except Exception as snapshot_error:  # the user's code: start empty rather than not at all
+                self.report_error(snapshot_error)
+        try:
+            old.close() if isinstance(old, Spout) else old.cleanup()
+        except Exception as close_error:
+            self.report_error(close_error)
+        self.start()
+        if state is not None:
+            self.component.restore(state)
+
+    def close(self) -> None:
+        """Close the component; errors are the user's own and only reported."""
+        try:
+            self.component.close() if isinstance(self.component, Spout) else self.component.cleanup()
+        except Exception as error:
+            self.report_error(error)
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
+        raise NotImplementedError
+
+    def _run_tick(self, tick: Tick) -> None:
+        raise NotImplementedError
+
+    def _run_control(self, frame: Pulse | Control) -> None:
+        raise NotImplementedError
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything this task needs to go on from ``version``; taken between batches."""
+        return {
+            "topology": self.plan.topology_id, "component": self.component_id, "task": self.id,
+            "version": self.version, "clock_ms": self.clock_ms, "expected": self._expected,
+            "damaged": None if self._damaged is None else sorted(self._damaged),
+            "watermarks": self._watermarks, "watermark": self.watermark, "sent": self.outbox.snapshot(),
+            "records_sent": self._records_sent,
+            "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]]
+                        for name, out in self.outs.items()},
+            "stats": self.stats.to_dict(),
+            "user": self.component.snapshot() if stateful(self.component) else None,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot; called right after :meth:`start`."""
+        self.version, self.clock_ms = state["version"], state["clock_ms"]
+        self._expected = dict(state["expected"])
+        self._damaged = None if state["damaged"] is None else set(state["damaged"])
+        self._watermarks, self.watermark = dict(state["watermarks"]), state["watermark"]
+        self.outbox.restore(state["sent"])
+        self._records_sent = state["records_sent"]
+        for name, (emitted, transferred, groupers) in state["streams"].items():
+            out = self.outs[name]
+            out.emitted, out.transferred = emitted, transferred
+            for grouper, grouper_state in zip(out.groupers, groupers, strict=True):
+                grouper.restore(grouper_state)
+        self.stats.restore(state["stats"])
+        if stateful(self.component) and state["user"] is not None:
+            self.component.restore(state["user"])
+
+    def report(self) -> dict[str, Any]:
+        """Return the task's line of a statistics record."""
+        return {
+            "component": self.component_id, "task": self.id, "version": self.version,
+            "emitted": {name: out.emitted for name, out in self.outs.items() if out.emitted},
+            "transferred": {name: out.transferred for name, out in self.outs.items() if out.transferred},
+            "sent": self.outbox.snapshot(), "received": self._expected, "watermark": self.watermark,
+            **self.stats.to_dict(),
+        }
+
+
+class BoltTask(Task):
+    """A task of a bolt: ordinary, basic, batch or Kafka bolt."""
+
+    def _open(self) -> None:
+        self.collector = OutputCollector(self)
+        component = self.component
+        self._sampled: dict[int, int] = {}
+        self._batch: TupleBatch | None = None
+        self._batch_ack: np.ndarray | None = None
+        self._until_sample = SAMPLE_EVERY
+        if isinstance(component, BasicBolt):
+            self._basic = BasicOutputCollector(self.collector)
+            component.prepare(self.conf, self.context)
+            self._execute = self._basic_execute if self.tracking else self._basic_execute_untracked
+        elif isinstance(component, KafkaBolt):
+            self._execute = self._kafka_execute
+        elif isinstance(component, BatchBolt):
+            component.prepare(self.conf, self.context, self.collector)
+        else:
+            component.prepare(self.conf, self.context, self.collector)
+            self._execute = component.execute
+        has_hook = type(component).on_watermark is not components.BaseBolt.on_watermark
+        self._watermark_hook = component.on_watermark if has_hook else None
+
+    def _basic_execute(self, tup: Tuple) -> None:
+        self._basic.input = tup
+        try:
+            self.component.execute(tup, self._basic)
+        except ReportedFailedException as error:
+            self.report_error(error)
+            self.fail(tup)
+        except FailedException:
+            self.fail(tup)
+        else:
+            self.ack(tup)
+
+    def _basic_execute_untracked(self, tup: Tuple) -> None:
+        try:
+            self.component.execute(tup, self._basic)
+        except ReportedFailedException as error:
+            self.report_error(error)
+        except FailedException:
+            pass
+
+    def _kafka_execute(self, tup: Tuple) -> None:
+        record = self.component.translate(tup)
+        if record is not None:
+            topic, key, value, headers = record
+            self.send_record(topic, key, value, headers)
+        self.collector.ack(tup)
+
+    def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
+        if segment.columns is None:  # a hole: the tuple was too large and went to the dead letters
+            return
+        meta = self._meta(source, segment.stream)
+        started = perf_counter_ns()
+        if isinstance(self.component, BatchBolt):
+            self._run_batch(meta, first_seq, segment)
+        else:
+            self._run_rows(meta, first_seq, segment)
+        spent = perf_counter_ns() - started
+        self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
+        self.stats.execute.add(spent, segment.n)
+        self.stats.busy_ns += spent
+
+    def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
+        columns = [column_rows(c) for c in segment.columns]
+        rows = zip(*columns) if columns else repeat((), segment.n)
+        if segment.anchors is None or not self.tracking:
+            return map(Tuple, rows, repeat(meta))
+        return map(Tuple, rows, repeat(meta), self._message_ids(meta.task, first_seq, segment.n, segment.anchors))
+
+    def _run_rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
+        rows = self._rows(meta, first_seq, segment)
+        while True:
+            tup = None
+            execute = self._execute
+            try:
+                if not self.tracking:
+                    for tup in rows:
+                        execute(tup)
+                    return
+                while True:
+                    for tup in islice(rows, self._until_sample):
+                        self._until_sample -= 1
+                        execute(tup)
+                    if self._until_sample:
+                        return
+                    self._until_sample = SAMPLE_EVERY
+                    tup = next(rows, None)
+                    if tup is None:
+                        return
+                    self._sampled = {id(tup): perf_counter_ns()}
+                    execute(tup)
+            except Exception as error:  # the user's code: restart the component, go on with the next tuple
+                self._failed_tuple(tup, error)
+
+    def _failed_tuple(self, tup: Tuple, error: Exception) -> None:
+        if self.conf[Config.DEAD_LETTERS_ON_EXCEPTION]:
+            self.dead_tuple(tup.values, f"{type(error).__name__}: {error}", "execute", tup.meta.stream)
+        self._restart(error)
+
+    def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
+        n = segment.n
+        batch = TupleBatch(segment.columns, meta, n)
+        tracked = self.tracking and segment.anchors is not None
+        if tracked:
+            batch.roots = segment.anchors
+            if isinstance(segment.anchors, np.ndarray):
+                batch.ids = stream_ids(edge_key(meta.task, self.id), first_seq, n)
+            else:
+                batch.ids = list(self._message_ids(meta.task, first_seq, n, segment.anchors))
+            self._batch_ack = np.zeros(n, dtype=np.int64)
+        self._batch = batch if tracked else None
+        try:
+            self.component.execute_batch(batch)
+        except (FailedException, ReportedFailedException) as error:
+            if isinstance(error, ReportedFailedException):
+                self.report_error(error)
+            if tracked:
+                self._settle_batch(batch, meta, failed=True)
+        except Exception as error:  # the user's code
+            if self.conf[Config.DEAD_LETTERS_ON_EXCEPTION]:
+                for values in batch.rows():
+                    self.dead_tuple(values, f"{type(error).__name__}: {error}", "execute_batch", meta.stream)
+            self._restart(error)
+        else:
+            if tracked:
+                self._settle_batch(batch, meta, failed=False)
+        finally:
+            self._batch = self._batch_ack = None
+
+    def batch_tracker(self, parents: np.ndarray):
+        """Return what gives the anchors of rows that are emitted as children of the current batch's rows."""
+        batch, acks = self._batch, self._batch_ack
+        if batch is None:
+            return None
+        parents = np.asarray(parents, dtype=np.int64)
+
+        def anchors_of(channel, rows: np.ndarray | None, n: int):
+            chosen = parents if rows is None else parents[rows]
+            if len(chosen) != n:
+                msg = (f"expected one parent row per emitted row (component {self.component_id!r}); "
+                       f"given: {len(chosen)} parents for {n} rows")
+                raise ValueError(msg)
+            edges = stream_ids(channel.edge_key, channel.seq, n)
+            np.bitwise_xor.at(acks, chosen, edges)
+            if isinstance(batch.roots, np.ndarray):
+                return batch.roots[chosen]
+            return [_with_edge(batch.ids[p], e) for p, e in zip(chosen.tolist(), edges.tolist())]
+
+        return anchors_of
+
+    def _settle_batch(self, batch: TupleBatch, meta: StreamMeta, *, failed: bool) -> None:
+        key = f"{meta.component}/{meta.stream}"
+        counter = self.stats.failed if failed else self.stats.acked
+        counter[key] += batch.n
+        if isinstance(batch.roots, np.ndarray):
+            rows = np.flatnonzero(batch.roots)
+            roots, values = batch.roots[rows], (batch.ids ^ self._batch_ack)[rows]
+        else:
+            pairs = [(r, i ^ a) for ids, a in zip(batch.ids, self._batch_ack.tolist()) if ids
+                     for r, i in zip(ids[::2], ids[1::2])]
+            roots = np.array([r for r, _ in pairs], dtype=np.int64)
+            values = np.array([v for _, v in pairs], dtype=np.int64)
+        out = self.outs[ACK_FAIL if failed else ACK_ACK]
+        out.emitted += len(roots)
+        out.transferred += len(roots)
+        which = roots % len(self._ackers)
+        for index, task in enumerate(self._ackers):
+            part = which == index if len(self._ackers) > 1 else slice(None)
+            if n := len(roots[part]):
+                columns = [roots[part]] if failed else [roots[part], values[part]]
+                channel = self.outbox.channel(task)
+                channel.close_rows()
+                channel.add_columns(out, n, columns, None)
+
+    def _run_tick(self, tick: Tick) -> None:
+        tup = tick_tuple(tick.rate_secs)
+        try:
+            if isinstance(self.component, BatchBolt):
+                self.component.execute_tick(tup)
+            elif not isinstance(self.component, KafkaBolt):
+                self._execute(tup)
+        except Exception as error:  # the user's code
+            self._restart(error)
+        self.stats.executed["__system/__tick"] += 1
+
+    def _run_control(self, frame: Pulse | Control) -> None:
+        """Bolts take no part in activation."""
+
+    def _on_watermark(self, watermark: int) -> None:
+        if self._watermark_hook is not None:
+            try:
+                self._watermark_hook(watermark)
+            except Exception as error:  # the user's code
+                self._restart(error)
+
+    # -- acking -----------------------------------------------------------------------------------
+
+    def _to_acker(self, stream: str, root: int, row: tuple) -> None:
+        out = self.outs[stream]
+        task = self._ackers[root % len(self._ackers)]
+        channel = self.outbox.channel(task)
+        if channel.out is not out:
+            channel.open(out)
+        channel.rows.append(row)
+        out.emitted += 1
+        out.transferred += 1
+
+    def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
+        meta = tup.meta
+        counter[f"{meta.component}/{meta.stream}"] += 1
+        if self._sampled and (started := self._sampled.pop(id(tup), None)) is not None:
+            self.stats.process.add(perf_counter_ns() - started)
+
+    def ack(self, tup: Tuple) -> None:
+        ids = tup.message_id
+        if ids:
+            value = tup.ack_val
+            for root, edge in zip(ids[::2], ids[1::2]):
+                self._to_acker(ACK_ACK, root, (root, edge ^ value))
+        self._count_settled(self.stats.acked, tup)
+
+    def fail(self, tup: Tuple) -> None:
+        for root in (tup.message_id or ())[::2]:
+            self._to_acker(ACK_FAIL, root, (root,))
+        if self.tracking:
+            self._count_settled(self.stats.failed, tup)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        for root in (tup.message_id or ())[::2]:
+            self._to_acker(ACK_RESET, root, (root,))
+
+
+def _with_edge(ids: tuple | None, edge: int) -> Any:
+    """Return the anchor of a child of a tuple with several roots: each root with the child's edge."""
+    if ids is None:
+        return 0
+    return [x for root in ids[::2] for x in (root, edge)]

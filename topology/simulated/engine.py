@@ -1,0 +1,296 @@
+"""Runs one topology on the in-memory log, faithfully or with faults."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from dskype.topology.components import KafkaSpout
+from dskype.topology.config import Config
+from dskype.topology.core.clock import TopologyClock
+from dskype.topology.core.executor import Executor, start_positions, route
+from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.snapshots import MemorySnapshotStore
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.simulated.log import MemoryLog
+
+__all__ = ["Faults", "SimulatedTopology"]
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How likely each fault is, per batch; 0 everywhere is a faithful run.
+
+    :param lost_before: the executors die before they process the batch.
+    :param lost_after: they die after it, before the sink has written anything.
+    :param torn_write: the sink writes a part (later records perhaps without earlier ones), and the batch is run again.
+    :param repeated: the batch is written whole and run again (retry, or driver killed before its commit).
+    :param restarted: the query starts anew from the snapshots; batches are cut elsewhere.
+    :param all_restarted: the driver dies: every query starts anew.
+    :param damaged: the newest snapshot of a task is damaged before a restart.
+    :param snapshot: a snapshot is taken before the batch (beside those that are due by time).
+    """
+
+    lost_before: float = 0.0
+    lost_after: float = 0.0
+    torn_write: float = 0.0
+    repeated: float = 0.0
+    restarted: float = 0.0
+    all_restarted: float = 0.0
+    damaged: float = 0.0
+    snapshot: float = 0.0
+
+    @classmethod
+    def heavy(cls) -> Faults:
+        """Return a mix in which about every other batch meets a fault."""
+        return cls(lost_before=0.05, lost_after=0.08, torn_write=0.1, repeated=0.12, restarted=0.06,
+                   all_restarted=0.02, damaged=0.2, snapshot=0.2)
+
+
+@dataclass
+class _Query:
+    """What Spark would hold for one component: positions, the batch in flight, and its executors."""
+
+    component: str
+    positions: dict[tuple[str, int], int]
+    batch_id: int = 0
+    in_flight: dict[tuple[str, int], tuple[int, int]] | None = None
+    executors: dict[int, Executor] = field(default_factory=dict)
+
+
+class SimulatedTopology:
+    """One running topology.
+
+    Without a seed every batch takes all there is and components take turns: the plain, faithful
+    run. With a seed the order of components, the cut of batches and the faults are drawn from it;
+    the same seed gives the same run.
+
+    :param plan: the physical plan.
+    :param log: the log, shared by all topologies of a cluster.
+    :param now_ms: the simulated time at the start.
+    :param seed: None for the plain run.
+    :param faults: what goes wrong, with a seed only.
+    """
+
+    def __init__(self, plan: TopologyPlan, log: MemoryLog, clock, *, seed: int | None = None,
+                 faults: Faults = Faults()) -> None:
+        self.plan, self.log, self._clock_source = plan, log, clock
+        self.seed, self.faults = seed, faults
+        self._random = None if seed is None else random.Random(seed)
+        self.store = MemorySnapshotStore(plan.conf[Config.SNAPSHOTS_KEPT])
+        self.stats = TopologyStats()
+        self.clock = TopologyClock(plan, self.stats, self.now_ms())
+        self.active = False
+        self.opened = False
+        self.fault_counts: dict[str, int] = {}
+        self._metrics_read = 0
+        self._queries: dict[str, _Query] = {}
+
+    def now_ms(self) -> int:
+        return self._clock_source()
+
+    # -- lifecycle --------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Start the queries on the first call; tell the spouts to go on."""
+        if not self.opened:
+            self.opened = True
+            for component in self.plan.topology.components:
+                query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store))
+                self._external_positions(query)
+                for index in range(len(self.plan.executors(component))):
+                    self._executor(query, index)
+        self.active = True
+        self._write_clock(self.clock.control("activate", self.now_ms()))
+
+    def deactivate(self) -> None:
+        """Tell the spouts to pause."""
+        self.active = False
+        if self.opened:
+            self._write_clock(self.clock.control("deactivate", self.now_ms()))
+
+    def rebalance(self, plan: TopologyPlan) -> None:
+        """Go on with another placement of the same tasks."""
+        self.plan = plan
+        for query in self._queries.values():
+            for executor in query.executors.values():
+                executor.save_snapshots(executor.pending_snapshots(query.batch_id + 1))
+            self._restart(query)
+
+    def close(self) -> None:
+        """Call ``close``/``cleanup`` of every component."""
+        for query in self._queries.values():
+            for executor in query.executors.values():
+                executor.close()
+
+    def _external_positions(self, query: _Query) -> None:
+        spec = self.plan.topology.components[query.component]
+        if isinstance(spec.obj, KafkaSpout):
+            for topic in spec.obj.topics:
+                for partition in range(self.log.partitions(topic)):
+                    start = self.log.end(topic, partition) if spec.obj.first_poll_strategy == "LATEST" else 0
+                    query.positions.setdefault((topic, partition), start)
+
+    def _executor(self, query: _Query, index: int) -> Executor:
+        executor = query.executors.get(index)
+        if executor is None:
+            executor = query.executors[index] = Executor(self.plan, query.component, index, self.store, self.log, self.now_ms)
+        return executor
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _write_clock(self, records) -> None:
+        for record in records:
+            self.log.append(record.topic, record.partition, None, record.value)
+
+    def tick_clock(self) -> None:
+        """Write the pulses and ticks that are due now."""
+        if self.opened:
+            self._write_clock(self.clock.due(self.now_ms(), active=self.active))
+
+    def _read_metrics(self) -> None:
+        topic = metrics_topic(self.plan.name)
+        end = self.log.end(topic, 0)
+        for record in self.log.read(topic, 0, self._metrics_read, end):
+            self.stats.feed(record.value)
+        self._metrics_read = end
+
+    def _available(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
+        return {key: (position, end) for key, position in query.positions.items()
+                if (end := self.log.end(*key)) > position}
+
+    def run_until_quiet(self, max_batches: int = 100_000) -> int:
+        """Run batches until no query has anything to read; returns how many batches were run.
+
+        :raises RuntimeError: after ``max_batches``, when a topology never comes to rest.
+        """
+        for count in range(max_batches):
+            busy = [q for q in self._queries.values() if q.in_flight or self._available(q)]
+            if not busy:
+                return count
+            if self._random is None:
+                self._run_batch(min(busy, key=lambda q: q.batch_id))
+            else:
+                self._run_batch_with_faults(self._random.choice(busy))
+            self._read_metrics()
+        msg = f"topology {self.plan.name!r} is not at rest after {max_batches} batches (seed {self.seed})"
+        raise RuntimeError(msg)
+
+    def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
+        return [r for (topic, partition), (start, stop) in sorted(ranges.items())
+                for r in self.log.read(topic, partition, start, stop)]
+
+    def _handle(self, query: _Query, records: list[InRecord]) -> list[OutRecord]:
+        by_executor: dict[int, list[InRecord]] = {}
+        for record in records:
+            task = route(self.plan, query.component, record.topic, record.partition)
+            by_executor.setdefault(self.plan.executor_index(task), []).append(record)
+        out = []
+        for index in sorted(by_executor):
+            executor = self._executor(query, index)
+            if executor.snapshot_due(query.batch_id):
+                executor.save_snapshots(executor.pending_snapshots(query.batch_id))
+            out += executor.handle(query.batch_id, by_executor[index])
+        return out
+
+    def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+        for key, (_, stop) in ranges.items():
+            query.positions[key] = stop
+        query.in_flight = None
+        query.batch_id += 1
+
+    def _run_batch(self, query: _Query) -> None:
+        ranges = self._available(query)
+        for record in self._handle(query, self._batch_records(ranges)):
+            self.log.write(record)
+        self._commit(query, ranges)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def _strikes(self, name: str) -> bool:
+        if self._random.random() >= getattr(self.faults, name):
+            return False
+        self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
+        return True
+
+    def _restart(self, query: _Query) -> None:
+        """Start a query anew, as after a crash: new processes, positions from the snapshots."""
+        query.executors.clear()
+        if self._random is not None:
+            for task in self.plan.component_tasks(query.component):
+                versions = self.store.versions(task)
+                if len(versions) > 1 and self._strikes("damaged"):
+                    name = self.store._name(task, "snapshot", versions[-1])
+                    self.store.files[name] = self.store.files[name][:-1]
+        query.positions = start_positions(self.plan, query.component, self.store)
+        self.store.problems.clear()
+        self._external_positions(query)
+        query.in_flight, query.batch_id = None, 0
+
+    def _lose_executors(self, query: _Query) -> None:
+        for index in list(query.executors):
+            if self._random.random() < 0.7:
+                del query.executors[index]
+
+    def _run_batch_with_faults(self, query: _Query) -> None:
+        rng = self._random
+        if query.in_flight is None:
+            if self._strikes("all_restarted"):
+                for other in self._queries.values():
+                    self._restart(other)
+            elif self._strikes("restarted"):
+                self._restart(query)
+            available = self._available(query)
+            ranges = {key: (start, rng.randint(start, end) if rng.random() < 0.5 else end)
+                      for key, (start, end) in available.items()}
+            ranges = {key: r for key, r in ranges.items() if r[1] > r[0]}
+            if not ranges:
+                return
+            query.in_flight = ranges
+            if self._strikes("snapshot"):
+                for executor in query.executors.values():
+                    executor.save_snapshots(executor.pending_snapshots(query.batch_id))
+        ranges = query.in_flight
+        if self._strikes("lost_before"):
+            self._lose_executors(query)
+        records = self._batch_records(ranges)
+        parts = [records]
+        if len(ranges) > 1 and rng.random() < 0.3:  # two Spark tasks share the batch
+            keys = sorted(ranges)
+            chosen = set(rng.sample(keys, len(keys) // 2))
+            parts = [[r for r in records if ((r.topic, r.partition) in chosen) is side] for side in (True, False)]
+        out = [record for part in parts for record in self._handle(query, part)]
+        if self._strikes("lost_after"):
+            self._lose_executors(query)
+            return
+        if self._strikes("torn_write"):
+            for record in out:
+                if rng.random() < 0.6:
+                    self.log.write(record)
+            return
+        for record in out:
+            self.log.write(record)
+        if self._strikes("repeated"):
+            if rng.random() < 0.5:
+                self._lose_executors(query)
+            return
+        self._commit(query, ranges)
+
+    # -- looking inside ---------------------------------------------------------------------------
+
+    def components(self, component: str) -> list[Any]:
+        """Return the component instances of all tasks, by task index."""
+        query = self._queries[component]
+        return [task.component for index in range(len(self.plan.executors(component)))
+                for task in self._executor(query, index).tasks]
+
+    def dead_letters(self) -> list[InRecord]:
+        """Return the dead letters so far."""
+        return self.log.records(dead_letters_topic(self.plan.name))
+
+    def pending_records(self) -> int:
+        """Return how many records wait in inboxes."""
+        return sum(self.log.end(inbox_topic(self.plan.name, c), p) - self._queries[c].positions[inbox_topic(self.plan.name, c), p]
+                   for c in self._queries for p in range(len(self.plan.component_tasks(c))))
