@@ -132,7 +132,7 @@ class StormTopology:
         }
         ackers = full[Config.TOPOLOGY_ACKER_EXECUTORS]
         if ackers is None:
-            ackers = full[Config.TOPOLOGY_WORKERS]
+            ackers = full[Config.TOPOLOGY_WORKERS] or 1
         if ackers > 0:
             components[ACKER_COMPONENT_ID] = _add_acker(components, ackers, full, acker or _make_acker())
         for spec in components.values():

@@ -341,6 +341,24 @@ class _NoneGrouper(Grouper):
         self._random.counter = int(state["counter"])
 
 
+def _new_caches() -> dict[type, dict[Any, Any]]:
+    return {t: {} for t in _CACHEABLE}
+
+
+def _cached_hash(caches: dict[type, dict[Any, Any]], value: Any) -> int:
+    """Return ``value_hash(value)``, remembered by type and value."""
+    cache = caches.get(value.__class__)
+    if cache is None:
+        return java_hash.value_hash(value)
+    h = cache.get(value)
+    if h is None:
+        h = java_hash.value_hash(value)
+        if len(cache) >= _CACHE_LIMIT:
+            cache.clear()
+        cache[value] = h
+    return h
+
+
 class _FieldsGrouper(Grouper):
     """``floorMod(deepHash(selected values), number of tasks)``; choices of one key are remembered per type of value."""
 
@@ -350,27 +368,15 @@ class _FieldsGrouper(Grouper):
         self._lists = [[task] for task in self.all_tasks]
         self._tasks = np.array(self.all_tasks, np.int32)
         # By type first: 1 == True == 1.0 as dict keys. Single field: value -> task list; several: value -> hash.
-        self._caches: dict[type, dict[Any, Any]] = {t: {} for t in _CACHEABLE}
+        self._caches = _new_caches()
         if len(self._positions) == 1:
             self._position = self._positions[0]
             self.choose = self._choose_by_one  # type: ignore[method-assign]
 
     def choose(self, values: Sequence[Any]) -> Sequence[int]:
         h = 1
-        caches = self._caches
         for position in self._positions:
-            value = values[position]
-            cache = caches.get(value.__class__)
-            if cache is None:
-                hv = java_hash.value_hash(value)
-            else:
-                hv = cache.get(value)
-                if hv is None:
-                    hv = java_hash.value_hash(value)
-                    if len(cache) >= _CACHE_LIMIT:
-                        cache.clear()
-                    cache[value] = hv
-            h = (31 * h + hv) & 0xFFFFFFFF
+            h = (31 * h + _cached_hash(self._caches, values[position])) & 0xFFFFFFFF
         if h & 0x80000000:
             h -= 0x100000000
         return self._lists[h % len(self._lists)]
@@ -403,10 +409,11 @@ class _PartialKeyGrouper(Grouper):
         self._lists = [[task] for task in self.all_tasks]
         self._tasks = np.array(self.all_tasks, np.int32)
         self._counts = [0] * len(self.all_tasks)
+        self._caches = _new_caches()
         self._candidates: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        hashes = tuple([java_hash.value_hash(values[i]) for i in self._positions])
+        hashes = tuple([_cached_hash(self._caches, values[i]) for i in self._positions])
         pair = self._candidates.get(hashes)
         if pair is None:
             pair = java_hash.two_candidates(java_hash.key_bytes_seed(hashes), len(self._lists))

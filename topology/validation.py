@@ -1,0 +1,320 @@
+"""What is checked when a topology is submitted, before anything runs.
+
+Storm's rules with Storm's words. Stricter than Storm, on purpose: a grouping's fields must be fields of the very stream
+(Storm accepts fields of any stream of the component and fails later); partial key fields are checked alike; a
+component's own configuration is type-checked; what can only be a mistake is refused: no tasks, an empty component id,
+a tick every 0 seconds, a sample rate outside 0..1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dskype.topology import config
+from dskype.topology.builder import ComponentSpec, StormTopology, is_system_id
+from dskype.topology.components import Component, stateful
+from dskype.topology.config import Config
+from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.fields import Fields
+from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
+from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
+
+__all__ = ["find_cycles", "find_unreachable", "validate_name", "validate_submission"]
+
+_NAME = re.compile(r"[^/.:\\]+")
+_BLOB_KEY = re.compile(r"[\w \t._-]+")
+
+_SYSTEM_STREAMS: dict[str, Fields] = {
+    SYSTEM_TICK_STREAM_ID: Fields("rate_secs"),
+    "__flush": Fields(),
+    "__metrics_tick": Fields("interval"),
+    "__credentials": Fields("creds"),
+    "__system": Fields("event"),
+    "__metrics": Fields("task_info", "data_points"),
+}
+"""Streams of the component ``__system``, which has no tasks."""
+
+
+def validate_submission(
+    name: str,
+    conf: Mapping[str, Any] | None,
+    topology: StormTopology,
+    existing_names: Collection[str] = (),
+    *,
+    local: bool = False,
+) -> list[str]:
+    """Refuse a topology that must not run.
+
+    :param name: its name.
+    :param conf: its configuration.
+    :param topology: what ``create_topology`` returned.
+    :param existing_names: names of the topologies that are running, or killed and not yet removed.
+    :param local: for a local cluster, which runs topologies without spouts too; default False.
+    :returns: warnings: cycles, unreachable components, direct groupings on streams that are not direct and the like.
+    :raises InvalidTopologyException: name, ids, inputs, streams, fields.
+    :raises AlreadyAliveException: the name is in use.
+    :raises IllegalArgumentException: the configuration.
+    """
+    validate_name(name)
+    if name in existing_names:
+        raise AlreadyAliveException.of(name)
+    conf = _validate_conf(conf)
+    if not local and not topology.spouts:
+        raise InvalidTopologyException(
+            explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout")
+        )
+    _validate_basic(topology)
+    _validate_component_confs(topology)
+    _validate_structure(topology.with_system(conf))
+    return _warnings(name, topology)
+
+
+def validate_name(name: str) -> None:
+    """Refuse a name that no topology may have.
+
+    :raises InvalidTopologyException: ``Topology name 'x' is not valid...``.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTopologyException(
+            explain(
+                f"Topology name '{name}' is not valid. It can't be null and it must match ^[^/.:\\\\]+$",
+                given=name,
+                legal="one or more characters, none of / . : \\",
+            )
+        )
+    if not _BLOB_KEY.fullmatch(name):
+        raise InvalidTopologyException(
+            explain(
+                f"Topology name '{name}' is not valid. {name} does not appear to be a valid blob key",
+                given=name,
+                legal="letters, digits, blanks, _ and -",
+            )
+        )
+
+
+def _validate_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if conf is None:
+        return {}
+    if not isinstance(conf, Mapping):
+        raise IllegalArgumentException(
+            explain("Storm conf is not valid. Must be json-serializable", given=conf, legal="a dict or a Config")
+        )
+    config.check_json(conf)
+    config.validate(conf)
+    return conf
+
+
+def _validate_basic(topology: StormTopology) -> None:
+    """Check ids, inputs of spouts and parallelism: everything that concerns one component alone."""
+    specs = topology.components.values()
+    for spec in specs:
+        if not isinstance(spec.id, str) or not spec.id:
+            raise InvalidTopologyException(
+                explain(f"{spec.id} is not a valid component id.", given=spec.id, legal="a string of at least one character")
+            )
+        if is_system_id(spec.id):
+            raise InvalidTopologyException(
+                explain(f"{spec.id} is not a valid component id.", given=spec.id, hint="ids that start with __ are reserved")
+            )
+    for spec in specs:
+        for stream_id in spec.outputs:
+            if is_system_id(stream_id):
+                raise InvalidTopologyException(
+                    explain(
+                        f"{stream_id} is not a valid stream id.",
+                        given=stream_id,
+                        component=spec.id,
+                        hint="ids that start with __ are reserved",
+                    )
+                )
+    ids = [spec.id for spec in specs]
+    repeated = sorted({i for i in ids if ids.count(i) > 1})
+    if repeated:
+        raise InvalidTopologyException(f"Duplicate component ids: [{', '.join(repeated)}]")
+    for spec in specs:
+        if spec.kind == "spout" and spec.inputs:
+            raise InvalidTopologyException(
+                explain("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id)
+            )
+
+
+def _validate_component_confs(topology: StormTopology) -> None:
+    for spec in topology.components.values():
+        try:
+            config.check_json(spec.conf)
+            config.validate(spec.conf)
+        except IllegalArgumentException as ex:
+            raise IllegalArgumentException(explain(str(ex), component=spec.id)) from ex
+        hint = 1 if spec.parallelism_hint is None else spec.parallelism_hint
+        if hint <= 0:
+            raise InvalidTopologyException(
+                explain(
+                    "Number of executors must be greater than 0 when number of tasks is greater than 0",
+                    given=hint,
+                    component=spec.id,
+                )
+            )
+
+
+def _validate_structure(topology: StormTopology) -> None:
+    """Check that every input names a component, a stream and fields that exist; on the topology with system parts."""
+    for component_id in sorted(topology.components):
+        for (source_id, stream_id), grouping in topology.components[component_id].inputs.items():
+            streams = _streams(topology, source_id)
+            if streams is None:
+                raise InvalidTopologyException(
+                    explain(
+                        f"Component: [{component_id}] subscribes from non-existent component [{source_id}]",
+                        legal=", ".join(c for c in topology.components if not is_system_id(c)),
+                    )
+                )
+            if stream_id not in streams:
+                raise InvalidTopologyException(
+                    explain(
+                        f"Component: [{component_id}] subscribes from non-existent stream: [{stream_id}] "
+                        f"of component [{source_id}]",
+                        legal=", ".join(s for s in streams if not is_system_id(s)) or "(it declares no stream)",
+                    )
+                )
+            if isinstance(grouping, (FieldsGrouping, PartialKeyGrouping)):
+                missing = [f for f in grouping.fields if f not in streams[stream_id]]
+                if missing:
+                    raise InvalidTopologyException(
+                        explain(
+                            f"Component: [{component_id}] subscribes from stream: [{stream_id}] of component "
+                            f"[{source_id}] + with non-existent fields: [{', '.join(missing)}]",
+                            legal=", ".join(streams[stream_id]) or "(the stream has no fields)",
+                        )
+                    )
+
+
+def _streams(topology: StormTopology, component_id: str) -> dict[str, Fields] | None:
+    if component_id == SYSTEM_COMPONENT_ID:
+        return _SYSTEM_STREAMS
+    spec = topology.components.get(component_id)
+    return None if spec is None else {stream: info.fields for stream, info in spec.outputs.items()}
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def _warnings(name: str, topology: StormTopology) -> list[str]:
+    warnings = []
+    cycles = find_cycles(topology)
+    if cycles:
+        listed = " ; ".join(",".join(c) for c in cycles)
+        warnings.append(f'Topology {name} contains cycles in components "{listed}"')
+    unreachable = find_unreachable(topology)
+    if unreachable:
+        warnings.append(f'Topology {name} contains unreachable components "{",".join(unreachable)}"')
+    for spec in topology.components.values():
+        warnings.extend(_input_warnings(spec, topology))
+        warnings.extend(_state_warnings(spec))
+        if spec.conf.get(Config.TOPOLOGY_MAX_SPOUT_PENDING) is not None and spec.kind == "bolt":
+            warnings.append(f"Component: [{spec.id}] is a bolt; {Config.TOPOLOGY_MAX_SPOUT_PENDING} has no effect on it")
+    return warnings
+
+
+def _input_warnings(spec: ComponentSpec, topology: StormTopology) -> list[str]:
+    out = []
+    for (source_id, stream_id), grouping in spec.inputs.items():
+        source = topology.components.get(source_id)
+        if source_id == SYSTEM_COMPONENT_ID:
+            out.append(
+                f"Component: [{spec.id}] subscribes from stream: [{stream_id}] of component [{source_id}], which sends "
+                f"nothing by subscription; set {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS} to get ticks"
+            )
+        info = source.outputs.get(stream_id) if source else None
+        if info is None:
+            continue
+        direct = isinstance(grouping, DirectGrouping)
+        if direct and not info.direct:
+            out.append(
+                f"Component: [{spec.id}] subscribes by direct grouping from stream: [{stream_id}] of component "
+                f"[{source_id}], which is not declared direct; only emit_direct will work on it"
+            )
+        elif info.direct and not direct and not isinstance(grouping, CustomGrouping):
+            out.append(
+                f"Component: [{spec.id}] subscribes by {grouping} grouping from stream: [{stream_id}] of component "
+                f"[{source_id}], which is declared direct; emit_direct to this component will be refused"
+            )
+    return out
+
+
+def _state_warnings(spec: ComponentSpec) -> list[str]:
+    cls = type(spec.obj)
+    if spec.obj is None or stateful(spec.obj):
+        return []
+    has = [m for m in ("snapshot", "restore") if getattr(cls, m, None) not in (None, getattr(Component, m))]
+    if not has:
+        return []
+    missing = "restore" if has == ["snapshot"] else "snapshot"
+    return [f"Component: [{spec.id}] defines {has[0]} but not {missing}: its state is not kept over a crash"]
+
+
+def _successors(topology: StormTopology) -> dict[str, list[str]]:
+    out: dict[str, set[str]] = {c: set() for c in topology.components}
+    for spec in topology.components.values():
+        for source_id, _ in spec.inputs:
+            if source_id in out:
+                out[source_id].add(spec.id)
+    return {c: sorted(s) for c, s in sorted(out.items())}
+
+
+def find_unreachable(topology: StormTopology) -> list[str]:
+    """Return the components that no tuple of a spout can reach, sorted."""
+    successors = _successors(topology)
+    seen: set[str] = set()
+    todo = [c for c, spec in topology.components.items() if spec.kind == "spout"]
+    while todo:
+        component_id = todo.pop()
+        if component_id not in seen:
+            seen.add(component_id)
+            todo.extend(successors[component_id])
+    return sorted(set(successors) - seen)
+
+
+def find_cycles(topology: StormTopology) -> list[list[str]]:
+    """Return the groups of components that lie on common cycles, each sorted; empty if there is no cycle.
+
+    These are the strongly connected components with an inner edge (Tarjan, SIAM J. Comput. 1(2), 1972, without
+    recursion). Storm lists cycles one by one, in an order that depends on hashes; whether there is one agrees.
+    """
+    successors = _successors(topology)
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    found: list[list[str]] = []
+    for root in successors:
+        if root in order:
+            continue
+        order[root] = low[root] = len(order)
+        stack.append(root)
+        on_stack.add(root)
+        path = [(root, iter(successors[root]))]
+        while path:
+            node, rest = path[-1]
+            for successor in rest:
+                if successor not in order:
+                    order[successor] = low[successor] = len(order)
+                    stack.append(successor)
+                    on_stack.add(successor)
+                    path.append((successor, iter(successors[successor])))
+                    break
+                if successor in on_stack:
+                    low[node] = min(low[node], order[successor])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == order[node]:
+                    group = []
+                    while not group or group[-1] != node:
+                        group.append(stack.pop())
+                        on_stack.discard(group[-1])
+                    if len(group) > 1 or node in successors[node]:
+                        found.append(sorted(group))
+    return sorted(found)
