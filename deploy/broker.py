@@ -1,0 +1,461 @@
+"""Run a real Apache Kafka broker next to the program: one node in KRaft mode, on 127.0.0.1, gone when the program is gone.
+
+The settings serve a machine of two cores that runs Spark as well: few threads, a small heap, no periodic work that a single node has no use for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from dskype.deploy import jars, paths
+from dskype.deploy.connection import Bootstrap, client_arguments, kafka_options, redact, resolve_bootstrap
+from dskype.deploy.errors import BrokerError
+from dskype.deploy.java import find_java
+from dskype.deploy.processes import command_line, spawn_tied
+
+__all__ = ["Bootstrap", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "redact", "resolve_bootstrap", "sweep_stale"]
+
+HOST = "127.0.0.1"
+MESSAGE_MAX_BYTES = 16 * 1024 * 1024
+
+_AFTER_CRASH = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
+"""The metadata log of a broker that crashed still holds its old registration, and the new one has to wait until that session is over."""
+
+_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
+              "-Djava.net.preferIPv4Stack=true")
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # few threads, small buffers
+    "num.network.threads": 2,
+    "num.io.threads": 3,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.threads": 1,
+    "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+    "log.index.size.max.bytes": 1024 * 1024,
+    # little idle work: no heartbeat of the metadata log, no partition balancing with one node; patience with stalls
+    "metadata.max.idle.interval.ms": 0,
+    "auto.leader.rebalance.enable": "false",
+    "broker.session.timeout.ms": 30_000,
+    # one node
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    # topics are made on purpose, groups start at once
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": 0,
+    "message.max.bytes": MESSAGE_MAX_BYTES,
+    "replica.fetch.max.bytes": MESSAGE_MAX_BYTES,
+    # deleted topics, expired segments and superseded keys go soon
+    "log.segment.bytes": 64 * 1024 * 1024,
+    "log.segment.delete.delay.ms": 1_000,
+    "log.retention.check.interval.ms": 10_000,
+    "log.cleaner.backoff.ms": 2_000,
+    "log.cleaner.min.cleanable.ratio": 0.2,
+}
+
+_LOG4J = """status = ERROR
+appender.file.type = RollingFile
+appender.file.name = FILE
+appender.file.fileName = {folder}/server.log
+appender.file.filePattern = {folder}/server.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c{{1}})%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 8MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = INFO
+rootLogger.appenderRef.file.ref = FILE
+"""
+
+_registry_lock = threading.Lock()
+_owned: set[Path] = set()
+"""Folders of this process. POSIX locks do not tell our own holders apart, and closing any handle on the file would drop the lock."""
+_running: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
+
+
+class EmbeddedBroker:
+    """A Kafka broker of our own: ``with EmbeddedBroker() as broker: ... broker.bootstrap_servers``.
+
+    data_dir: folder to keep the data in; None for a temp folder that vanishes with the broker (or at the next start, after a crash).
+    heap_mb: Java heap in MiB.
+    properties: settings of server.properties to add or replace.
+    progress: called with one short sentence per step.
+
+    It is bound to 127.0.0.1 on free ports below the range of outgoing connections, so that ``restart`` finds them free again.
+    """
+
+    def __init__(self, data_dir: str | os.PathLike[str] | None = None, heap_mb: int = 512, *, properties: Mapping[str, Any] | None = None,
+                 progress: Callable[[str], None] | None = None) -> None:
+        if heap_mb < 128:
+            raise BrokerError(f"heap_mb must be at least 128 MiB, given: {heap_mb!r}", fix="use the default of 512")
+        self._given_dir = None if data_dir is None else Path(data_dir).absolute()
+        self._heap_mb = heap_mb
+        self._properties = dict(properties or {})
+        self._progress = progress or (lambda text: None)
+        self._folder: Path | None = None
+        self._owner: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid_of_owner = 0
+        self._ports: tuple[int, int] | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def start(self, timeout_s: float = 90) -> Self:
+        """Start the broker and return when it has answered an admin request.
+
+        Raises BrokerError with the end of its log when it does not within ``timeout_s``; JarsError or JavaError when it cannot be run at all.
+        """
+        if self.is_running():
+            return self
+        began = time.monotonic()
+        java = find_java()
+        classpath = jars.broker_jars(lambda p: self._progress(str(p)))
+        if self._folder is None:
+            self._take_folder()
+        try:
+            keep_ports = self._ports is not None
+            for attempt in range(1, 6):
+                if not keep_ports:
+                    self._ports = tuple(free_ports(2))      # type: ignore[assignment]
+                self._progress(f"starting Kafka {jars.KAFKA_VERSION} at {self.bootstrap_servers}")
+                self._write_settings()
+                self._launch(java, classpath)
+                if self._await_ready(began + timeout_s):
+                    break
+                self._progress(f"port taken by another process, attempt {attempt} of 5")
+                if keep_ports:
+                    time.sleep(1)
+            else:
+                raise self._failure("found no free port in 5 attempts")
+        except BaseException:
+            self._end(graceful=False)
+            if self._given_dir is None and not self._ready_once:
+                self._release()
+            raise
+        self._ready_once = True
+        self._progress(f"Kafka is ready at {self.bootstrap_servers} after {time.monotonic() - began:.1f} s")
+        return self
+
+    _ready_once = False
+
+    def stop(self, timeout_s: float = 15) -> None:
+        """Stop the broker, by force when it takes longer than ``timeout_s``, and remove temp data."""
+        self._end(graceful=True, timeout_s=timeout_s)
+        self._release()
+
+    def kill(self) -> None:
+        """Kill the broker as a crash would; data and ports are kept for ``restart``."""
+        self._end(graceful=False)
+
+    def restart(self, timeout_s: float = 90) -> Self:
+        """Stop the broker if it runs and start it on the same ports and data."""
+        if self._folder is None:
+            raise BrokerError("restart needs a broker that was started, given: one never started or already stopped", fix="call start()")
+        self._end(graceful=True)
+        return self.start(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # ------------------------------------------------------------------ what is known
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """'127.0.0.1:port'; the port stays the same over restarts."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        if self._ports is None:
+            raise BrokerError("the broker has no port before start()", fix="call start(), or use it in a with statement")
+        return self._ports[0]
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker's JVM while it runs."""
+        return self._process.pid if self._process is not None and self.is_running() else None
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of data, settings and logs; None before start and after stop."""
+        return self._folder
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Return the last lines of the broker's output and log."""
+        if self._folder is None:
+            return ""
+        text = []
+        for path in (self._folder / "logs" / "console.log", self._folder / "logs" / "server.log"):
+            with contextlib.suppress(OSError):
+                with open(path, "rb") as f:
+                    f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
+                    text += f.read().decode(errors="replace").splitlines()[-lines:]
+        return "\n".join(text)
+
+    # ------------------------------------------------------------------ steps
+
+    def _take_folder(self) -> None:
+        if self._given_dir is None:
+            sweep_stale()
+            base = paths.scratch_dir()
+            with _creation_lock(base):                  # no sweep may come between making the folder and locking it
+                folder = Path(tempfile.mkdtemp(prefix="broker-", dir=base))
+                self._lock_folder(folder)
+        else:
+            if not paths.make_writable(self._given_dir):
+                raise BrokerError(f"the broker's data folder must be writable, given: {str(self._given_dir)!r}", fix="choose another folder")
+            self._lock_folder(self._given_dir)
+            _kill_left_over(self._given_dir)
+        assert self._folder is not None
+        for name in ("logs", "data", "tmp"):
+            (self._folder / name).mkdir(exist_ok=True)
+
+    def _lock_folder(self, folder: Path) -> None:
+        folder = folder.resolve()
+        with _registry_lock:
+            busy = folder in _owned
+            if not busy:
+                # A POSIX lock, not flock: it belongs to this process alone and is not kept alive by forked children.
+                owner = open(folder / "owner.lock", "a")        # noqa: SIM115 - held as long as the folder is ours
+                try:
+                    fcntl.lockf(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _owned.add(folder)
+                    self._owner, self._folder, self._pid_of_owner = owner, folder, os.getpid()
+                except OSError:
+                    owner.close()
+                    busy = True
+        if busy:
+            raise BrokerError(f"the data folder {folder} must not be in use, given: another broker runs on it",
+                              fix="stop that one, or choose another folder")
+
+    def _write_settings(self) -> None:
+        assert self._folder is not None and self._ports is not None
+        broker_port, controller_port = self._ports
+        settings = {**_SETTINGS, "listeners": f"PLAINTEXT://{HOST}:{broker_port},CONTROLLER://{HOST}:{controller_port}",
+                    "advertised.listeners": f"PLAINTEXT://{HOST}:{broker_port}", "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+                    "log.dirs": str(self._folder / "data")}
+        if self._crashed():
+            settings.update(_AFTER_CRASH)
+        settings.update(self._properties)
+        # The format of .properties files takes a backslash as an escape and trims values.
+        text = "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
+        (self._folder / "server.properties").write_text(text, encoding="utf-8")
+        (self._folder / "log4j2.properties").write_text(_LOG4J.format(folder=self._folder / "logs"), encoding="utf-8")
+
+    def _crashed(self) -> bool:
+        """Say whether the data was in use by a broker that had no time to close it: Kafka leaves a mark when it had."""
+        assert self._folder is not None
+        data = self._folder / "data"
+        return (data / "__cluster_metadata-0").exists() and not (data / ".kafka_cleanshutdown").exists()
+
+    def _launch(self, java: Any, classpath: list[Path]) -> None:
+        assert self._folder is not None
+        folder = self._folder
+        joined = os.pathsep.join(map(str, classpath))
+        common = [str(java.path), *_JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
+        console = folder / "logs" / "console.log"
+        if not (folder / "data" / "meta.properties").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            done = subprocess.run([*common, "-Xmx128m", "-cp", joined, "kafka.tools.StorageTool", "format", "-t", "C" + cluster[1:],
+                                   "-c", str(folder / "server.properties")], capture_output=True, text=True, check=False)
+            if done.returncode:
+                console.write_text(done.stdout + done.stderr)
+                raise self._failure(f"could not format its data folder (exit code {done.returncode})")
+        with open(console, "wb") as output:
+            self._process = spawn_tied([*common, f"-Xmx{self._heap_mb}m", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+                                        "-cp", joined, "kafka.Kafka", str(folder / "server.properties")],
+                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+        (folder / "broker.pid").write_text(str(self._process.pid))
+        with _registry_lock:
+            _running.add(self)
+
+    def _await_ready(self, deadline: float) -> bool:
+        """Return True once an admin request was answered, False when a port was taken in the meantime."""
+        assert self._process is not None
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                code, tail = self._process.returncode, self.log_tail(60)
+                self._process = None
+                if "Address already in use" in tail or "BindException" in tail:
+                    return False
+                raise self._failure(f"ended with exit code {code} while starting")
+            if _listening(self.port) and answers(self.bootstrap_servers):
+                return True
+            time.sleep(0.03)
+        raise self._failure("did not answer in time")
+
+    def _failure(self, what: str) -> BrokerError:
+        tail = self.log_tail()
+        return BrokerError(f"the embedded broker {what}; the end of its log:\n{tail or '(empty)'}",
+                           fix="run 'dskype doctor'; or name a broker of yours with --bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS")
+
+    def _end(self, *, graceful: bool, timeout_s: float = 15) -> None:
+        process, self._process = self._process, None
+        if process is None or os.getpid() != self._pid_of_owner:      # a forked copy of this process does not own the broker
+            return
+        if process.poll() is None:
+            if graceful:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout_s)
+            if process.poll() is None:
+                process.kill()
+        process.wait()
+        with _registry_lock:
+            _running.discard(self)
+
+    def _release(self) -> None:
+        """Give up the folder: remove it when it is a temp one."""
+        if self._folder is None or os.getpid() != self._pid_of_owner:
+            return
+        if self._given_dir is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                (self._folder / "broker.pid").unlink()
+        with _registry_lock:
+            _owned.discard(self._folder)
+            self._owner.close()
+        self._folder, self._owner, self._ports, self._ready_once = None, None, None, False
+
+
+# ---------------------------------------------------------------------------------------------------- helpers
+
+def answers(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> bool:
+    """Say whether a broker answers a real admin request with a live node in it."""
+    from kafka import KafkaAdminClient            # imported late: it takes 0.2 s that most commands can do without
+    from kafka.errors import KafkaError
+
+    try:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, client_id="dskype-probe", bootstrap_timeout_ms=timeout_ms,
+                                 request_timeout_ms=timeout_ms, **client)
+    except (KafkaError, OSError):
+        return False
+    try:
+        return bool(admin.describe_cluster().get("brokers"))
+    except (KafkaError, OSError):
+        return False
+    finally:
+        admin.close()
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as s:
+        s.settimeout(1)
+        return s.connect_ex((HOST, port)) == 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports on 127.0.0.1 below the range that the system gives to outgoing connections.
+
+    A port out of that range can be taken by any client while the broker is down, which would make a restart on the same port fail.
+    """
+    low, high = 20_000, 32_000
+    with contextlib.suppress(OSError, ValueError):
+        high = max(low + 1_000, min(high, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])))
+    held: list[socket.socket] = []
+    try:
+        for port in random.SystemRandom().sample(range(low, high), 1_000):
+            if len(held) == count:
+                break
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind((HOST, port))
+                held.append(s)
+            except OSError:
+                s.close()
+        if len(held) < count:
+            raise BrokerError(f"expected {count} free ports on {HOST} between {low} and {high}, given: {len(held)} in 1000 tries",
+                              fix="end programs that hold many ports")
+        return [s.getsockname()[1] for s in held]
+    finally:
+        for s in held:
+            s.close()
+
+
+def sweep_stale() -> int:
+    """Remove what crashed processes left: temp brokers that still run, and their folders. Returns how many folders went."""
+    base = paths.scratch_dir()
+    removed = 0
+    with _creation_lock(base):
+        for folder in base.glob("broker-*"):
+            folder = folder.resolve()
+            with _registry_lock:
+                if folder in _owned or not folder.is_dir():
+                    continue
+                try:
+                    with open(folder / "owner.lock", "a") as f:
+                        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue                        # its owner is alive
+            _kill_left_over(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _kill_left_over(folder: Path) -> None:
+    """Kill the broker that a crashed owner left in ``folder``; the command line proves that the process id was not given to somebody else."""
+    try:
+        pid = int((folder / "broker.pid").read_text())
+    except (OSError, ValueError):
+        return
+    mark = str(folder / "server.properties")
+    if mark in command_line(pid):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(100):
+            if mark not in command_line(pid):
+                break
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _creation_lock(base: Path) -> Any:
+    with open(base / "sweep.lock", "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@atexit.register
+def _stop_all() -> None:
+    for broker in list(_running):
+        broker.stop(timeout_s=5)

@@ -1,0 +1,77 @@
+"""Child processes that do not outlive us, whatever ends us."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# The child asks the kernel to be killed together with us, and only then becomes the program: the request survives exec. It is done by an
+# interpreter of its own because code between fork and exec of a process with threads (preexec_fn) can deadlock. 1 is PR_SET_PDEATHSIG, 9 SIGKILL.
+_LAUNCHER = """
+import ctypes, os, sys
+parent, program = int(sys.argv[1]), sys.argv[2:]
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+if os.getppid() != parent:
+    os._exit(137)
+os.execv(program[0], program)
+"""
+
+_lock = threading.Lock()
+_requests: queue.SimpleQueue[Any] | None = None
+_requests_pid = 0
+
+
+def spawn_tied(command: Sequence[str], **popen_options: Any) -> subprocess.Popen[bytes]:
+    """Start ``command`` (absolute path first) so that the kernel kills it when this process ends, even by SIGKILL.
+
+    Takes the keyword arguments of subprocess.Popen. Off Linux the child is an ordinary one.
+    """
+    if sys.platform == "linux" and sys.executable:
+        command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
+    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    _spawner().put((list(command), popen_options, answer))
+    result = answer.get()
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _spawner() -> queue.SimpleQueue[Any]:
+    """Return the queue of the spawning thread.
+
+    The kernel counts the *thread* that forked as the parent: a child of a short-lived thread would die with that thread. So one thread that
+    never ends starts them all. A forked copy of this process has no such thread and gets its own.
+    """
+    global _requests, _requests_pid
+    with _lock:
+        if _requests is None or _requests_pid != os.getpid():
+            _requests, _requests_pid = queue.SimpleQueue(), os.getpid()
+            threading.Thread(target=_serve, args=(_requests,), name="dskype-spawner", daemon=True).start()
+        return _requests
+
+
+def _serve(requests: queue.SimpleQueue[Any]) -> None:
+    while True:
+        command, options, answer = requests.get()
+        try:
+            answer.put(subprocess.Popen(command, **options))
+        except BaseException as e:      # handed to the caller, who waits for an answer
+            answer.put(e)
+
+
+def command_line(pid: int) -> str:
+    """Return the command line of a running process, arguments separated by spaces; empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        pass
+    if sys.platform == "linux":
+        return ""
+    done = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
