@@ -72,15 +72,18 @@ class Acker(BatchBolt):
             for (root,) in batch.rows():
                 entry = self._entry(root)
                 if entry[_SPOUT] is not None:
-                    self._collector.emit_direct(entry[_SPOUT], (root,), "__ack_reset_timeout")
+                    self._answer("__ack_reset_timeout", root, entry)
 
     def _complete(self, root: int, entry: list[Any]) -> None:
         del self._pending[0][root]
-        self._collector.emit_direct(entry[_SPOUT], (root, self._context.clock_ms() - entry[_SINCE]), "__ack_ack")
+        self._answer("__ack_ack", root, entry)
 
     def _fail(self, root: int, entry: list[Any]) -> None:
         del self._pending[0][root]
-        self._collector.emit_direct(entry[_SPOUT], (root,), "__ack_fail")
+        self._answer("__ack_fail", root, entry)
+
+    def _answer(self, stream: str, root: int, entry: list[Any]) -> None:
+        self._collector.emit_direct(entry[_SPOUT], (root, self._context.clock_ms() - entry[_SINCE]), stream)
 
     def execute_tick(self, tup: Tuple) -> None:
         self._pending = [{}, *self._pending[:-1]]

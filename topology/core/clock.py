@@ -64,7 +64,7 @@ class TopologyClock:
 
     def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
         self._plan, self._stats = plan, stats
-        self._bound = plan.conf[Config.BACKPRESSURE_MAX_TUPLES]
+        self._bound = plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES]
         self._spouts: dict[int, _SpoutClock] = {}
         self._ticks: list[_TickClock] = []
         self.throttled = False
@@ -76,7 +76,7 @@ class TopologyClock:
             if spec.kind == "spout":
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(component, topic, plan.task_index(task),
-                                                     conf[Config.PULSE_INTERVAL_MS], conf[Config.PULSE_IDLE_INTERVAL_MS])
+                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS], conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS])
                 rate = None
             if tracking and (spec.kind == "spout" or component == ACKER_ID):
                 timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)

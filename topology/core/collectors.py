@@ -10,6 +10,7 @@ from dskype.topology.core._kernels import stream_ids
 from dskype.topology.core.channels import Channel, OutStream
 from dskype.topology.core.frames import OutRecord, column_rows, take_column
 from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.groupings import RowTasks
 from dskype.topology.tuples import Tuple
 
 __all__ = ["BasicOutputCollector", "OutputCollector", "SpoutOutputCollector"]
@@ -150,12 +151,9 @@ class _Collector:
                     channel.add_columns(out, n, columns, tracker(channel, None, n) if tracker else None)
                 out.transferred += n * len(grouper.all_tasks)
                 continue
-            if isinstance(chosen, list):  # several or no tasks per row: a custom grouping
-                pairs = [(row, task) for row, tasks in enumerate(chosen) for task in tasks]
-                rows = np.array([row for row, _ in pairs], dtype=np.int64)
-                chosen = np.array([task for _, task in pairs], dtype=np.int64)
-            else:
-                rows = None
+            rows = None
+            if isinstance(chosen, RowTasks):  # several or no tasks per row: a custom grouping
+                rows, chosen = chosen
             out.transferred += len(chosen)
             if not len(chosen):
                 continue

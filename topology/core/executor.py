@@ -113,7 +113,7 @@ class Executor:
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
         self._is_spout = _is_spout(plan, component)
-        self._interval_ms = plan.component_conf(component)[Config.SNAPSHOT_INTERVAL_MS]
+        self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
         self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
@@ -217,15 +217,18 @@ class Executor:
             hosted.batch_id = batch_id
             return hosted.reply
         if hosted.task.version != first:
-            hosted = self._go_back(task_id, first)
+            hosted = self.bring_to(task_id, first)
         task = hosted.task
         task.process(records)
         hosted.reply = task.flush() + task.flush_letters()
         hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
         return hosted.reply
 
-    def _go_back(self, task_id: int, version: int) -> _Hosted:
-        """Bring a task to exactly ``version``."""
+    def bring_to(self, task_id: int, version: int) -> _Hosted:
+        """Bring a bolt task to exactly ``version``: by its newest snapshot not above it, and its inbox.
+
+        :raises LostInputError: the inbox no longer reaches back to the snapshot.
+        """
         hosted = self._hosted[task_id]
         if hosted.task.version > version or hosted.batch_id == -1:
             hosted.task.close()

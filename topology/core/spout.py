@@ -46,8 +46,8 @@ class SpoutTask(Task):
         self._settle: deque[tuple[bool, Any]] = deque()
         self.limited = False
         self.pending_limit: Callable[[], bool] = lambda: False
-        self._max_tuples = self.conf[Config.PULSE_MAX_TUPLES]
-        self._max_secs = self.conf[Config.PULSE_MAX_MS] / 1000
+        self._max_tuples = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES]
+        self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
         self.unpackable_ids = False
 
     def _open(self) -> None:

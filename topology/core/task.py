@@ -29,7 +29,7 @@ from dskype.topology.core.frames import (
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
 from dskype.topology.errors import FailedException, ReportedFailedException
 from dskype.topology.fields import Fields
-from dskype.topology.groupings import DirectGrouping, build_grouper
+from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
 from dskype.topology.core.watermarks import watermark_sources
@@ -93,7 +93,7 @@ class Task:
         self._watermarks: dict[int, int] = {}
         self.watermark: int | None = None
         self._watermark_sent: int | None = None
-        limits = FrameLimits(self.conf[Config.FRAME_MAX_TUPLES], self.conf[Config.FRAME_MAX_BYTES], RECORD_BYTES, self._refuse)
+        limits = FrameLimits(self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES], self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES], RECORD_BYTES, self._refuse)
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
         self._downstream = sorted({t for o in self.outs.values() if not o.name.startswith("__")
@@ -116,8 +116,9 @@ class Task:
                 continue
             regular.update(targets)
             groupers.append(build_grouper(
-                grouping, context=self.context, producer_task=self.id, consumer=consumer, stream=name,
-                out_fields=info.fields, target_tasks=targets, local_tasks=self.plan.local_tasks(self.id, consumer)))
+                grouping, producer_task=self.id, stream=(self.component_id, name), out_fields=info.fields,
+                target_tasks=targets, local_tasks=self.plan.worker_tasks(self.plan.worker_of(self.id)),
+                seed=grouping_seed(self.plan.topology_id, self.id, consumer, name), context=self.context))
         return OutStream(name, info.fields, groupers, frozenset(regular), frozenset(direct))
 
     # -- receiving --------------------------------------------------------------------------------
@@ -501,7 +502,7 @@ class BoltTask(Task):
                 self._failed_tuple(tup, error)
 
     def _failed_tuple(self, tup: Tuple, error: Exception) -> None:
-        if self.conf[Config.DEAD_LETTERS_ON_EXCEPTION]:
+        if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
             self.dead_tuple(tup.values, f"{type(error).__name__}: {error}", "execute", tup.meta.stream)
         self._restart(error)
 
@@ -525,7 +526,7 @@ class BoltTask(Task):
             if tracked:
                 self._settle_batch(batch, meta, failed=True)
         except Exception as error:  # the user's code
-            if self.conf[Config.DEAD_LETTERS_ON_EXCEPTION]:
+            if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
                 for values in batch.rows():
                     self.dead_tuple(values, f"{type(error).__name__}: {error}", "execute_batch", meta.stream)
             self._restart(error)

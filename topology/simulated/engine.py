@@ -79,7 +79,7 @@ class SimulatedTopology:
         self.plan, self.log, self._clock_source = plan, log, clock
         self.seed, self.faults = seed, faults
         self._random = None if seed is None else random.Random(seed)
-        self.store = MemorySnapshotStore(plan.conf[Config.SNAPSHOTS_KEPT])
+        self.store = MemorySnapshotStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
         self.stats = TopologyStats()
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self.active = False
@@ -100,7 +100,7 @@ class SimulatedTopology:
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store))
                 self._external_positions(query)
-                for index in range(len(self.plan.executors(component))):
+                for index in range(self.plan.num_executors(component)):
                     self._executor(query, index)
         self.active = True
         self._write_clock(self.clock.control("activate", self.now_ms()))
@@ -186,7 +186,7 @@ class SimulatedTopology:
         by_executor: dict[int, list[InRecord]] = {}
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
-            by_executor.setdefault(self.plan.executor_index(task), []).append(record)
+            by_executor.setdefault(self.plan.executor_of(task), []).append(record)
         out = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
@@ -283,8 +283,15 @@ class SimulatedTopology:
     def components(self, component: str) -> list[Any]:
         """Return the component instances of all tasks, by task index."""
         query = self._queries[component]
-        return [task.component for index in range(len(self.plan.executors(component)))
-                for task in self._executor(query, index).tasks]
+        instances = []
+        for index in range(self.plan.num_executors(component)):
+            executor = self._executor(query, index)
+            if not self.plan.spec(component).is_spout:  # a lost executor comes back with its next batch only
+                for task in executor.tasks:
+                    if task.version != (position := query.positions[task.inbox, task.index]):
+                        executor.bring_to(task.id, position)
+            instances += [task.component for task in executor.tasks]
+        return instances
 
     def dead_letters(self) -> list[InRecord]:
         """Return the dead letters so far."""
