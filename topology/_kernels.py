@@ -1,7 +1,7 @@
 """Kernels over columns: Java hash codes and the dealing of rows to tasks. Imports numpy and numba only.
 
-All are lazily compiled (read-only arrays are accepted) and cached on disk. Hash arithmetic is done in uint32 / uint64,
-where overflow wraps as Java's int and long do, and returned as int32.
+All are lazily compiled (read-only arrays are accepted) and cached on disk. Java's int arithmetic is done in int64, cut to
+32 bits after every step, so that nothing overflows and the kernels mean the same with the compiler switched off.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ __all__ = [
     "take_floor_mod",
 ]
 
-_U31 = np.uint32(31)
+_MASK = np.int64(0xFFFFFFFF)
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True, nogil=True)
+def _int32(h):
+    """Return the low 32 bits of ``h`` (int64, 0 <= h < 2**32) as a signed number."""
+    return np.int32(h - np.int64(0x100000000) if h > np.int64(0x7FFFFFFF) else h)
 
 
 @njit(cache=True, nogil=True)
@@ -37,8 +43,8 @@ def hash_int64(values):
     """
     out = np.empty(values.shape[0], np.int32)
     for i in range(values.shape[0]):
-        v = np.uint64(values[i])
-        out[i] = np.int32(np.uint32((v ^ (v >> np.uint64(32))) & np.uint64(0xFFFFFFFF)))
+        v = values[i]
+        out[i] = _int32((v ^ (v >> np.int64(32))) & _MASK)
     return out
 
 
@@ -48,8 +54,8 @@ def _hash_bits(values, bits):
     for i in range(values.shape[0]):
         v = bits[i]
         if np.isnan(values[i]):
-            v = np.uint64(0x7FF8000000000000)
-        out[i] = np.int32(np.uint32((v ^ (v >> np.uint64(32))) & np.uint64(0xFFFFFFFF)))
+            v = np.int64(0x7FF8000000000000)
+        out[i] = _int32((v ^ (v >> np.int64(32))) & _MASK)
     return out
 
 
@@ -60,7 +66,7 @@ def hash_float64(values):
     :returns: int32[n].
     """
     values = np.ascontiguousarray(values)
-    return _hash_bits(values, values.view(np.uint64))
+    return _hash_bits(values, values.view(np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -85,38 +91,36 @@ def hash_utf8(offsets, data):
     :returns: int32[n].
     """
     n = offsets.shape[0] - 1
+    low6 = np.int64(0x3F)
     out = np.empty(n, np.int32)
     for i in range(n):
-        h = np.uint32(0)
+        h = np.int64(0)
         j = np.intp(offsets[i])
         end = np.intp(offsets[i + 1])
         while j < end:
-            b = np.uint32(data[j])
+            b = np.int64(data[j])
             if b < 0x80:
                 unit = b
                 j += 1
             elif b < 0xE0:
-                unit = ((b & np.uint32(0x1F)) << np.uint32(6)) | (np.uint32(data[j + 1]) & np.uint32(0x3F))
+                unit = ((b & np.int64(0x1F)) << 6) | (np.int64(data[j + 1]) & low6)
                 j += 2
             elif b < 0xF0:
-                unit = (
-                    ((b & np.uint32(0x0F)) << np.uint32(12))
-                    | ((np.uint32(data[j + 1]) & np.uint32(0x3F)) << np.uint32(6))
-                    | (np.uint32(data[j + 2]) & np.uint32(0x3F))
-                )
+                unit = ((b & np.int64(0x0F)) << 12) | ((np.int64(data[j + 1]) & low6) << 6) | (np.int64(data[j + 2]) & low6)
                 j += 3
             else:
+                # Beyond U+FFFF: two units, a surrogate pair.
                 point = (
-                    ((b & np.uint32(0x07)) << np.uint32(18))
-                    | ((np.uint32(data[j + 1]) & np.uint32(0x3F)) << np.uint32(12))
-                    | ((np.uint32(data[j + 2]) & np.uint32(0x3F)) << np.uint32(6))
-                    | (np.uint32(data[j + 3]) & np.uint32(0x3F))
-                ) - np.uint32(0x10000)
-                h = np.uint32(_U31 * h + np.uint32(0xD800) + (np.uint32(point) >> np.uint32(10)))
-                unit = np.uint32(0xDC00) + (np.uint32(point) & np.uint32(0x3FF))
+                    ((b & np.int64(0x07)) << 18)
+                    | ((np.int64(data[j + 1]) & low6) << 12)
+                    | ((np.int64(data[j + 2]) & low6) << 6)
+                    | (np.int64(data[j + 3]) & low6)
+                ) - np.int64(0x10000)
+                h = (np.int64(31) * h + np.int64(0xD800) + (point >> 10)) & _MASK
+                unit = np.int64(0xDC00) + (point & np.int64(0x3FF))
                 j += 4
-            h = np.uint32(_U31 * h + np.uint32(unit))
-        out[i] = np.int32(h)
+            h = (np.int64(31) * h + unit) & _MASK
+        out[i] = _int32(h)
     return out
 
 
@@ -131,10 +135,11 @@ def hash_bytes(offsets, data):
     n = offsets.shape[0] - 1
     out = np.empty(n, np.int32)
     for i in range(n):
-        h = np.uint32(1)
+        h = np.int64(1)
         for j in range(np.intp(offsets[i]), np.intp(offsets[i + 1])):
-            h = np.uint32(_U31 * h + np.uint32(np.int8(data[j])))
-        out[i] = np.int32(h)
+            b = np.int64(data[j])
+            h = (np.int64(31) * h + b - ((b & np.int64(0x80)) << 1)) & _MASK
+        out[i] = _int32(h)
     return out
 
 
@@ -146,7 +151,7 @@ def combine(h, hv):
     :param hv: int32[n], hash of the next element.
     """
     for i in range(h.shape[0]):
-        h[i] = np.int32(np.uint32(_U31 * np.uint32(h[i]) + np.uint32(hv[i])))
+        h[i] = _int32((np.int64(31) * np.int64(h[i]) + np.int64(hv[i])) & _MASK)
 
 
 @njit(cache=True, nogil=True)
@@ -157,12 +162,12 @@ def combine_key_bytes(h, hv):
     :param hv: int32[n].
     """
     for i in range(h.shape[0]):
-        a = np.uint32(h[i])
-        v = np.uint32(hv[i])
+        a = np.int64(h[i])
+        v = np.int64(hv[i])
         for shift in (24, 16, 8, 0):
-            b = np.int8((v >> np.uint32(shift)) & np.uint32(0xFF))
-            a = np.uint32(_U31 * a + np.uint32(b))
-        h[i] = np.int32(a)
+            b = (v >> np.int64(shift)) & np.int64(0xFF)
+            a = (np.int64(31) * a + b - ((b & np.int64(0x80)) << 1)) & _MASK
+        h[i] = _int32(a)
 
 
 @njit(cache=True, nogil=True)

@@ -305,8 +305,7 @@ class _ShuffleGrouper(Grouper):
         size = len(self._ring)
         start = self._position
         self._position = (start + n) % size
-        out = np.resize(np.roll(self._ring_array, -start), n)
-        return out
+        return np.tile(np.roll(self._ring_array, -start), -(-n // size))[:n]
 
     def snapshot(self) -> Any:
         return {"position": self._position}

@@ -259,18 +259,27 @@ def hash_column(column: Any) -> np.ndarray:
     return _hash_list(list(column))
 
 
+_KERNEL_FROM = 32  # rows from which building an array pays
+
+
 def _hash_list(values: Sequence[Any]) -> np.ndarray:
-    out = np.empty(len(values), np.int32)
-    memo: dict[str, int] = {}  # keys repeat within a batch; strings only, since 1 == True == 1.0
-    for i, value in enumerate(values):
-        if value.__class__ is str:
-            h = memo.get(value)
-            if h is None:
-                h = memo[value] = string_hash(value)
-            out[i] = h
-        else:
-            out[i] = value_hash(value)
-    return out
+    """Hash a list; as one array if all values are of one plain type, else value by value."""
+    if len(values) >= _KERNEL_FROM:
+        kinds = set(map(type, values))
+        kinds.discard(type(None))
+        if kinds == {str}:
+            import pyarrow as pa
+
+            try:
+                return _hash_arrow(pa.array(values, pa.large_string()))
+            except UnicodeEncodeError:  # lone surrogates are no UTF-8
+                pass
+        elif len(kinds) == 1 and kinds <= {int, float, bool} and None not in values:
+            try:
+                return _hash_numpy(np.array(values, {int: np.int64, float: np.float64, bool: np.bool_}[kinds.pop()]))
+            except OverflowError:  # beyond 64 bits
+                pass
+    return np.array([value_hash(value) for value in values], np.int32)
 
 
 def _hash_numpy(column: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
-from dskype.topology.fields import Fields
+from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
     "SYSTEM_COMPONENT_ID",
@@ -16,6 +16,8 @@ __all__ = [
     "StreamMeta",
     "Tuple",
     "TupleBatch",
+    "check_arity",
+    "column_to_list",
     "is_tick",
     "tick_tuple",
 ]
@@ -161,10 +163,8 @@ class Tuple:
         """Return the id of the stream the tuple came on."""
         return self.meta.stream
 
-    def get_source_global_stream_id(self) -> tuple[str, str]:
+    def get_source_global_stream_id(self) -> GlobalStreamId:
         """Return the pair (component id, stream id)."""
-        from dskype.topology.fields import GlobalStreamId
-
         return GlobalStreamId(self.meta.component, self.meta.stream)
 
     def get_message_id(self) -> Any:
@@ -184,9 +184,6 @@ class Tuple:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values)
-
-    def __contains__(self, field: object) -> bool:
-        return field in self.meta.fields.index
 
     def __repr__(self) -> str:
         m = self.meta
