@@ -189,16 +189,24 @@ class OutputCollector(_Collector):
         :returns: the task ids it was sent to (shared list, do not change it).
         :raises IllegalArgumentException: unknown stream, wrong number of fields, or a direct stream.
         """
+        # The hottest lines of the emulator: checks and _put are written out for the common case.
         out = self._outs.get(stream)
         if out is None:
             raise self._unknown_stream(stream)
-        row = self._row(out, values)
-        targets = self._targets(out, row)
+        row = tuple(values) if type(values) is list else values if type(values) is tuple else self._row(out, values)
+        targets = self._targets(out, row) if len(row) != out.arity or out.direct_tasks else out.choose(row)
         out.emitted += 1
-        if anchors is None or not self._tracking:
-            self._put(out, targets, row)
-        else:
+        if anchors is not None and self._tracking:
             self._anchored(out, targets, row, anchors)
+            return targets
+        for task in targets:
+            channel = self._channels.get(task) or self._outbox.channel(task)
+            if channel.out is not out:
+                channel.open(out)
+            channel.rows.append(row)
+            if channel.anchors is not None:
+                channel.anchors.append(_NO_ANCHOR)
+        out.transferred += len(targets)
         return targets
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default",

@@ -1,0 +1,196 @@
+"""What the runtime needs from Kafka beside Spark's source and sink: topics, positions, reading again."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Iterator, Mapping
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+from dskype.topology.core.executor import LostInputError
+from dskype.topology.core.frames import InRecord
+from dskype.topology.core.task import RECORD_BYTES
+from dskype.topology.errors import TopologyError
+
+__all__ = ["KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "TopicAdmin", "read_to_end"]
+
+_READ_TIMEOUT_S = 60
+
+
+class KafkaTimeoutError(TopologyError):
+    """Kafka did not answer within the time that was allowed; trying again may help."""
+
+    retriable = True
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """How to reach the brokers.
+
+    :param bootstrap_servers: ``host:port,...``.
+    :param options: ``kafka.*`` settings for Spark's source and sink, untouched.
+    :param client: the same settings as keyword arguments of kafka-python.
+    """
+
+    bootstrap_servers: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def consumer(self, **arguments: Any) -> KafkaConsumer:
+        """Return a consumer without a group; the caller assigns partitions and closes it."""
+        settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 100,
+                    "max_partition_fetch_bytes": 2 * RECORD_BYTES, "fetch_max_bytes": 8 * RECORD_BYTES, "group_id": None}
+        return KafkaConsumer(bootstrap_servers=self.bootstrap_servers.split(","), **{**settings, **self.client, **arguments})
+
+    def producer(self, **arguments: Any) -> KafkaProducer:
+        """Return a producer that waits for all replicas and does not linger."""
+        settings = {"linger_ms": 0, "acks": "all", "max_request_size": 2 * RECORD_BYTES}
+        return KafkaProducer(bootstrap_servers=self.bootstrap_servers.split(","), **{**settings, **self.client, **arguments})
+
+    def admin(self) -> KafkaAdminClient:
+        """Return an admin client; the caller closes it."""
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers.split(","), **self.client)
+
+
+def _in_record(record: Any) -> InRecord:
+    return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,
+                    list(record.headers or []))
+
+
+class KafkaInboxReader:
+    """Reads ranges of topics again; an :class:`~dskype.topology.core.executor.InboxReader`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+
+    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
+        """Yield the records with ``start <= offset < stop``, in order.
+
+        :raises LostInputError: the log begins behind ``start``.
+        :raises KafkaTimeoutError: nothing came for a minute.
+        """
+        if start >= stop:
+            return
+        where = TopicPartition(topic, partition)
+        consumer = self._settings.consumer()
+        try:
+            consumer.assign([where])
+            first = consumer.beginning_offsets([where])[where]
+            if first > start:
+                msg = (f"records of {topic}/{partition} from offset {start} are needed again, but the log begins at {first}; "
+                       "hint: the retention of the topic must reach back past the oldest snapshot")
+                raise LostInputError(msg)
+            stop = min(stop, consumer.end_offsets([where])[where])
+            consumer.seek(where, start)
+            deadline = time.monotonic() + _READ_TIMEOUT_S
+            while (position := consumer.position(where)) < stop:
+                batch = consumer.poll(timeout_ms=1000).get(where, ())
+                for record in batch:
+                    if record.offset >= stop:
+                        return
+                    yield _in_record(record)
+                if batch:
+                    deadline = time.monotonic() + _READ_TIMEOUT_S
+                elif time.monotonic() > deadline:
+                    msg = f"no records of {topic}/{partition} came for {_READ_TIMEOUT_S} s; expected offsets {position} to {stop - 1}"
+                    raise KafkaTimeoutError(msg)
+        finally:
+            consumer.close()
+
+
+def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
+    """Return every record of a topic that is there now, partition after partition; [] for an unknown topic."""
+    consumer = settings.consumer()
+    try:
+        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+        if not partitions:
+            return []
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        consumer.seek_to_beginning(*partitions)
+        records: list[InRecord] = []
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        while any(consumer.position(p) < ends[p] for p in partitions):
+            for batch in consumer.poll(timeout_ms=500).values():
+                records += map(_in_record, batch)
+                deadline = time.monotonic() + _READ_TIMEOUT_S
+            if time.monotonic() > deadline:
+                msg = f"topic {topic} could not be read to its end within {_READ_TIMEOUT_S} s"
+                raise KafkaTimeoutError(msg)
+        return sorted(records, key=lambda r: (r.partition, r.offset))
+    finally:
+        consumer.close()
+
+
+class TopicAdmin:
+    """Makes and removes the topics of topologies."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._admin = settings.admin()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._admin.close()
+
+    def existing(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return topic -> number of partitions, for those of ``topics`` that exist."""
+        wanted = set(topics)
+        found = wanted & set(self._admin.list_topics())
+        return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics(sorted(found))} if found else {}
+
+    def create(self, topics: Mapping[str, int], config: Mapping[str, str], timeout_s: float = 30) -> None:
+        """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
+        new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
+        try:
+            self._admin.create_topics(new)
+        except TopicAlreadyExistsError:
+            pass
+        deadline = time.monotonic() + timeout_s
+        while missing := {t: n for t, n in topics.items() if self.existing([t]).get(t) != n}:
+            if time.monotonic() > deadline:
+                msg = f"topics are not there after {timeout_s:g} s; expected topic: partitions {missing}; given: {self.existing(missing)}"
+                raise KafkaTimeoutError(msg)
+            time.sleep(0.05)
+
+    def delete(self, topics: Iterable[str], timeout_s: float = 30) -> None:
+        """Delete topics and wait until they are gone; unknown ones are no error."""
+        topics = sorted(self.existing(topics))
+        if topics:
+            try:
+                self._admin.delete_topics(topics)
+            except UnknownTopicOrPartitionError:
+                pass
+        deadline = time.monotonic() + timeout_s
+        while left := self.existing(topics):
+            if time.monotonic() > deadline:
+                msg = f"topics are still there {timeout_s:g} s after their deletion; given: {sorted(left)}"
+                raise KafkaTimeoutError(msg)
+            time.sleep(0.05)
+
+    def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
+        """Let Kafka drop the records below the given offsets."""
+        if before:
+            self._admin.delete_records({TopicPartition(t, p): offset for (t, p), offset in before.items()})
+
+    def begin_and_end(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return partition -> (first offset, next offset) of a topic."""
+        consumer = self._settings.consumer()
+        try:
+            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+            return {tp.partition: (first[tp], last[tp]) for tp in partitions}
+        finally:
+            consumer.close()
+
+
+def starting_offsets(positions: Mapping[tuple[str, int], int]) -> str:
+    """Return positions as the JSON that Spark's ``startingOffsets`` takes."""
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in positions.items():
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(offsets)
