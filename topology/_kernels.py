@@ -1,7 +1,7 @@
 """Kernels over columns: Java hash codes and the dealing of rows to tasks. Imports numpy and numba only.
 
 All are lazily compiled (read-only arrays are accepted) and cached on disk. Java's int arithmetic is done in int64, cut to
-32 bits after every step, so that nothing overflows and the kernels mean the same with the compiler switched off.
+32 bits after every step; the random numbers wrap in uint64. The kernels mean the same with the compiler switched off.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Building a topology: ``TopologyBuilder`` -> ``StormTopology``.
+"""Building a topology: ``TopologyBuilder`` -> ``StormTopology``::
 
->>> from dskype.topology import testing  # doctest: +SKIP
->>> builder = TopologyBuilder()  # doctest: +SKIP
->>> builder.set_spout("words", testing.TestWordSpout(), 2)  # doctest: +SKIP
->>> builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))  # doctest: +SKIP
->>> topology = builder.create_topology()  # doctest: +SKIP
+    builder = TopologyBuilder()
+    builder.set_spout("words", WordSpout(), 2)
+    builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))
+    topology = builder.create_topology()
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class ComponentSpec:
 
     :param id: its id, unique among spouts and bolts.
     :param kind: ``spout`` or ``bolt``.
-    :param obj: the component; every task works on a copy of its own. None only for the acker's placeholder.
+    :param obj: the component; every task works on a copy of its own. None only for an acker without implementation.
     :param parallelism_hint: initial executors; None means 1.
     :param conf: the component's own configuration.
     :param outputs: stream id -> fields and direct flag.

@@ -352,13 +352,18 @@ def check_json(conf: Mapping[str, Any]) -> None:
 
 
 def _json_problem(value: Any) -> str | None:
-    if isinstance(value, Mapping) and any(not isinstance(k, str) for k in value):
-        return "has a key that is not a string"
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as ex:
         return f"cannot be written as JSON ({ex})"
-    return None
+    # json.dumps would turn such keys into strings without a word.
+    return None if _string_keys(value) else "has a key that is not a string"
+
+
+def _string_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _string_keys(v) for k, v in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_string_keys, value))
 
 
 def merge(*confs: Mapping[str, Any] | None) -> dict[str, Any]:

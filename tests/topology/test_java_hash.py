@@ -1,5 +1,6 @@
 """Golden values were printed by OpenJDK 17: hashCode() of the boxed value, Arrays.deepHashCode of the lists."""
 
+import ast
 import math
 import random
 import struct
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.topology import IllegalArgumentException, java_hash
+from dskype.topology import IllegalArgumentException, _kernels, java_hash
 from dskype.topology.java_hash import (
     choose_task_index,
     deep_hash,
@@ -264,3 +265,11 @@ def test_rows_over_several_columns_hash_as_lists():
 def test_dates_are_refused_in_columns_too():
     with pytest.raises(IllegalArgumentException, match="cannot hash a value of type"):
         hash_column(np.array(["2026-01-01"], "datetime64[D]"))
+
+
+def test_the_kernels_import_numpy_and_numba_only():
+    with open(_kernels.__file__) as file:
+        tree = ast.parse(file.read())
+    imported = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported == {"__future__", "numpy", "numba"}

@@ -1,0 +1,144 @@
+import re
+
+import pytest
+
+from dskype.topology import Config, IllegalArgumentException
+from dskype.topology import config as config_module
+from dskype.topology.config import DEFAULTS, check_json, merge, validate
+
+
+def test_defaults_are_storms():
+    assert {k: DEFAULTS[k] for k in DEFAULTS if ".emulator." not in k} == {
+        "topology.workers": 1,
+        "topology.tasks": None,
+        "topology.acker.executors": None,
+        "topology.eventlogger.executors": 0,
+        "topology.message.timeout.secs": 30,
+        "topology.enable.message.timeouts": True,
+        "topology.max.task.parallelism": None,
+        "topology.max.spout.pending": None,
+        "topology.debug": False,
+        "topology.stats.sample.rate": 0.05,
+        "topology.tick.tuple.freq.secs": None,
+        "topology.state.checkpoint.interval.ms": 1000,
+        "topology.disable.loadaware.messaging": True,
+        "topology.error.throttle.interval.secs": 10,
+        "topology.max.error.report.per.interval": 5,
+        "topology.sleep.spout.wait.strategy.time.ms": 1,
+        "ui.port": 8080,
+        "ui.title": "Storm UI",
+        "ui.pagination": 20,
+        "scheduler.display.resource": False,
+    }
+    validate(DEFAULTS)
+    check_json(DEFAULTS)
+
+
+def test_the_table_of_emulator_keys_in_the_documentation_is_complete_and_right():
+    rows = dict(re.findall(r"^(topology\.emulator\S+)\s+(\S+)", config_module.__doc__, re.MULTILINE))
+    assert rows == {k: str(v) for k, v in DEFAULTS.items() if ".emulator." in k}
+
+
+def test_every_key_with_a_check_has_a_constant():
+    assert set(config_module._TYPES) <= set(config_module._CONSTANTS)
+
+
+def test_the_setters_write_storms_keys():
+    conf = Config()
+    conf.set_debug(True)
+    conf.set_num_workers(2)
+    conf.set_num_ackers(0)
+    conf.set_num_event_loggers(0)
+    conf.set_message_timeout_secs(5)
+    conf.set_max_task_parallelism(3)
+    conf.set_max_spout_pending(10)
+    conf.set_stats_sample_rate(1.0)
+    assert conf == {
+        Config.TOPOLOGY_DEBUG: True,
+        Config.TOPOLOGY_WORKERS: 2,
+        Config.TOPOLOGY_ACKER_EXECUTORS: 0,
+        Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: 0,
+        Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: 5,
+        Config.TOPOLOGY_MAX_TASK_PARALLELISM: 3,
+        Config.TOPOLOGY_MAX_SPOUT_PENDING: 10,
+        Config.TOPOLOGY_STATS_SAMPLE_RATE: 1.0,
+    }
+    validate(conf)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (
+            "topology.debug",
+            "yes",
+            "Field TOPOLOGY_DEBUG must be of type class java.lang.Boolean. Object: yes actual type: class java.lang.String; given: 'yes'",
+        ),
+        ("topology.debug", 1, "Field TOPOLOGY_DEBUG must be of type class java.lang.Boolean. Object: 1 actual type: class java.lang.Long"),
+        ("topology.enable.message.timeouts", [], "class java.lang.Boolean. Object: [] actual type: class java.util.ArrayList"),
+        ("topology.name", 7, "Field TOPOLOGY_NAME must be of type class java.lang.String. Object: 7"),
+        ("topology.workers", "2", "Field TOPOLOGY_WORKERS must be an Integer within type range. given: '2'"),
+        ("topology.workers", 2**31, "Field TOPOLOGY_WORKERS must be an Integer within type range."),
+        ("topology.workers", 1.5, "Field TOPOLOGY_WORKERS must be an Integer within type range."),
+        ("topology.workers", True, "Field TOPOLOGY_WORKERS must be an Integer within type range."),
+        ("topology.workers", 1.0, "Don't know how to convert 1.0 to int; given: 1.0; hint: write 1 for TOPOLOGY_WORKERS"),
+        ("topology.workers", 0, "Field TOPOLOGY_WORKERS must be a Positive Number; given: 0"),
+        ("topology.acker.executors", -1, "Field TOPOLOGY_ACKER_EXECUTORS must be a Positive Number"),
+        ("topology.message.timeout.secs", 0, "Field TOPOLOGY_MESSAGE_TIMEOUT_SECS must be a Positive Number"),
+        ("topology.component.cpu.pcore.percent", "x", "Field TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT must be a Positive Number"),
+        ("topology.tasks", 0, "Field TOPOLOGY_TASKS must be at least 1. given: 0; hint: a component without tasks would never run"),
+        ("topology.tasks", -3, "Field TOPOLOGY_TASKS must be at least 1. given: -3"),
+        ("topology.tick.tuple.freq.secs", 0, "Field TOPOLOGY_TICK_TUPLE_FREQ_SECS must be at least 1 second. given: 0; hint: leave"),
+        ("topology.stats.sample.rate", 2.0, "Field TOPOLOGY_STATS_SAMPLE_RATE must be a share between 0 and 1. given: 2.0"),
+        ("topology.stats.sample.rate", -0.1, "Field TOPOLOGY_STATS_SAMPLE_RATE must be a share between 0 and 1."),
+        ("topology.stats.sample.rate", "all", "Field TOPOLOGY_STATS_SAMPLE_RATE must be a Positive Number"),
+        ("topology.emulator.snapshots.kept", 0, "Field TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT must be a Positive Number"),
+        ("ui.port", "x", "Field UI_PORT must be an Integer within type range."),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_storms_words(key, value, words):
+    with pytest.raises(IllegalArgumentException, match=re.escape(words)):
+        validate({key: value})
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"my.own.key": object},
+        {"topology.workers": None, "topology.debug": None},
+        {"topology.acker.executors": 0, "topology.stats.sample.rate": 1},
+        {"topology.stats.sample.rate": 0.0, "ui.pagination": -1},
+    ],
+)
+def test_unknown_keys_and_none_and_limits_pass(conf):
+    validate(conf)
+
+
+@pytest.mark.parametrize(
+    ("conf", "hint"),
+    [
+        ({"k": object()}, "the value of key 'k' cannot be written as JSON"),
+        ({"k": {1, 2}}, "the value of key 'k' cannot be written as JSON"),
+        ({"k": float("nan")}, "cannot be written as JSON"),
+        ({"k": b"x"}, "cannot be written as JSON"),
+        ({"k": {1: 2}}, "the value of key 'k' has a key that is not a string"),
+        ({"k": [{"a": {1: 2}}]}, "the value of key 'k' has a key that is not a string"),
+        ({7: "x"}, "the key 7 is not a string"),
+    ],
+)
+def test_a_configuration_that_is_not_json_is_refused_with_storms_words(conf, hint):
+    with pytest.raises(IllegalArgumentException, match=f"^Storm conf is not valid. Must be json-serializable; given: .*hint: .*{re.escape(hint)}"):
+        check_json(conf)
+
+
+def test_nested_json_passes():
+    check_json({"k": [{"a": {"b": [1, 2.5, None, True, "x", (1, 2)]}}]})
+
+
+def test_later_configurations_win():
+    assert merge(DEFAULTS, {"topology.workers": 2, "a": 1}, None, {"a": 2}, {"b": None}) == {
+        **DEFAULTS,
+        "topology.workers": 2,
+        "a": 2,
+        "b": None,
+    }
