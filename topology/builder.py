@@ -66,7 +66,7 @@ class ComponentSpec:
 
     :param id: its id, unique among spouts and bolts.
     :param kind: ``spout`` or ``bolt``.
-    :param obj: the component; every task works on a copy of its own. None only for an acker without implementation.
+    :param obj: the component; every task works on a copy of its own.
     :param parallelism_hint: initial executors; None means 1.
     :param conf: the component's own configuration.
     :param outputs: stream id -> fields and direct flag.
@@ -75,7 +75,7 @@ class ComponentSpec:
 
     id: str
     kind: Literal["spout", "bolt"]
-    obj: Component | None
+    obj: Component
     parallelism_hint: int | None = None
     conf: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, StreamInfo] = field(default_factory=dict)
@@ -144,16 +144,15 @@ class StormTopology:
         return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})
 
 
-def _make_acker() -> Component | None:
-    try:
-        from dskype.topology.core.acker import Acker
-    except ImportError:
-        return None
+def _make_acker() -> Component:
+    # Imported late: the model does not depend on the executor core.
+    from dskype.topology.core.acker import Acker
+
     return Acker()
 
 
 def _add_acker(
-    components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component | None
+    components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component
 ) -> ComponentSpec:
     by_id = FieldsGrouping(Fields("id"))
     tick = {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS]}
@@ -377,7 +376,6 @@ class TopologyBuilder:
         components: dict[str, ComponentSpec] = {}
         for spec in self._specs.values():
             declarer = OutputFieldsDeclarer()
-            assert spec.obj is not None
             try:
                 spec.obj.declare_output_fields(declarer)
             except IllegalArgumentException as ex:

@@ -245,7 +245,7 @@ def _input_warnings(spec: ComponentSpec, topology: StormTopology) -> list[str]:
 
 def _state_warnings(spec: ComponentSpec) -> list[str]:
     cls = type(spec.obj)
-    if spec.obj is None or stateful(spec.obj):
+    if stateful(spec.obj):
         return []
     has = [m for m in ("snapshot", "restore") if getattr(cls, m, None) not in (None, getattr(Component, m))]
     if not has:
