@@ -119,8 +119,8 @@ class SimulatedTopology:
                 executor.save_snapshots(executor.pending_snapshots(query.batch_id + 1))
             self._restart(query)
 
-    def close(self) -> None:
-        """Call ``close``/``cleanup`` of every component."""
+    def close(self, *, remove: bool = True) -> None:
+        """Call ``close``/``cleanup`` of every component; the log is the cluster's and stays."""
         for query in self._queries.values():
             for executor in query.executors.values():
                 executor.close()

@@ -1,0 +1,206 @@
+"""A cluster in this process, with the calls of Storm's ``LocalCluster``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Mapping
+
+from dskype.topology.builder import StormTopology
+from dskype.topology.errors import IllegalStateException, TopologyError
+from dskype.topology.lifecycle import Backend, Keeper, ManagedTopology
+from dskype.topology.plan import TopologyPlan
+from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.log import MemoryLog
+
+__all__ = ["LocalCluster", "LocalTopology"]
+
+BRINGUP_GROUP = "dskype.bringup"
+"""Entry points that bring up Spark and Kafka; ``topology`` itself knows no broker and no jars."""
+
+
+class LocalTopology:
+    """What ``submit_topology`` returns; as a context manager it kills the topology with wait 0 at the end."""
+
+    def __init__(self, cluster: LocalCluster, managed: ManagedTopology) -> None:
+        self._cluster, self._managed = cluster, managed
+        self.name, self.id = managed.state.name, managed.state.id
+        self.warnings = managed.warnings
+
+    @property
+    def backend(self) -> Any:
+        """The simulated topology, or the driver on Spark."""
+        return self._managed.backend
+
+    @property
+    def stats(self):
+        """Live statistics."""
+        return self._managed.stats
+
+    @property
+    def status(self) -> str:
+        """ACTIVE, INACTIVE, REBALANCING or KILLED."""
+        return self._managed.state.status
+
+    def __enter__(self) -> LocalTopology:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._cluster.keeper.topologies.get(self.name) is self._managed:
+            self._cluster.kill_topology(self.name, wait_secs=0)
+
+
+class LocalCluster:
+    """Runs topologies in this process.
+
+    ``LocalCluster()`` is the product in small: Spark in local mode, and a Kafka broker that is started for it
+    unless one is named. ``LocalCluster(simulated=True)`` runs the same executor core on an in-memory log with
+    simulated time, in milliseconds: for tests and for stepping through a topology.
+
+    :param simulated: the in-memory transport.
+    :param seed: simulated only: draw order, batch cuts and faults from this seed; None is the plain run.
+    :param faults: simulated only: what goes wrong, with a seed.
+    :param start_ms: simulated only: the time at the start, epoch milliseconds.
+    :param options: on Spark: ``bootstrap_servers``, ``master``, ``conf`` (``spark.*`` and ``kafka.*`` settings),
+        ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.bringup``.
+    """
+
+    def __init__(self, simulated: bool = False, *, seed: int | None = None, faults: Faults = Faults(),
+                 start_ms: int = 1_000_000_000_000, **options: Any) -> None:
+        self.simulated = simulated
+        self._closed = False
+        self._environment: Any = None
+        self._lock = threading.RLock()
+        if simulated:
+            if options:
+                msg = f"these options have no meaning for a simulated cluster; given: {sorted(options)}"
+                raise TypeError(msg)
+            self._time_ms = start_ms
+            self.log = MemoryLog(self.now_ms)
+            self.keeper = Keeper(self._simulated_backend(seed, faults), self.now_ms)
+        else:
+            self._environment = _bring_up(**options)
+            self.keeper = Keeper(self._environment.make_backend, self.now_ms, on_change=self._environment.on_change)
+            self._stepper = threading.Thread(target=self._run_stepper, name="local-cluster", daemon=True)
+            self._stepper.start()
+
+    def _simulated_backend(self, seed: int | None, faults: Faults) -> Callable[[TopologyPlan], Backend]:
+        return lambda plan: SimulatedTopology(plan, self.log, self.now_ms, seed=seed, faults=faults)
+
+    def now_ms(self) -> int:
+        """Return the cluster's time: simulated, or the wall clock."""
+        return self._time_ms if self.simulated else time.time_ns() // 1_000_000
+
+    def _run_stepper(self) -> None:
+        while not self._closed:
+            with self._lock:
+                self.keeper.step()
+            time.sleep(0.1)
+
+    # -- Storm's calls ----------------------------------------------------------------------------
+
+    def submit_topology(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *,
+                        active: bool = True) -> LocalTopology:
+        """Start a topology.
+
+        :param active: False: submitted inactive; nothing is opened or prepared before :meth:`activate`.
+        :returns: a handle; ``with cluster.submit_topology(...)`` kills the topology at the end.
+        """
+        with self._lock:
+            if self._closed:
+                msg = "the cluster is shut down"
+                raise IllegalStateException(msg)
+            handle = LocalTopology(self, self.keeper.submit(name, conf, topology, active=active))
+        self._settle()
+        return handle
+
+    def activate(self, name: str) -> None:
+        """Resume a topology's spouts; idempotent."""
+        with self._lock:
+            self.keeper.activate(name)
+        self._settle()
+
+    def deactivate(self, name: str) -> None:
+        """Pause a topology's spouts; bolts and acks go on; idempotent."""
+        with self._lock:
+            self.keeper.deactivate(name)
+        self._settle()
+
+    def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None,
+                  executors: Mapping[str, int] | None = None) -> None:
+        """Change workers and executors after a wait (default: the message timeout)."""
+        with self._lock:
+            self.keeper.rebalance(name, wait_secs, num_workers, executors)
+        self._settle()
+
+    def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
+        """Kill a topology: spouts off at once, removed after a wait (default: the message timeout)."""
+        with self._lock:
+            self.keeper.kill(name, wait_secs)
+
+    def get_cluster_info(self) -> list[dict[str, Any]]:
+        """Return a summary of every topology."""
+        with self._lock:
+            return [self.keeper.summary(name) for name in sorted(self.keeper.topologies)]
+
+    def get_topology_info(self, name: str, *, system: bool = False) -> dict[str, Any]:
+        """Return a topology's components, counters and errors."""
+        with self._lock:
+            return self.keeper.info(name, system=system)
+
+    def shutdown(self) -> None:
+        """End all topologies, and everything that was started for this cluster."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self.keeper.close()
+            finally:
+                if self._environment is not None:
+                    self._environment.close()
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.shutdown()
+
+    # -- simulated time ---------------------------------------------------------------------------
+
+    def advance_cluster_time(self, secs: float, increment_secs: float = 0.1) -> None:
+        """Let simulated time pass: clocks tick, and everything there is to do is done after each increment.
+
+        :param increment_secs: the length of a step; spouts are pulsed at most once in each.
+        :raises TopologyError: the cluster is not simulated.
+        """
+        if not self.simulated:
+            msg = "only a simulated cluster's time can be advanced; hint: LocalCluster(simulated=True)"
+            raise TopologyError(msg)
+        left_ms, step_ms = round(secs * 1000), max(1, round(increment_secs * 1000))
+        while left_ms > 0:
+            self._time_ms += min(step_ms, left_ms)
+            left_ms -= step_ms
+            self.keeper.step()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Run what there is to run (simulated); on Spark the queries do it by themselves."""
+        if self.simulated:
+            for managed in list(self.keeper.topologies.values()):
+                managed.backend.tick_clock()
+                managed.backend.run_until_quiet()
+
+
+def _bring_up(**options: Any) -> Any:
+    """Return what the installed bring-up makes: Spark, a broker, and backends on them."""
+    found = list(importlib.metadata.entry_points(group=BRINGUP_GROUP, name="local"))
+    if not found:
+        msg = ("nothing is installed that brings up Spark and Kafka (entry point group "
+               f"{BRINGUP_GROUP!r}, name 'local'); hint: install the package dskype as a whole")
+        raise TopologyError(msg)
+    if "folder" in options and options["folder"] is not None:
+        options["folder"] = Path(options["folder"])
+    return found[0].load()(**options)
