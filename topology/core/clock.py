@@ -89,6 +89,13 @@ class TopologyClock:
         value = encode_control(command, now_ms)
         return [ClockRecord(s.topic, s.partition, value) for s in self._spouts.values()]
 
+    def snapshot_requests(self, now_ms: int) -> list[ClockRecord]:
+        """Return the records that ask every bolt task for a snapshot when its next batch begins."""
+        value = encode_control("snapshot", now_ms)
+        return [ClockRecord(inbox_topic(self._plan.name, c), self._plan.task_index(task), value)
+                for c, spec in self._plan.topology.components.items() if not spec.is_spout
+                for task in self._plan.component_tasks(c)]
+
     def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
         """Return what has to be written by now."""
         records = []

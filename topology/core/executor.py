@@ -167,8 +167,9 @@ class Executor:
 
     def snapshot_due(self, batch_id: int) -> bool:
         """Tell whether to take snapshots now, right before batch ``batch_id`` is handled."""
-        return (not self._is_spout and self._now_ms() >= self._snapshot_at
-                and any(h.task.version > h.saved and h.batch_id < batch_id for h in self._hosted.values()))
+        late = self._now_ms() >= self._snapshot_at
+        return not self._is_spout and any((late or h.task.snapshot_wanted) and h.task.version > h.saved and h.batch_id < batch_id
+                                          for h in self._hosted.values())
 
     def pending_snapshots(self, batch_id: int) -> list[PendingSnapshot]:
         """Return the snapshots that are due, and take them as done.
@@ -180,6 +181,7 @@ class Executor:
         for task_id, hosted in self._hosted.items():
             if hosted.task.version > hosted.saved and hosted.batch_id < batch_id:
                 hosted.saved = hosted.task.version
+                hosted.task.snapshot_wanted = False
                 due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: encode_snapshot(task.snapshot())))
         return due
 

@@ -81,6 +81,7 @@ class Task:
         self.version = 0
         self.clock_ms = 0
         self.suppressed = False
+        self.snapshot_wanted = False
         self.errors: list[dict[str, Any]] = []
         self.letters: list[OutRecord] = []
         self.records: list[OutRecord] = []
@@ -593,7 +594,9 @@ class BoltTask(Task):
         self.stats.executed["__system/__tick"] += 1
 
     def _run_control(self, frame: Pulse | Control) -> None:
-        """Bolts take no part in activation."""
+        """Take a request for a snapshot; bolts take no part in activation."""
+        if type(frame) is Control and frame.command == "snapshot":
+            self.snapshot_wanted = True
 
     def _on_watermark(self, watermark: int) -> None:
         if self._watermark_hook is not None:

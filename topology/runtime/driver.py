@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _CLOCK_STEP_S = 0.01
 _WATCH_STEP_S = 0.25
 _JANITOR_EVERY_S = 30
+_REST_S = 20
 _METRICS_RETENTION_MS = 10 * 60_000
 
 
@@ -109,13 +110,38 @@ class TopologyDriver:
             self._write(self._clock.control("deactivate", now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Go on with another placement of the same tasks: every query starts anew from its snapshots."""
+        """Go on with another placement of the same tasks: every query starts anew from its snapshots.
+
+        The spouts are paused by now. What is on its way is delivered first and the bolts are asked for
+        snapshots, so that nothing is routed again under the new placement (local-or-shuffle depends on it).
+        """
+        self._come_to_rest()
         with self._lock:
             self._stop_queries()
             self.plan = plan
             self._start_queries()
             if self._active:
                 self._write(self._clock.control("activate", now_ms()))
+
+    def _come_to_rest(self) -> None:
+        try:
+            self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
+            ends = self._snapshot_at_end()
+            self._snapshot_at_end()  # a snapshot is taken when a further batch begins
+            store = self._store()
+            self.wait_until(lambda _: all((store.versions(task) or [0])[-1] >= end for task, end in ends.items()),
+                            _REST_S, "a snapshot of every bolt task")
+        except TimeoutError as error:
+            log.warning("topology %s is rebalanced while it works: %s", self.plan.name, error)
+
+    def _snapshot_at_end(self) -> dict[int, int]:
+        """Ask every bolt task for a snapshot; return task -> the version behind the request."""
+        futures = {}
+        for topic, partition, value in self._clock.snapshot_requests(now_ms()):
+            futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
+        self._producer.flush(timeout=30)
+        return {task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
+                for c in self.plan.component_ids if not self.plan.spec(c).is_spout for task in self.plan.component_tasks(c)}
 
     def close(self, *, remove: bool) -> None:
         """Stop everything; with ``remove`` also delete topics and snapshots, else leave them for a resume."""
