@@ -442,7 +442,7 @@ def answers(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> b
     except (KafkaError, OSError):
         return False
     try:
-        return bool(admin.describe_cluster().get("brokers"))
+        return any(not node.get("is_fenced") for node in admin.describe_cluster()["brokers"])
     except (KafkaError, OSError):
         return False
     finally:
