@@ -1,116 +1,21 @@
-"""The life of topologies: states, legal transitions, and the keeper that carries them out.
+"""Carries out the life of topologies: what :mod:`~dskype.topology.nimbus` decides, a *backend* does.
 
-States and errors are Storm's: ACTIVE, INACTIVE, REBALANCING, KILLED. Nothing here knows a transport; a
-*backend* (the simulated topology or the driver on Spark) does what a transition asks for.
+Nothing here knows a transport; a backend is the simulated topology, or the driver on Spark and Kafka.
 """
 
 from __future__ import annotations
 
 import getpass
-from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Mapping, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Mapping, Protocol
 
 from dskype.topology.builder import StormTopology, is_system_id
-from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import NotAliveException, TransitionException
+from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.validation import validate_submission
 
-__all__ = ["ACTIVE", "INACTIVE", "KILLED", "REBALANCING", "Backend", "Keeper", "ManagedTopology", "TopologyState", "topology_id"]
-
-ACTIVE, INACTIVE, REBALANCING, KILLED = "ACTIVE", "INACTIVE", "REBALANCING", "KILLED"
-
-
-def topology_id(name: str, counter: int, now_ms: int) -> str:
-    """Return Storm's form of a topology id: ``name-counter-epochSecs``."""
-    return f"{name}-{counter}-{now_ms // 1000}"
-
-
-@dataclass
-class TopologyState:
-    """What is kept of a topology; JSON-able, so that it outlives its driver.
-
-    :ivar status: ACTIVE | INACTIVE | REBALANCING | KILLED.
-    :ivar previous: the status to go back to after a rebalance.
-    :ivar due_ms: when a rebalance is applied or a killed topology removed.
-    :ivar wait_ms: the wait that led to ``due_ms``; armed again after a restart.
-    :ivar rebalance: ``{"num_workers": int | None, "executors": {component: int}}`` while REBALANCING.
-    """
-
-    id: str
-    name: str
-    status: str
-    conf: dict[str, Any]
-    submitted_ms: int
-    owner: str = ""
-    previous: str | None = None
-    due_ms: int | None = None
-    wait_ms: int = 0
-    rebalance: dict[str, Any] | None = None
-    num_tasks: int = 0
-    num_workers: int = 1
-    num_executors: int = 0
-
-    def _refuse(self, event: str) -> TransitionException:
-        return TransitionException(event, self.status, self.id)
-
-    def _arm(self, now_ms: int, wait_secs: float | None) -> None:
-        if wait_secs is None:
-            wait_secs = self.conf.get(Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS, DEFAULTS[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS])
-        self.wait_ms = int(wait_secs * 1000)
-        self.due_ms = now_ms + self.wait_ms
-
-    def activate(self) -> None:
-        """ACTIVE or INACTIVE -> ACTIVE.
-
-        :raises TransitionException: in any other state.
-        """
-        if self.status not in (ACTIVE, INACTIVE):
-            raise self._refuse("ACTIVATE")
-        self.status = ACTIVE
-
-    def deactivate(self) -> None:
-        """ACTIVE or INACTIVE -> INACTIVE.
-
-        :raises TransitionException: in any other state.
-        """
-        if self.status not in (ACTIVE, INACTIVE):
-            raise self._refuse("INACTIVATE")
-        self.status = INACTIVE
-
-    def start_rebalance(self, now_ms: int, wait_secs: float | None, options: dict[str, Any]) -> None:
-        """ACTIVE or INACTIVE -> REBALANCING, for the wait (default: the message timeout).
-
-        :raises TransitionException: in any other state.
-        """
-        if self.status not in (ACTIVE, INACTIVE):
-            raise self._refuse("REBALANCE")
-        self.previous, self.status, self.rebalance = self.status, REBALANCING, options
-        self._arm(now_ms, wait_secs)
-
-    def end_rebalance(self) -> None:
-        """REBALANCING -> the status before."""
-        self.status, self.previous, self.rebalance, self.due_ms = self.previous, None, None, None
-
-    def kill(self, now_ms: int, wait_secs: float | None) -> None:
-        """Any state -> KILLED; a second kill arms the wait anew."""
-        self.status, self.previous, self.rebalance = KILLED, None, None
-        self._arm(now_ms, wait_secs)
-
-    def rearm(self, now_ms: int) -> None:
-        """Start a running wait again, after its keeper was restarted."""
-        if self.due_ms is not None:
-            self.due_ms = now_ms + self.wait_ms
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> TopologyState:
-        """Read what :meth:`to_json` gave; unknown keys of a newer version are left out."""
-        return cls(**{k: v for k, v in state.items() if k in cls.__dataclass_fields__})
+__all__ = ["Backend", "Keeper", "ManagedTopology"]
 
 
 class Backend(Protocol):
@@ -150,46 +55,46 @@ class ManagedTopology:
 
 
 class Keeper:
-    """Keeps the topologies of one process: what nimbus does in Storm.
+    """Keeps the topologies of one process.
 
     :param make_backend: (plan) -> backend.
     :param now_ms: the clock for waits and uptimes.
-    :param on_change: called with a state whenever it has changed (and with ``removed=True`` at the end).
+    :param on_change: called with a summary whenever a state has changed, and with ``removed=True`` at the end.
     :param local: whether the rules of a local cluster hold (a topology without a spout is accepted).
+    :param resumed: states of topologies that an earlier process ran and that :meth:`submit` takes up again.
     """
 
     def __init__(self, make_backend: Callable[[TopologyPlan], Backend], now_ms: Callable[[], int], *,
-                 on_change: Callable[..., None] = lambda state, removed=False: None, local: bool = True) -> None:
+                 on_change: Callable[..., None] = lambda managed, removed=False: None, local: bool = True,
+                 resumed: Iterable[TopologyState] = ()) -> None:
         self._make_backend, self._now_ms, self._on_change, self._local = make_backend, now_ms, on_change, local
+        self._resumed = {state.name: state for state in resumed}
+        self.nimbus = Nimbus()
         self.topologies: dict[str, ManagedTopology] = {}
-        self._counter = 0
 
-    def submit(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *, active: bool = True,
-               resumed: TopologyState | None = None) -> ManagedTopology:
+    def submit(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *, active: bool = True) -> ManagedTopology:
         """Check and start a topology.
 
         :param active: False submits it inactive: nothing is opened or prepared before :meth:`activate`.
-        :param resumed: the state of an earlier run that goes on; its id stays.
         :raises InvalidTopologyException, AlreadyAliveException, IllegalArgumentException: see ``validate_submission``.
         """
-        conf = dict(conf or {})
-        warnings = validate_submission(name, conf, topology, self.topologies.keys(), local=self._local)
+        warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        self._counter += 1
-        identity = resumed.id if resumed else topology_id(name, self._counter, now)
-        plan = TopologyPlan.build(name, identity, conf, topology)
-        state = resumed or TopologyState(identity, name, ACTIVE if active else INACTIVE, conf, now, owner=_user())
-        state.num_tasks, state.num_workers, state.num_executors = plan.num_tasks, plan.used_workers, plan.total_executors
-        state.rearm(now)
+        if (state := self._resumed.pop(name, None)) is not None:
+            self.nimbus = Nimbus([*self.nimbus, state])
+            actions = state.transition("STARTUP", now)
+        else:
+            state, actions = self.nimbus.submit(name, conf or {}, topology.components, now, active=active, owner=_user())
+        plan = TopologyPlan.build(name, state.id, state.conf, topology)
+        if state.executors:
+            plan = plan.rebalanced(state.executors)
         managed = self.topologies[name] = ManagedTopology(state, self._make_backend(plan), warnings)
         try:
-            if state.status == ACTIVE:
-                managed.backend.activate()
+            self._carry_out(managed, actions)
         except BaseException:
-            del self.topologies[name]
-            managed.backend.close(remove=resumed is None)
+            self._forget(name)
+            managed.backend.close(remove=True)
             raise
-        self._on_change(state)
         return managed
 
     def get(self, name: str) -> ManagedTopology:
@@ -197,73 +102,55 @@ class Keeper:
 
         :raises NotAliveException: there is none.
         """
-        if name not in self.topologies:
-            raise NotAliveException.of(name)
+        self.nimbus.get(name)
         return self.topologies[name]
 
-    def activate(self, name: str) -> None:
-        """Resume the spouts; idempotent."""
-        managed = self.get(name)
-        managed.state.activate()
-        managed.backend.activate()
-        self._on_change(managed.state)
+    def command(self, name: str, event: Event, *, wait_secs: float | None = None, rebalance: Rebalance | None = None) -> None:
+        """Apply ACTIVATE, INACTIVATE, REBALANCE or KILL to a topology.
 
-    def deactivate(self, name: str) -> None:
-        """Pause the spouts; idempotent."""
+        :raises NotAliveException, TransitionException, InvalidTopologyException, IllegalArgumentException: as in Storm.
+        """
         managed = self.get(name)
-        managed.state.deactivate()
-        managed.backend.deactivate()
-        self._on_change(managed.state)
-
-    def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None,
-                  executors: Mapping[str, int] | None = None) -> None:
-        """Pause the spouts, wait, then apply workers and executors; the tasks stay."""
-        managed = self.get(name)
-        managed.plan.rebalanced(executors, num_workers)  # refuses what is wrong, now
-        managed.state.start_rebalance(self._now_ms(), wait_secs, {"num_workers": num_workers, "executors": dict(executors or {})})
-        managed.backend.deactivate()
-        self._on_change(managed.state)
-        self.step()
-
-    def kill(self, name: str, wait_secs: float | None = None) -> None:
-        """Pause the spouts, wait, then remove the topology."""
-        managed = self.get(name)
-        managed.state.kill(self._now_ms(), wait_secs)
-        managed.backend.deactivate()
-        self._on_change(managed.state)
+        self._carry_out(managed, self.nimbus.transition(name, event, self._now_ms(), wait_secs=wait_secs, rebalance=rebalance))
         self.step()
 
     def step(self) -> None:
-        """Apply the rebalances and removals that are due."""
-        now = self._now_ms()
-        for name, managed in list(self.topologies.items()):
-            state = managed.state
-            if state.due_ms is None or now < state.due_ms:
-                continue
-            if state.status == KILLED:
-                managed.backend.close(remove=True)
-                del self.topologies[name]
-                self._on_change(state, removed=True)
-            elif state.status == REBALANCING:
-                plan = managed.plan.rebalanced(state.rebalance["executors"], state.rebalance["num_workers"])
-                managed.backend.rebalance(plan)
-                state.num_workers, state.num_executors = plan.used_workers, plan.total_executors
-                state.end_rebalance()
-                if state.status == ACTIVE:
-                    managed.backend.activate()
-                self._on_change(state)
+        """Apply the rebalances and removals whose waits are over."""
+        for state, actions in self.nimbus.due(self._now_ms()):
+            self._carry_out(self.topologies[state.name], actions)
+
+    def _carry_out(self, managed: ManagedTopology, actions: list[Action]) -> None:
+        backend = managed.backend
+        for action in actions:
+            if action.kind == "activate spouts":
+                backend.activate()
+            elif action.kind == "deactivate spouts":
+                backend.deactivate()
+            elif action.kind == "apply rebalance":
+                backend.rebalance(managed.plan.rebalanced(action.executors, action.workers))
+            elif action.kind == "remove":
+                backend.close(remove=True)
+                self._forget(managed.state.name)
+                self._on_change(managed, removed=True)
+                return
+        self._on_change(managed)
+
+    def _forget(self, name: str) -> None:
+        self.topologies.pop(name, None)
+        self.nimbus = Nimbus(state for state in self.nimbus if state.name != name)
 
     def close(self, *, remove: bool = True) -> None:
         """End every topology at once."""
         for managed in list(self.topologies.values()):
             managed.backend.close(remove=remove)
-        self.topologies.clear()
+            self._forget(managed.state.name)
 
     def summary(self, name: str) -> dict[str, Any]:
         """Return a topology's line for ``list``."""
-        state = self.get(name).state
+        managed = self.get(name)
+        state, plan = managed.state, managed.plan
         return {"name": state.name, "id": state.id, "status": state.status, "owner": state.owner,
-                "num_tasks": state.num_tasks, "num_workers": state.num_workers, "num_executors": state.num_executors,
+                "num_tasks": plan.num_tasks, "num_workers": plan.used_workers, "num_executors": plan.total_executors,
                 "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000)}
 
     def info(self, name: str, *, system: bool = False) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping
 from dskype.topology.builder import StormTopology
 from dskype.topology.errors import IllegalStateException, TopologyError
 from dskype.topology.lifecycle import Backend, Keeper, ManagedTopology
+from dskype.topology.nimbus import Rebalance
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
@@ -82,7 +83,7 @@ class LocalCluster:
             self.keeper = Keeper(self._simulated_backend(seed, faults), self.now_ms)
         else:
             self._environment = _bring_up(**options)
-            self.keeper = Keeper(self._environment.make_backend, self.now_ms, on_change=self._environment.on_change)
+            self.keeper = Keeper(self._environment.make_backend, self.now_ms, on_change=self._environment.on_change, resumed=self._environment.resumed)
             self._stepper = threading.Thread(target=self._run_stepper, name="local-cluster", daemon=True)
             self._stepper.start()
 
@@ -119,26 +120,27 @@ class LocalCluster:
     def activate(self, name: str) -> None:
         """Resume a topology's spouts; idempotent."""
         with self._lock:
-            self.keeper.activate(name)
+            self.keeper.command(name, "ACTIVATE")
         self._settle()
 
     def deactivate(self, name: str) -> None:
         """Pause a topology's spouts; bolts and acks go on; idempotent."""
         with self._lock:
-            self.keeper.deactivate(name)
+            self.keeper.command(name, "INACTIVATE")
         self._settle()
 
     def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None,
                   executors: Mapping[str, int] | None = None) -> None:
         """Change workers and executors after a wait (default: the message timeout)."""
         with self._lock:
-            self.keeper.rebalance(name, wait_secs, num_workers, executors)
+            rebalance = Rebalance(num_workers, dict(executors or {}))
+            self.keeper.command(name, "REBALANCE", wait_secs=wait_secs, rebalance=rebalance)
         self._settle()
 
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Kill a topology: spouts off at once, removed after a wait (default: the message timeout)."""
         with self._lock:
-            self.keeper.kill(name, wait_secs)
+            self.keeper.command(name, "KILL", wait_secs=wait_secs)
 
     def get_cluster_info(self) -> list[dict[str, Any]]:
         """Return a summary of every topology."""
