@@ -83,6 +83,9 @@ class TopologyClock:
                 self._ticks.append(_TickClock(topic, len(tasks), timeout_ms, 0, now_ms + timeout_ms))
             elif rate is not None:
                 self._ticks.append(_TickClock(topic, len(tasks), int(rate * 1000), rate, now_ms + int(rate * 1000)))
+            interval_of = getattr(spec.obj, "clock_interval_ms", None)
+            if interval_of is not None and (interval_ms := interval_of(conf)):  # windowed bolts
+                self._ticks.append(_TickClock(topic, len(tasks), interval_ms, 0, now_ms + interval_ms))
 
     def control(self, command: str, now_ms: int) -> list[ClockRecord]:
         """Return the records that tell every spout task to activate or deactivate."""

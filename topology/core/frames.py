@@ -25,6 +25,8 @@ import msgpack
 import numpy as np
 
 from dskype.topology.errors import TopologyError
+from dskype.topology.fields import Fields
+from dskype.topology.tuples import StreamMeta, Tuple
 
 __all__ = [
     "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord",
@@ -36,7 +38,7 @@ __all__ = [
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
 
-_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET = 1, 2, 3, 4, 5
+_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE = 1, 2, 3, 4, 5, 6
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
 _U32 = struct.Struct("<I")
 
@@ -156,6 +158,19 @@ def _pack_arrow(value) -> Any:
     return value.to_pylist()
 
 
+def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int) -> msgpack.ExtType:
+    meta = tup.meta
+    return msgpack.ExtType(_EXT_STORM_TUPLE, pack_state(
+        [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val]))
+
+
+def _read_tuple(data: bytes) -> Tuple:
+    values, component, task, stream, fields, message_id, ack_val = unpack_state(data)
+    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), message_id)
+    tup.ack_val = ack_val
+    return tup
+
+
 def _default(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
@@ -165,6 +180,8 @@ def _default(value: Any) -> Any:
         return value.item()
     if type(value).__module__.startswith("pyarrow"):
         return _pack_arrow(value)
+    if isinstance(value, Tuple):  # as Storm's DetachedTuple: a copy without anchors
+        return _pack_tuple(value, None, 0)
     msg = (f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
            "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
            "pyarrow array; hint: emit its fields as plain values")
@@ -193,6 +210,8 @@ def _ext_hook(code: int, data: bytes) -> Any:
         return tuple(unpack_state(data))
     if code == _EXT_SET:
         return set(unpack_state(data))
+    if code == _EXT_STORM_TUPLE:
+        return _read_tuple(data)
     view = memoryview(data)
     if code == _EXT_STRINGS:
         return _read_strings(view)
@@ -202,7 +221,7 @@ def _ext_hook(code: int, data: bytes) -> Any:
         (n,) = _U32.unpack_from(view)
         codes = pa.array(np.frombuffer(view, "<i4", n, 4))
         return pa.DictionaryArray.from_arrays(codes, _read_strings(view[4 + 4 * n:]))
-    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 5"
+    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 6"
     raise FrameError(msg)
 
 
@@ -215,6 +234,8 @@ def _state_default(value: Any) -> Any:
         return msgpack.ExtType(_EXT_TUPLE, pack_state(list(value)))
     if isinstance(value, (set, frozenset)):
         return msgpack.ExtType(_EXT_SET, pack_state(list(value)))
+    if isinstance(value, Tuple):  # one that a bolt holds back: ack and anchors work after a crash
+        return _pack_tuple(value, value.message_id, value.ack_val)
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
             return plain(value)
@@ -222,7 +243,7 @@ def _state_default(value: Any) -> Any:
 
 
 def pack_state(state: Any) -> bytes:
-    """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays.
+    """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays, held :class:`Tuple` s.
 
     :raises TypeError: for a value of another type, naming it.
     """

@@ -428,6 +428,7 @@ class BoltTask(Task):
             self._execute = component.execute
         has_hook = type(component).on_watermark is not components.BaseBolt.on_watermark
         self._watermark_hook = component.on_watermark if has_hook else None
+        self._clock_hook = getattr(component, "on_clock", None)
 
     def _basic_execute(self, tup: Tuple) -> None:
         self._basic.input = tup
@@ -583,6 +584,12 @@ class BoltTask(Task):
                 channel.add_columns(out, n, columns, None)
 
     def _run_tick(self, tick: Tick) -> None:
+        if tick.rate_secs == 0 and self._clock_hook is not None:  # a timer of a windowed bolt, not a tick tuple
+            try:
+                self._clock_hook()
+            except Exception as error:  # the user's code
+                self._restart(error)
+            return
         tup = tick_tuple(tick.rate_secs)
         try:
             if isinstance(self.component, BatchBolt):

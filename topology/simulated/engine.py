@@ -97,6 +97,7 @@ class SimulatedTopology:
         """Start the queries on the first call; tell the spouts to go on."""
         if not self.opened:
             self.opened = True
+            self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store))
                 self._external_positions(query)
