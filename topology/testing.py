@@ -1,0 +1,775 @@
+"""Spouts, bolts and groupings for tests and first topologies: what Storm offers in ``org.apache.storm.testing``.
+
+Storm's own helpers share static variables between the test and the tasks. Here tasks may live in processes of their
+own, so the helpers share :class:`SharedLog`, an append-only file of this machine: a test can feed a spout, and see what
+was acked or captured, on the simulated transport and on Spark alike. A cluster of several machines is not served.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import struct
+import tempfile
+import time
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dskype.topology.components import BasicBolt, Bolt, OutputFieldsDeclarer, Spout
+from dskype.topology.config import Config
+from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
+from dskype.topology.groupings import CustomStreamGrouping
+from dskype.topology.tuples import Tuple
+
+__all__ = [
+    "AckFailDelegate",
+    "AckFailMapTracker",
+    "AckTracker",
+    "CompletableSpout",
+    "FeederSpout",
+    "FixedTuple",
+    "FixedTupleSpout",
+    "IdentityBolt",
+    "LogInfoBolt",
+    "NGrouping",
+    "SharedLog",
+    "TestAggregatesCounter",
+    "TestConfBolt",
+    "TestEventLogSpout",
+    "TestEventOrderCheckBolt",
+    "TestGlobalCount",
+    "TestPlannerBolt",
+    "TestPlannerSpout",
+    "TestWordBytesCounter",
+    "TestWordCounter",
+    "TestWordSpout",
+    "TupleCaptureBolt",
+]
+
+log = logging.getLogger(__name__)
+
+_folder: tuple[int, Path] | None = None
+_LENGTH = struct.Struct("<I")
+
+
+def _scratch_folder() -> Path:
+    """Return this process' folder of shared logs, removed when the process ends."""
+    global _folder
+    pid = os.getpid()
+    if _folder is None or _folder[0] != pid:
+        _folder = pid, Path(tempfile.mkdtemp(prefix="dskype-testing-"))
+        atexit.register(_remove_folder, *_folder)
+    return _folder[1]
+
+
+def _remove_folder(pid: int, folder: Path) -> None:
+    if os.getpid() == pid:  # a forked child inherits the registration, not the folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class SharedLog:
+    """An append-only list of plain values that all processes of this machine share.
+
+    Copies (``copy``, pickle) are the same log. An append is one write, so appends of several processes do not mix.
+    """
+
+    def __init__(self) -> None:
+        self._path = str(_scratch_folder() / uuid.uuid4().hex)
+        self._file: int | None = None
+        Path(self._path).touch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_path": self._path, "_file": None}
+
+    def __deepcopy__(self, memo: Any) -> SharedLog:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
+        return twin
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _fd(self) -> int:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._file
+
+    def append(self, value: Any) -> None:
+        """Add a value: None, bool, int, float, str, bytes, list, tuple, dict or numpy array."""
+        data = pack_state(value)
+        os.write(self._fd(), _LENGTH.pack(len(data)) + data)
+
+    def read(self, position: int = 0) -> Iterator[tuple[int, Any]]:
+        """Yield the values from ``position`` on, each with the position behind it; 0 is the beginning."""
+        fd = self._fd()
+        while len(head := os.pread(fd, _LENGTH.size, position)) == _LENGTH.size:
+            (length,) = _LENGTH.unpack(head)
+            data = os.pread(fd, length, position + _LENGTH.size)
+            if len(data) < length:  # still being written
+                return
+            position += _LENGTH.size + length
+            yield position, unpack_state(data)
+
+    def values(self) -> list[Any]:
+        """Return all values."""
+        return [value for _, value in self.read()]
+
+    def end(self) -> int:
+        """Return the position behind the last value."""
+        return os.fstat(self._fd()).st_size
+
+    def close(self) -> None:
+        """Close the file; the log stays, and opens again when used."""
+        fd, self._file = getattr(self, "_file", None), None
+        if fd is not None:
+            os.close(fd)
+
+
+def _now_ms(context: Any) -> int:
+    """Return the transport's time if the context knows it (simulated time), else the wall clock's."""
+    clock = getattr(context, "now_ms", None)
+    return clock() if clock is not None else time.monotonic_ns() // 1_000_000
+
+
+# --- acks seen by a test ----------------------------------------------------------------------------------------------
+
+
+class AckFailDelegate:
+    """Gets the acks and fails of a :class:`FeederSpout`."""
+
+    def ack(self, msg_id: Any) -> None:
+        """Take note of a completed tree."""
+
+    def fail(self, msg_id: Any) -> None:
+        """Take note of a failed tree."""
+
+
+class AckTracker(AckFailDelegate):
+    """Counts acks. A crash may ack again, as in Storm; then it is counted again."""
+
+    def __init__(self) -> None:
+        self._acks = SharedLog()
+        self._from = 0
+
+    def ack(self, msg_id: Any) -> None:
+        """Count one."""
+        self._acks.append(None)
+
+    def get_num_acks(self) -> int:
+        """Return the number of acks since the last :meth:`reset_num_acks`."""
+        return sum(1 for _ in self._acks.read(self._from))
+
+    def reset_num_acks(self) -> None:
+        """Count from 0 again."""
+        self._from = self._acks.end()
+
+
+class AckFailMapTracker(AckFailDelegate):
+    """Remembers which message ids were acked and which failed."""
+
+    def __init__(self) -> None:
+        self._done = SharedLog()
+
+    def ack(self, msg_id: Any) -> None:
+        """Remember an ack."""
+        self._done.append(("ack", msg_id))
+
+    def fail(self, msg_id: Any) -> None:
+        """Remember a fail."""
+        self._done.append(("fail", msg_id))
+
+    def _has(self, what: str, msg_id: Any) -> bool:
+        return any(value[0] == what and value[1] == msg_id for value in self._done.values())
+
+    def is_acked(self, msg_id: Any) -> bool:
+        """Tell whether the tree of ``msg_id`` was completed."""
+        return self._has("ack", msg_id)
+
+    def is_failed(self, msg_id: Any) -> bool:
+        """Tell whether the tree of ``msg_id`` failed or timed out."""
+        return self._has("fail", msg_id)
+
+
+# --- spouts -----------------------------------------------------------------------------------------------------------
+
+
+class CompletableSpout(Spout):
+    """A spout that ends: all its trees are settled at some time."""
+
+    def is_exhausted(self) -> bool:
+        """Tell whether every tuple was emitted and its tree acked or failed; callable from the test's process."""
+        raise NotImplementedError
+
+
+class FeederSpout(Spout):
+    """Emits what the test feeds it.
+
+    ``feed`` is called on the object given to the builder, before or while the topology runs. With several tasks, task
+    index i emits every n-th tuple from the i-th on. Position and count are the state, so a crash neither loses nor
+    repeats a tuple.
+
+    :param fields: the fields of its stream ``default``.
+    """
+
+    def __init__(self, fields: Fields | str | Iterable[str]) -> None:
+        self._fields = as_fields(fields)
+        self._fed = SharedLog()
+        self._delegate: AckFailDelegate | None = None
+        self._position = 0
+        self._seen = 0
+
+    def set_ack_fail_delegate(self, delegate: AckFailDelegate) -> None:
+        """Pass acks and fails on to ``delegate``."""
+        self._delegate = delegate
+
+    def feed(self, values: Sequence[Any], msg_id: Any = None) -> None:
+        """Hand in one tuple.
+
+        :param values: one per field.
+        :param msg_id: message id; default: a new unique string, so that the tree is tracked.
+        """
+        if len(values) != len(self._fields):
+            raise IllegalArgumentException(
+                explain(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}")
+            )
+        self._fed.append((list(values), uuid.uuid4().hex if msg_id is None else msg_id))
+
+    feed_no_wait = feed
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._collector = collector
+        tasks = context.get_component_tasks(context.get_this_component_id())
+        self._share = context.get_this_task_index(), len(tasks)
+
+    def next_tuple(self) -> None:
+        """Emit the next tuple that is there."""
+        index, tasks = self._share
+        for position, (values, msg_id) in self._fed.read(self._position):
+            mine = self._seen % tasks == index
+            self._position, self._seen = position, self._seen + 1
+            if mine:
+                self._collector.emit(values, message_id=msg_id)
+                return
+
+    def ack(self, msg_id: Any) -> None:
+        """Tell the delegate."""
+        if self._delegate is not None:
+            self._delegate.ack(msg_id)
+
+    def fail(self, msg_id: Any) -> None:
+        """Tell the delegate."""
+        if self._delegate is not None:
+            self._delegate.fail(msg_id)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the fields given."""
+        declarer.declare(self._fields)
+
+    def snapshot(self) -> Any:
+        """Return how far the feed was read."""
+        return [self._position, self._seen]
+
+    def restore(self, state: Any) -> None:
+        """Go on where the snapshot was taken."""
+        self._position, self._seen = state
+
+
+@dataclass
+class FixedTuple:
+    """Values and the stream they belong to.
+
+    :param values: one per field.
+    :param stream: stream id, default ``default``.
+    """
+
+    values: list[Any]
+    stream: str = DEFAULT_STREAM_ID
+
+    def __post_init__(self) -> None:
+        self.values = list(self.values)
+
+
+class FixedTupleSpout(CompletableSpout):
+    """Emits a list of tuples once, each with a message id; task index i emits every n-th from the i-th on.
+
+    :param tuples: :class:`FixedTuple` objects or lists of values.
+    :param fields: fields of the stream ``default``; None declares none (the spout then only fits a mocked component).
+    """
+
+    def __init__(self, tuples: Iterable[FixedTuple | Sequence[Any]], fields: Fields | str | Iterable[str] | None = None) -> None:
+        self._tuples = [t if isinstance(t, FixedTuple) else FixedTuple(list(t)) for t in tuples]
+        self._fields = None if fields is None else as_fields(fields)
+        self._done = SharedLog()
+        self._next = 0
+
+    def get_source_tuples(self) -> list[FixedTuple]:
+        """Return all tuples, of all tasks."""
+        return self._tuples
+
+    def _settled(self) -> dict[str, str]:
+        # A crash may ack a tree again: what counts is the id, not the call.
+        return {msg_id: what for what, msg_id in self._done.values()}
+
+    def get_num_acked(self) -> int:
+        """Return how many trees are complete."""
+        return sum(what == "ack" for what in self._settled().values())
+
+    def get_num_failed(self) -> int:
+        """Return how many trees failed."""
+        return sum(what == "fail" for what in self._settled().values())
+
+    def get_completed(self) -> int:
+        """Return how many trees are settled: acked or failed."""
+        return len(self._settled())
+
+    def is_exhausted(self) -> bool:
+        """Tell whether all trees are settled."""
+        return self.get_completed() == len(self._tuples)
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Take this task's share."""
+        self._collector = collector
+        tasks = context.get_component_tasks(context.get_this_component_id())
+        self._mine = range(context.get_this_task_index(), len(self._tuples), len(tasks))
+
+    def next_tuple(self) -> None:
+        """Emit the next tuple, if any is left."""
+        if self._next < len(self._mine):
+            number = self._mine[self._next]
+            self._next += 1
+            fixed = self._tuples[number]
+            self._collector.emit(fixed.values, fixed.stream, message_id=str(number))
+
+    def ack(self, msg_id: Any) -> None:
+        """Take note."""
+        self._done.append(("ack", msg_id))
+
+    def fail(self, msg_id: Any) -> None:
+        """Take note; nothing is emitted again, as in Storm."""
+        self._done.append(("fail", msg_id))
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the fields given."""
+        if self._fields is not None:
+            declarer.declare(self._fields)
+
+    def snapshot(self) -> Any:
+        """Return how many tuples were emitted."""
+        return self._next
+
+    def restore(self, state: Any) -> None:
+        """Go on where the snapshot was taken."""
+        self._next = state
+
+
+class TestWordSpout(Spout):
+    """Emits one of five names ten times a second, field ``word``, untracked.
+
+    Storm's sleeps 100 ms in ``next_tuple``; this one returns at once until the time has come. Which word comes
+    next follows from task and count, so that two runs are alike.
+
+    :param is_distributed: False allows one task only.
+    :param interval_ms: time between two words, default 100.
+    """
+
+    __test__ = False
+    WORDS = ("nathan", "mike", "jackson", "golda", "bertels")
+
+    def __init__(self, is_distributed: bool = True, interval_ms: int = 100) -> None:
+        self._is_distributed = is_distributed
+        self._interval_ms = interval_ms
+        self._count = 0
+        self._due_ms: int | None = None
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._context, self._collector = context, collector
+
+    def next_tuple(self) -> None:
+        """Emit a word when the time has come."""
+        now = _now_ms(self._context)
+        if self._due_ms is not None and now < self._due_ms:
+            return
+        self._due_ms = now + self._interval_ms
+        seed = f"{self._context.get_this_task_id()}/{self._count}".encode()
+        self._count += 1
+        self._collector.emit([self.WORDS[zlib.crc32(seed) % len(self.WORDS)]])
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``word``."""
+        declarer.declare("word")
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Return one task at most, unless distributed."""
+        return {} if self._is_distributed else {Config.TOPOLOGY_MAX_TASK_PARALLELISM: 1}
+
+    def snapshot(self) -> Any:
+        """Return the number of words emitted."""
+        return self._count
+
+    def restore(self, state: Any) -> None:
+        """Go on counting."""
+        self._count = state
+
+
+class TestPlannerSpout(Spout):
+    """Declares a stream and emits nothing.
+
+    Takes (fields, is_distributed), (fields) or (is_distributed), as Storm's does.
+    """
+
+    __test__ = False
+
+    def __init__(self, fields: Fields | list | bool = True, is_distributed: bool = True) -> None:
+        if isinstance(fields, bool):
+            fields, is_distributed = Fields("field1", "field2"), fields
+        self._fields = as_fields(fields)
+        self._is_distributed = is_distributed
+
+    def get_output_fields(self) -> Fields:
+        """Return the fields of its stream."""
+        return self._fields
+
+    def next_tuple(self) -> None:
+        """Do nothing."""
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the fields given."""
+        declarer.declare(self._fields)
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Return one task at most, unless distributed."""
+        return {} if self._is_distributed else {Config.TOPOLOGY_MAX_TASK_PARALLELISM: 1}
+
+
+class TestEventLogSpout(CompletableSpout):
+    """Emits ``source`` (its task) and ``eventId`` 1, 2, 3, ... tracked; the tasks share ``total_count`` equally."""
+
+    __test__ = False
+
+    def __init__(self, total_count: int) -> None:
+        self._total = total_count
+        self._done = SharedLog()
+        self._event = 0
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Take this task's share."""
+        self._collector = collector
+        self._source = context.get_this_task_id()
+        self._share = self._total // len(context.get_component_tasks(context.get_this_component_id()))
+
+    def next_tuple(self) -> None:
+        """Emit the next event, if any is left."""
+        if self._event < self._share:
+            self._event += 1
+            self._collector.emit([self._source, self._event], message_id=self._event)
+
+    def ack(self, msg_id: Any) -> None:
+        """Take note."""
+        self._done.append((self._source, msg_id))
+
+    fail = ack
+
+    def completed(self) -> bool:
+        """Tell whether all trees are settled."""
+        return len({tuple(done) for done in self._done.values()}) >= self._total
+
+    is_exhausted = completed
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``source`` and ``eventId``."""
+        declarer.declare(Fields("source", "eventId"))
+
+    def snapshot(self) -> Any:
+        """Return the last event."""
+        return self._event
+
+    def restore(self, state: Any) -> None:
+        """Go on behind it."""
+        self._event = state
+
+
+# --- bolts ------------------------------------------------------------------------------------------------------------
+
+
+class TestWordCounter(BasicBolt):
+    """Counts words: for each input emits ``word`` and its ``count`` so far."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def _word(self, tup: Tuple) -> str:
+        return tup.get_string(0)
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Count the first value."""
+        word = self._word(tup)
+        count = self._counts[word] = self._counts.get(word, 0) + 1
+        collector.emit([word, count])
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``word`` and ``count``."""
+        declarer.declare(Fields("word", "count"))
+
+    def snapshot(self) -> Any:
+        """Return the counts."""
+        return self._counts
+
+    def restore(self, state: Any) -> None:
+        """Take over the counts."""
+        self._counts = dict(state)
+
+
+class TestWordBytesCounter(TestWordCounter):
+    """The same over words that come as bytes."""
+
+    def _word(self, tup: Tuple) -> str:
+        return bytes(tup.get_binary(0)).decode()
+
+
+class TestGlobalCount(Bolt):
+    """Counts all inputs of its task: emits ``global-count``, unanchored, then acks."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._collector = collector
+
+    def execute(self, tup: Tuple) -> None:
+        """Count."""
+        self._count += 1
+        self._collector.emit([self._count])
+        self._collector.ack(tup)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``global-count``."""
+        declarer.declare("global-count")
+
+    def snapshot(self) -> Any:
+        """Return the count."""
+        return self._count
+
+    def restore(self, state: Any) -> None:
+        """Take over the count."""
+        self._count = state
+
+
+class TestAggregatesCounter(Bolt):
+    """Adds up the newest count of every word: takes (word, count), emits ``agg-global``, unanchored, then acks."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._collector = collector
+
+    def execute(self, tup: Tuple) -> None:
+        """Replace the word's count and emit the sum."""
+        self._counts[tup.get_string(0)] = tup.get_integer(1)
+        self._collector.emit([sum(self._counts.values())])
+        self._collector.ack(tup)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``agg-global``."""
+        declarer.declare("agg-global")
+
+    def snapshot(self) -> Any:
+        """Return the counts."""
+        return self._counts
+
+    def restore(self, state: Any) -> None:
+        """Take over the counts."""
+        self._counts = dict(state)
+
+
+class TestConfBolt(BasicBolt):
+    """Answers configuration keys: takes a key, emits ``conf`` and ``value``.
+
+    :param component_conf: the component's own configuration.
+    """
+
+    __test__ = False
+
+    def __init__(self, component_conf: Mapping[str, Any] | None = None) -> None:
+        self._component_conf = dict(component_conf or {})
+
+    def prepare(self, conf: Mapping[str, Any], context: Any) -> None:
+        """Keep the configuration."""
+        self._conf = conf
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Look the key up."""
+        key = tup.get_string(0)
+        collector.emit([key, self._conf.get(key)])
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``conf`` and ``value``."""
+        declarer.declare(Fields("conf", "value"))
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Return the configuration given."""
+        return self._component_conf
+
+
+class TestPlannerBolt(Bolt):
+    """Declares ``field1`` and ``field2``, does nothing: inputs are neither acked nor failed."""
+
+    __test__ = False
+
+    def execute(self, tup: Tuple) -> None:
+        """Do nothing."""
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``field1`` and ``field2``."""
+        declarer.declare(Fields("field1", "field2"))
+
+
+class IdentityBolt(BasicBolt):
+    """Emits its input.
+
+    :param fields: the fields of its input.
+    """
+
+    def __init__(self, fields: Fields | str | Iterable[str]) -> None:
+        self._fields = as_fields(fields)
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Emit the values."""
+        collector.emit(list(tup.values))
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the fields given."""
+        declarer.declare(self._fields)
+
+
+class TestEventOrderCheckBolt(Bolt):
+    """Checks that the events of each source come in order; emits ``source`` and ``eventId``; an error otherwise."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._collector = collector
+
+    def execute(self, tup: Tuple) -> None:
+        """Compare with the last event of the source."""
+        source, event = tup.get_integer_by_field("source"), tup.get_long_by_field("eventId")
+        last = self._last.get(source)
+        if last is not None and event <= last:
+            raise RuntimeError(f"Error: event id is not in strict order! event source Id: {source}, last event Id: {last}, current event Id: {event}")
+        self._last[source] = event
+        self._collector.emit([source, event])
+        self._collector.ack(tup)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``source`` and ``eventId``."""
+        declarer.declare(Fields("source", "eventId"))
+
+    def snapshot(self) -> Any:
+        """Return the last events."""
+        return self._last
+
+    def restore(self, state: Any) -> None:
+        """Take over the last events."""
+        self._last = dict(state)
+
+
+class TupleCaptureBolt(Bolt):
+    """Keeps every input for the test and acks it.
+
+    Inputs are numbered by each task, and the number is its state, so what a crash repeats is captured once.
+    """
+
+    def __init__(self) -> None:
+        self._captured = SharedLog()
+        self._from = 0
+        self._count = 0
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self._task, self._collector = context.get_this_task_id(), collector
+
+    def execute(self, tup: Tuple) -> None:
+        """Capture."""
+        self._captured.append(
+            (self._task, self._count, tup.get_source_component(), tup.get_source_stream_id(), list(tup.values))
+        )
+        self._count += 1
+        self._collector.ack(tup)
+
+    def get_results(self) -> dict[str, list[FixedTuple]]:
+        """Return source component -> its tuples, in the order they came."""
+        seen: set[tuple[int, int]] = set()
+        results: dict[str, list[FixedTuple]] = {}
+        for _, (task, number, component, stream, values) in self._captured.read(self._from):
+            if (task, number) not in seen:
+                seen.add((task, number))
+                results.setdefault(component, []).append(FixedTuple(values, stream))
+        return results
+
+    def get_and_clear_results(self) -> dict[str, list[FixedTuple]]:
+        """Return the results, and start afresh."""
+        results = self.get_results()
+        self._from = self._captured.end()
+        return results
+
+    get_and_remove_results = get_and_clear_results
+
+    def snapshot(self) -> Any:
+        """Return how many inputs came."""
+        return self._count
+
+    def restore(self, state: Any) -> None:
+        """Go on numbering."""
+        self._count = state
+
+
+class LogInfoBolt(BasicBolt):
+    """Logs every input at level INFO and emits nothing."""
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Log."""
+        log.info("%s", tup)
+
+
+# --- groupings --------------------------------------------------------------------------------------------------------
+
+
+class NGrouping(CustomStreamGrouping):
+    """Sends every tuple to the ``n`` tasks with the lowest ids.
+
+    :param n: how many; all tasks if there are fewer.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = int(n)
+        self._targets: list[int] = []
+
+    def prepare(self, context: Any, stream: Any, target_tasks: Sequence[int]) -> None:
+        """Choose the tasks."""
+        self._targets = sorted(target_tasks)[: self._n]
+
+    def choose_tasks(self, task_id: int, values: Sequence[Any]) -> Sequence[int]:
+        """Return the chosen tasks."""
+        return self._targets
