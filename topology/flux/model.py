@@ -1,0 +1,458 @@
+"""What a Flux file says, checked key by key; nothing is built here.
+
+The names are Flux's. An unknown key is an error; of two definitions with one id in a list, the last wins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dskype.topology.errors import explain
+from dskype.topology.flux.errors import FluxException
+
+__all__ = [
+    "GROUPING_TYPES",
+    "BeanDef",
+    "BoltDef",
+    "ConfigMethodDef",
+    "GroupingDef",
+    "IncludeDef",
+    "ListRef",
+    "ObjectDef",
+    "PropertyDef",
+    "Ref",
+    "SpoutDef",
+    "StreamDef",
+    "TopologyDef",
+    "TopologySourceDef",
+    "read_topology",
+]
+
+log = logging.getLogger(__name__)
+
+GROUPING_TYPES = ("ALL", "CUSTOM", "DIRECT", "SHUFFLE", "LOCAL_OR_SHUFFLE", "FIELDS", "GLOBAL", "NONE")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """``{ref: id}``: the object of that component."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class ListRef:
+    """``{reflist: [id, ...]}``: a list of components' objects."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PropertyDef:
+    """One property: a literal ``value`` or a :class:`Ref`."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class ConfigMethodDef:
+    """A method to call on the new object."""
+
+    name: str
+    args: list[Any] | dict[str, Any]
+
+
+@dataclass
+class ObjectDef:
+    """How to make one object: constructor (if it has arguments), else factory, else constructor without arguments."""
+
+    where: str
+    class_name: str
+    constructor_args: list[Any] | dict[str, Any] = field(default_factory=list)
+    factory: str | None = None
+    factory_args: list[Any] | dict[str, Any] = field(default_factory=list)
+    properties: list[PropertyDef] = field(default_factory=list)
+    config_methods: list[ConfigMethodDef] = field(default_factory=list)
+
+
+@dataclass
+class BeanDef(ObjectDef):
+    """An object with an id."""
+
+    id: str = ""
+
+
+@dataclass
+class SpoutDef(BeanDef):
+    """A spout. Loads and ``num_tasks`` of -1 are not set."""
+
+    parallelism: int = 1
+    num_tasks: int = -1
+    on_heap_memory_load: float = -1
+    off_heap_memory_load: float = -1
+    cpu_load: float = -1
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class BoltDef(SpoutDef):
+    """A bolt."""
+
+
+@dataclass
+class TopologySourceDef(ObjectDef):
+    """A class that makes the topology."""
+
+    method_name: str = "getTopology"
+
+
+@dataclass
+class GroupingDef:
+    """How a stream is grouped."""
+
+    type: str
+    stream_id: str | None = None
+    args: list[str] | None = None
+    custom_class: ObjectDef | None = None
+
+
+@dataclass
+class StreamDef:
+    """One subscription; ``name`` is not used."""
+
+    where: str
+    from_id: str
+    to_id: str
+    grouping: GroupingDef
+    name: str | None = None
+
+
+@dataclass
+class IncludeDef:
+    """Another file to merge in."""
+
+    file: str
+    resource: bool = False
+    override: bool = False
+
+
+@dataclass
+class TopologyDef:
+    """A whole file."""
+
+    name: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    components: dict[str, BeanDef] = field(default_factory=dict)
+    spouts: dict[str, SpoutDef] = field(default_factory=dict)
+    bolts: dict[str, BoltDef] = field(default_factory=dict)
+    streams: list[StreamDef] = field(default_factory=list)
+    includes: list[IncludeDef] = field(default_factory=list)
+    worker_hooks: dict[str, BeanDef] = field(default_factory=dict)
+    topology_source: TopologySourceDef | None = None
+
+    @property
+    def is_dsl(self) -> bool:
+        """True unless a topology source makes the topology."""
+        return self.topology_source is None
+
+    def check(self) -> None:
+        """Refuse a topology source beside spouts, bolts or streams."""
+        if self.topology_source is not None and (self.spouts or self.bolts or self.streams):
+            raise FluxException(
+                explain(
+                    "Invalid topology config. Spouts, bolts and streams cannot be defined in the same configuration as a topologySource.",
+                    given=[k for k, v in (("spouts", self.spouts), ("bolts", self.bolts), ("streams", self.streams)) if v],
+                    component=self.topology_source.class_name,
+                )
+            )
+
+    def merge(self, other: TopologyDef, override: bool) -> list[str]:
+        """Merge an included file: by id, streams always appended, its hooks, source and includes left out.
+
+        :param override: whether the included file wins.
+        :returns: warnings about what was left out.
+        """
+        warnings: list[str] = []
+
+        def take(what: str, mine: dict[str, Any], theirs: Mapping[str, Any]) -> None:
+            for key, value in theirs.items():
+                if key in mine and not override:
+                    warnings.append(f"Ignoring attempt to set {what} {key!r} with override == false.")
+                else:
+                    mine[key] = value
+
+        if other.name is not None:
+            if self.name is None or override:
+                self.name = other.name
+            else:
+                warnings.append("Ignoring attempt to set property 'name' with override == false.")
+        take("topology config property", self.config, other.config)
+        take("component", self.components, other.components)
+        take("bolt", self.bolts, other.bolts)
+        take("spout", self.spouts, other.spouts)
+        self.streams.extend(other.streams)
+        for what, ignored in (
+            ("includes", other.includes),
+            ("workerHooks", other.worker_hooks),
+            ("topologySource", other.topology_source),
+        ):
+            if ignored:
+                warnings.append(f"{what} of an included file are ignored: includes go one level deep.")
+        return warnings
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class _Map:
+    """One map of the file: typed access to its keys, and an error for those nobody asked for."""
+
+    def __init__(self, data: Any, where: str, *keys: str) -> None:
+        if not isinstance(data, Mapping):
+            raise FluxException(explain(f"{where} must be a map.", given=data, legal=f"the keys {', '.join(keys)}"))
+        for key in data:
+            if key not in keys:
+                near = difflib.get_close_matches(str(key), keys, 1)
+                raise FluxException(
+                    explain(
+                        f"Unable to find property '{key}' in {where}.",
+                        given=key,
+                        legal=", ".join(keys),
+                        hint=f"did you mean {near[0]!r}?" if near else None,
+                    )
+                )
+        self.data, self.where = data, where
+
+    def _get(self, key: str, what: str, convert: Callable[[Any], Any], default: Any, required: bool) -> Any:
+        value = self.data.get(key)
+        if value is None:
+            if required:
+                raise FluxException(explain(f"{self.where} has no {key}.", given=sorted(map(str, self.data)), legal=what))
+            return default
+        converted = convert(value)
+        if converted is None:
+            raise FluxException(explain(f"{key} of {self.where} must be {what}.", given=value))
+        return converted
+
+    def text(self, key: str, default: str | None = None, required: bool = False) -> Any:
+        return self._get(key, "a string", _text, default, required)
+
+    def integer(self, key: str, default: int) -> int:
+        return self._get(key, "an integer", _integer, default, False)
+
+    def number(self, key: str, default: float) -> float:
+        return self._get(key, "a number", _number, default, False)
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self._get(key, "true or false", lambda v: v if isinstance(v, bool) else None, default, False)
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        return dict(self._get(key, "a map", lambda v: v if isinstance(v, Mapping) else None, {}, False))
+
+    def items(self, key: str) -> list[Any]:
+        return list(self._get(key, "a list", lambda v: v if isinstance(v, list) else None, (), False))
+
+    def strings(self, key: str) -> list[str] | None:
+        if self.data.get(key) is None:
+            return None
+        found = [_text(item) for item in self.items(key)]
+        if None in found:
+            raise FluxException(explain(f"{key} of {self.where} must be a list of strings.", given=self.data[key]))
+        return found  # type: ignore[return-value]
+
+    def args(self, key: str) -> list[Any] | dict[str, Any]:
+        """Return arguments with references marked: by position (a list) or, beyond Storm, by name (a map)."""
+        value = self._get(key, "a list, or a map of named arguments", lambda v: v if isinstance(v, (list, Mapping)) else None, [], False)
+        if isinstance(value, Mapping):
+            if _reference(value) is not value:
+                raise FluxException(explain(f"{key} of {self.where} must be a list.", given=value, hint=f"write it as an item: [{value}]"))
+            for name in value:
+                if not isinstance(name, str) or not name.isidentifier():
+                    raise FluxException(explain(f"{key} of {self.where} has a key that names no parameter.", given=name))
+            return {name: _reference(arg) for name, arg in value.items()}
+        return [_reference(arg) for arg in value]
+
+
+def _text(value: Any) -> str | None:
+    # As a Java String property takes any scalar. Floats are left out: their text is not what was written.
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, Mapping) and len(value) == 1:
+        if "ref" in value:
+            return Ref(_ref_id(value["ref"], value))
+        if "reflist" in value:
+            ids = value["reflist"]
+            if not isinstance(ids, list):
+                raise FluxException(explain("reflist must be a list of ids.", given=value))
+            return ListRef(tuple(_ref_id(i, value) for i in ids))
+    return value
+
+
+def _ref_id(value: Any, given: Any) -> str:
+    text = _text(value)
+    if text is None:
+        raise FluxException(explain("A reference must name a component's id.", given=given))
+    return text
+
+
+_OBJECT = ("className", "constructorArgs", "properties", "configMethods", "factory", "factoryArgs")
+_VERTEX = (*_OBJECT, "id", "parallelism", "numTasks", "onHeapMemoryLoad", "offHeapMemoryLoad", "cpuLoad", "config")
+
+
+def _object(m: _Map) -> dict[str, Any]:
+    return {
+        "where": m.where,
+        "class_name": m.text("className", required=True),
+        "constructor_args": m.args("constructorArgs"),
+        "factory": m.text("factory"),
+        "factory_args": m.args("factoryArgs"),
+        "properties": [_property(p, f"properties[{i}] of {m.where}") for i, p in enumerate(m.items("properties"))],
+        "config_methods": [_method(c, f"configMethods[{i}] of {m.where}") for i, c in enumerate(m.items("configMethods"))],
+    }
+
+
+def _property(data: Any, where: str) -> PropertyDef:
+    m = _Map(data, where, "name", "value", "ref")
+    ref = m.text("ref")
+    if ref is not None and m.data.get("value") is not None:
+        raise FluxException(
+            explain("A property can only have a value OR a reference, not both.", given=dict(m.data), hint=f"in {where}")
+        )
+    return PropertyDef(m.text("name", required=True), m.data.get("value") if ref is None else Ref(ref))
+
+
+def _method(data: Any, where: str) -> ConfigMethodDef:
+    m = _Map(data, where, "name", "args")
+    return ConfigMethodDef(m.text("name", required=True), m.args("args"))
+
+
+def _named(kind: str, section: str, data: Any, index: int) -> str:
+    name = data.get("id") if isinstance(data, Mapping) else None
+    return f"{kind} {name!r}" if name is not None else f"{section}[{index}]"
+
+
+def _bean(data: Any, where: str) -> BeanDef:
+    m = _Map(data, where, "id", *_OBJECT)
+    return BeanDef(**_object(m), id=m.text("id", required=True))
+
+
+def _vertex(cls: type[SpoutDef]) -> Callable[[Any, str], SpoutDef]:
+    def read(data: Any, where: str) -> SpoutDef:
+        m = _Map(data, where, *_VERTEX)
+        return cls(
+            **_object(m),
+            id=m.text("id", required=True),
+            parallelism=m.integer("parallelism", 1),
+            num_tasks=m.integer("numTasks", -1),
+            on_heap_memory_load=m.number("onHeapMemoryLoad", -1),
+            off_heap_memory_load=m.number("offHeapMemoryLoad", -1),
+            cpu_load=m.number("cpuLoad", -1),
+            config=m.mapping("config"),
+        )
+
+    return read
+
+
+def _grouping(data: Any, where: str) -> GroupingDef:
+    m = _Map(data, where, "type", "streamId", "args", "customClass")
+    kind = m.text("type", required=True)
+    if kind not in GROUPING_TYPES:
+        hint = None
+        if str(kind).upper() in GROUPING_TYPES:
+            hint = f"write {str(kind).upper()}"
+        elif str(kind).upper().startswith("PARTIAL"):
+            hint = "use type CUSTOM with customClass org.apache.storm.grouping.PartialKeyGrouping"
+        raise FluxException(explain(f"{where} is of an unknown type.", given=kind, legal=", ".join(GROUPING_TYPES), hint=hint))
+    custom = m.data.get("customClass")
+    grouping = GroupingDef(
+        kind,
+        m.text("streamId"),
+        m.strings("args"),
+        None if custom is None else ObjectDef(**_object(_Map(custom, f"customClass of {where}", *_OBJECT))),
+    )
+    if kind == "FIELDS" and not grouping.args:
+        raise FluxException(explain(f"{where} needs args.", given=m.data.get("args"), legal="a list of field names"))
+    if kind == "CUSTOM" and grouping.custom_class is None:
+        raise FluxException(explain(f"{where} needs a customClass.", given=sorted(m.data), legal="an object with a className"))
+    return grouping
+
+
+def _stream(data: Any, where: str) -> StreamDef:
+    if isinstance(data, Mapping) and data.get("from") is not None and data.get("to") is not None:
+        where = f"{where} ({data['from']} -> {data['to']})"
+    m = _Map(data, where, "name", "id", "from", "to", "grouping")
+    if m.data.get("grouping") is None:
+        raise FluxException(explain(f"{where} has no grouping.", given=sorted(m.data), legal="a map with a type"))
+    return StreamDef(
+        where,
+        m.text("from", required=True),
+        m.text("to", required=True),
+        _grouping(m.data["grouping"], f"the grouping of {where}"),
+        m.text("name"),
+    )
+
+
+def _include(data: Any, where: str) -> IncludeDef:
+    m = _Map(data, where, "file", "resource", "override")
+    return IncludeDef(m.text("file", required=True), m.flag("resource", False), m.flag("override", False))
+
+
+def _source(data: Any) -> TopologySourceDef:
+    m = _Map(data, "topologySource", *_OBJECT, "methodName")
+    return TopologySourceDef(**_object(m), method_name=m.text("methodName", "getTopology"))
+
+
+def _by_id(items: Sequence[Any], section: str, kind: str, read: Callable[[Any, str], Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for i, data in enumerate(items):
+        bean = read(data, _named(kind, section, data, i))
+        if bean.id in found:
+            log.warning("%s is defined twice in %s; the last definition wins", bean.where, section)
+        found[bean.id] = bean
+    return found
+
+
+def read_topology(data: Any, source: str) -> TopologyDef:
+    """Check the data of a Flux file.
+
+    :param data: what the YAML reader returned.
+    :param source: the file's name, for messages.
+    :raises FluxException: an unknown key, a missing one, a value of another type.
+    """
+    m = _Map(
+        {} if data is None else data, source, "name", "config", "components", "includes", "spouts", "bolts", "streams",
+        "workerHooks", "topologySource",
+    )
+    if data is None:
+        raise FluxException(explain(f"{source} is empty.", legal="a map with the keys name, spouts, bolts, streams, ..."))
+    source_data = m.data.get("topologySource")
+    return TopologyDef(
+        name=m.text("name"),
+        config=m.mapping("config"),
+        components=_by_id(m.items("components"), "components", "component", _bean),
+        spouts=_by_id(m.items("spouts"), "spouts", "spout", _vertex(SpoutDef)),
+        bolts=_by_id(m.items("bolts"), "bolts", "bolt", _vertex(BoltDef)),
+        streams=[_stream(s, f"streams[{i}]") for i, s in enumerate(m.items("streams"))],
+        includes=[_include(s, f"includes[{i}]") for i, s in enumerate(m.items("includes"))],
+        worker_hooks=_by_id(m.items("workerHooks"), "workerHooks", "worker hook", _bean),
+        topology_source=None if source_data is None else _source(source_data),
+    )
