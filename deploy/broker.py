@@ -8,16 +8,13 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import fcntl
 import hashlib
 import os
 import random
-import shutil
-import signal
+import re
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
 import weakref
@@ -28,10 +25,11 @@ from typing import Any, Self
 from dskype.deploy import jars, paths
 from dskype.deploy.connection import Bootstrap, client_arguments, kafka_options, redact, resolve_bootstrap
 from dskype.deploy.errors import BrokerError
+from dskype.deploy.folders import OwnedFolder, sweep_stale
 from dskype.deploy.java import Java, find_java
-from dskype.deploy.processes import command_line, spawn_tied
+from dskype.deploy.processes import spawn_tied
 
-__all__ = ["Bootstrap", "EmbeddedBroker", "answers", "client_arguments", "free_ports", "kafka_options", "prepare", "redact", "resolve_bootstrap",
+__all__ = ["Bootstrap", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "redact", "resolve_bootstrap",
            "sweep_stale"]
 
 HOST = "127.0.0.1"
@@ -87,10 +85,10 @@ _SETTINGS = {
 _LOG4J = """status = ERROR
 appender.file.type = RollingFile
 appender.file.name = FILE
-appender.file.fileName = {folder}/server.log
-appender.file.filePattern = {folder}/server.log.%i
+appender.file.fileName = logs/server.log
+appender.file.filePattern = logs/server.log.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = [%d] %p %m (%c{{1}})%n
+appender.file.layout.pattern = [%d] %p %m (%c{1})%n
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 8MB
@@ -100,9 +98,6 @@ rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = FILE
 """
 
-_registry_lock = threading.Lock()
-_owned: set[Path] = set()
-"""Folders of this process. POSIX locks do not tell our own holders apart, and closing any handle on the file would drop the lock."""
 _running: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 
 
@@ -125,10 +120,8 @@ class EmbeddedBroker:
         self._heap_mb = heap_mb
         self._properties = dict(properties or {})
         self._progress = progress or (lambda text: None)
-        self._folder: Path | None = None
-        self._owner: Any = None
+        self._owned: OwnedFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._pid_of_owner = 0
         self._ports: tuple[int, int] | None = None
         self._ready_once = False
         self._train: Path | None = None                 # where this broker is to write its class archive when it ends
@@ -142,10 +135,10 @@ class EmbeddedBroker:
         """
         if self.is_running():
             return self
-        began = time.monotonic()
         java = find_java()
         classpath = jars.broker_jars(lambda p: self._progress(str(p)))
-        if self._folder is None:
+        began = time.monotonic()
+        if self._owned is None:
             self._take_folder()
         try:
             keep_ports = self._ports is not None
@@ -164,7 +157,7 @@ class EmbeddedBroker:
                 raise self._failure("found no free port in 5 attempts")
         except BaseException:
             self._end(graceful=False)
-            if self._given_dir is None and not self._ready_once:
+            if not self._ready_once:
                 self._release()
             raise
         self._ready_once = True
@@ -182,7 +175,7 @@ class EmbeddedBroker:
 
     def restart(self, timeout_s: float = 90) -> Self:
         """Stop the broker if it runs and start it on the same ports and data."""
-        if self._folder is None:
+        if self._owned is None:
             raise BrokerError("restart needs a broker that was started, given: one never started or already stopped", fix="call start()")
         self._end(graceful=True)
         return self.start(timeout_s)
@@ -217,14 +210,14 @@ class EmbeddedBroker:
     @property
     def folder(self) -> Path | None:
         """Folder of data, settings and logs; None before start and after stop."""
-        return self._folder
+        return None if self._owned is None else self._owned.path
 
     def log_tail(self, lines: int = 20) -> str:
         """Return the last lines of the broker's output and log."""
-        if self._folder is None:
+        if self.folder is None:
             return ""
-        text = []
-        for path in (self._folder / "logs" / "console.log", self._folder / "logs" / "server.log"):
+        text: list[str] = []
+        for path in (self.folder / "logs" / "console.log", self.folder / "logs" / "server.log"):
             with contextlib.suppress(OSError):
                 with open(path, "rb") as f:
                     f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
@@ -234,62 +227,32 @@ class EmbeddedBroker:
     # ------------------------------------------------------------------ steps
 
     def _take_folder(self) -> None:
-        if self._given_dir is None:
-            sweep_stale()
-            base = paths.scratch_dir()
-            with _creation_lock(base):                  # no sweep may come between making the folder and locking it
-                folder = Path(tempfile.mkdtemp(prefix="broker-", dir=base))
-                self._lock_folder(folder)
-        else:
-            if not paths.make_writable(self._given_dir):
-                raise BrokerError(f"the broker's data folder must be writable, given: {str(self._given_dir)!r}", fix="choose another folder")
-            self._lock_folder(self._given_dir)
-            _kill_left_over(self._given_dir)
-        assert self._folder is not None
+        self._owned = OwnedFolder.temporary("broker-") if self._given_dir is None else OwnedFolder.take(self._given_dir)
         for name in ("logs", "data", "tmp"):
-            (self._folder / name).mkdir(exist_ok=True)
-
-    def _lock_folder(self, folder: Path) -> None:
-        folder = folder.resolve()
-        with _registry_lock:
-            busy = folder in _owned
-            if not busy:
-                # A POSIX lock, not flock: it belongs to this process alone and is not kept alive by forked children.
-                owner = open(folder / "owner.lock", "a")        # noqa: SIM115 - held as long as the folder is ours
-                try:
-                    fcntl.lockf(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _owned.add(folder)
-                    self._owner, self._folder, self._pid_of_owner = owner, folder, os.getpid()
-                except OSError:
-                    owner.close()
-                    busy = True
-        if busy:
-            raise BrokerError(f"the data folder {folder} must not be in use, given: another broker runs on it",
-                              fix="stop that one, or choose another folder")
+            (self._owned.path / name).mkdir(exist_ok=True)
 
     def _write_settings(self) -> None:
-        assert self._folder is not None and self._ports is not None
+        assert self.folder is not None and self._ports is not None
         broker_port, controller_port = self._ports
         settings = {**_SETTINGS, "listeners": f"PLAINTEXT://{HOST}:{broker_port},CONTROLLER://{HOST}:{controller_port}",
                     "advertised.listeners": f"PLAINTEXT://{HOST}:{broker_port}", "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-                    "log.dirs": str(self._folder / "data")}
+                    "log.dirs": "data"}         # relative to the working folder: a path could hold characters that the format splits at
         if self._crashed():
             settings.update(_AFTER_CRASH)
         settings.update(self._properties)
-        # The format of .properties files takes a backslash as an escape and trims values.
-        text = "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
-        (self._folder / "server.properties").write_text(text, encoding="utf-8")
-        (self._folder / "log4j2.properties").write_text(_LOG4J.format(folder=self._folder / "logs"), encoding="utf-8")
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        (self.folder / "server.properties").write_text(text, encoding="latin-1")
+        (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:
         """Say whether the data was in use by a broker that had no time to close it: Kafka leaves a mark when it had."""
-        assert self._folder is not None
-        data = self._folder / "data"
+        assert self.folder is not None and self._owned is not None
+        data = self.folder / "data"
         return (data / "__cluster_metadata-0").exists() and not (data / ".kafka_cleanshutdown").exists()
 
     def _launch(self, java: Java, classpath: list[Path]) -> None:
-        assert self._folder is not None
-        folder = self._folder
+        assert self.folder is not None and self._owned is not None
+        folder = self.folder
         joined = os.pathsep.join(map(str, classpath))
         common = [str(java.path), *_JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
         archive = _class_archive(java, classpath)
@@ -299,36 +262,43 @@ class EmbeddedBroker:
         if not (folder / "data" / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             done = subprocess.run([*common, "-Xmx128m", "-cp", joined, "kafka.tools.StorageTool", "format", "-t", "C" + cluster[1:],
-                                   "-c", str(folder / "server.properties")], capture_output=True, text=True, check=False)
+                                   "-c", str(folder / "server.properties")], cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 console.write_text(done.stdout + done.stderr)
-                _discard_archive(archive)
+                if done.returncode < 0:                     # the JVM crashed: not again by the same class archive
+                    _discard_archive(archive)
                 raise self._failure(f"could not format its data folder (exit code {done.returncode})")
+        with contextlib.suppress(OSError):
+            os.replace(folder / "logs" / "server.log", folder / "logs" / "server.log.previous")     # what is found in the log is of this start
         with open(console, "wb") as output:
             training = [f"-XX:ArchiveClassesAtExit={self._train}"] if self._train else []
             self._process = spawn_tied([*common, *training, f"-Xmx{self._heap_mb}m", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
                                         "-cp", joined, "kafka.Kafka", str(folder / "server.properties")],
                                        stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
-        (folder / "broker.pid").write_text(str(self._process.pid))
-        with _registry_lock:
-            _running.add(self)
+        self._owned.note_process(self._process.pid)
+        _running.add(self)
 
     def _await_ready(self, deadline: float) -> bool:
         """Return True once an admin request was answered, False when a port was taken in the meantime."""
         assert self._process is not None
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                code, tail = self._process.returncode, self.log_tail(60)
+                code, tail = self._process.returncode, self.log_tail(1_000)
                 self._process = None
                 if "Address already in use" in tail or "BindException" in tail:
                     return False
-                if code < 0 or "hs_err" in tail:            # the JVM crashed: not again by the same class archive
+                if code < 0:
                     _discard_archive(_class_archive(find_java(), jars.broker_jars()))
                 raise self._failure(f"ended with exit code {code} while starting")
-            if _listening(self.port) and answers(self.bootstrap_servers):
+            if _listening(self.port) and live_cluster(self.bootstrap_servers) == self._cluster_id():   # else it is somebody else's port
                 return True
             time.sleep(0.03)
         raise self._failure("did not answer in time")
+
+    def _cluster_id(self) -> str:
+        assert self.folder is not None
+        found = re.search(r"^cluster\.id=(.+)$", (self.folder / "data" / "meta.properties").read_text(), re.M)
+        return found.group(1).replace("\\", "") if found else "(none)"
 
     def _failure(self, what: str) -> BrokerError:
         tail = self.log_tail()
@@ -337,7 +307,7 @@ class EmbeddedBroker:
 
     def _end(self, *, graceful: bool, timeout_s: float = 15) -> None:
         process, self._process = self._process, None
-        if process is None or os.getpid() != self._pid_of_owner:      # a forked copy of this process does not own the broker
+        if process is None or self._owned is None or not self._owned.is_ours():     # a forked copy of this process does not own the broker
             return
         if process.poll() is None:
             if graceful:
@@ -347,22 +317,13 @@ class EmbeddedBroker:
             if process.poll() is None:
                 process.kill()
         process.wait()
-        with _registry_lock:
-            _running.discard(self)
+        _running.discard(self)
 
     def _release(self) -> None:
-        """Give up the folder: remove it when it is a temp one."""
-        if self._folder is None or os.getpid() != self._pid_of_owner:
-            return
-        if self._given_dir is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                (self._folder / "broker.pid").unlink()
-        with _registry_lock:
-            _owned.discard(self._folder)
-            self._owner.close()
-        self._folder, self._owner, self._ports, self._ready_once = None, None, None, False
+        """Give up the folder; a temp one goes."""
+        if self._owned is not None:
+            self._owned.release()
+            self._owned, self._ports, self._ready_once = None, None, False
 
 
 # ---------------------------------------------------------------------------------------------------- preparation
@@ -431,20 +392,24 @@ def _discard_archive(archive: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- helpers
 
-def answers(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> bool:
-    """Say whether a broker answers a real admin request with a live node in it."""
+def live_cluster(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> str | None:
+    """Ask for the cluster with a real admin request; returns its id when it has a live node, None when there is no such answer.
+
+    client: further arguments of kafka-python's clients, as ``client_arguments`` gives them.
+    """
     from kafka import KafkaAdminClient            # imported late: it takes 0.2 s that most commands can do without
     from kafka.errors import KafkaError
 
     try:
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, client_id="dskype-probe", bootstrap_timeout_ms=timeout_ms,
-                                 request_timeout_ms=timeout_ms, **client)
+        admin = KafkaAdminClient(**{"client_id": "dskype-probe", **client, "bootstrap_servers": bootstrap_servers.split(","),
+                                    "bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms})
     except (KafkaError, OSError):
-        return False
+        return None
     try:
-        return any(not node.get("is_fenced") for node in admin.describe_cluster()["brokers"])
+        answer = admin.describe_cluster()
+        return answer["cluster_id"] if any(not node.get("is_fenced") for node in answer["brokers"]) else None
     except (KafkaError, OSError):
-        return False
+        return None
     finally:
         admin.close()
 
@@ -482,50 +447,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for s in held:
             s.close()
-
-
-def sweep_stale() -> int:
-    """Remove what crashed processes left: temp brokers that still run, and their folders. Returns how many folders went."""
-    base = paths.scratch_dir()
-    removed = 0
-    with _creation_lock(base):
-        for folder in base.glob("broker-*"):
-            folder = folder.resolve()
-            with _registry_lock:
-                if folder in _owned or not folder.is_dir():
-                    continue
-                try:
-                    with open(folder / "owner.lock", "a") as f:
-                        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    continue                        # its owner is alive
-            _kill_left_over(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            removed += 1
-    return removed
-
-
-def _kill_left_over(folder: Path) -> None:
-    """Kill the broker that a crashed owner left in ``folder``; the command line proves that the process id was not given to somebody else."""
-    try:
-        pid = int((folder / "broker.pid").read_text())
-    except (OSError, ValueError):
-        return
-    mark = str(folder / "server.properties")
-    if mark in command_line(pid):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-        for _ in range(100):
-            if mark not in command_line(pid):
-                break
-            time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def _creation_lock(base: Path) -> Any:
-    with open(base / "sweep.lock", "a") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
-        yield
 
 
 @atexit.register
