@@ -121,10 +121,19 @@ class SimulatedTopology:
             self._restart(query)
 
     def close(self, *, remove: bool = True) -> None:
-        """Call ``close``/``cleanup`` of every component; the log is the cluster's and stays."""
+        """Call ``close``/``cleanup`` of every component.
+
+        :param remove: delete the topology's own topics, so that a successor of the same name starts afresh; external
+            topics stay.
+        """
         for query in self._queries.values():
             for executor in query.executors.values():
                 executor.close()
+        if remove:
+            for component in self.plan.topology.components:
+                self.log.delete(inbox_topic(self.plan.name, component))
+            self.log.delete(metrics_topic(self.plan.name))
+            self.log.delete(dead_letters_topic(self.plan.name))
 
     def _external_positions(self, query: _Query) -> None:
         spec = self.plan.topology.components[query.component]

@@ -30,6 +30,11 @@ class MemoryLog:
         records.append(InRecord(topic, partition, len(records), self._now_ms(), key, value, list(headers or [])))
         return len(records) - 1
 
+    def delete(self, topic: str) -> None:
+        """Forget a topic and its records."""
+        for key in [key for key in self._partitions if key[0] == topic]:
+            del self._partitions[key]
+
     def write(self, record: OutRecord) -> None:
         """Append what an executor gave to the sink."""
         self.append(*record)
