@@ -76,6 +76,7 @@ class Task:
         self.tracking = ACKER_ID in plan.topology.components
         self.context = TopologyContext(plan, task)
         self.context.clock_ms = lambda: self.clock_ms
+        self.context.now_ms = now_ms
         self.inbox = inbox_topic(plan.name, component)
         self.stats = TaskStats()
         self.version = 0
