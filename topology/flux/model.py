@@ -399,7 +399,7 @@ def _grouping(data: Any, where: str) -> GroupingDef:
 def _stream(data: Any, where: str) -> StreamDef:
     if isinstance(data, Mapping) and data.get("from") is not None and data.get("to") is not None:
         where = f"{where} ({data['from']} -> {data['to']})"
-    m = _Map(data, where, "name", "id", "from", "to", "grouping")
+    m = _Map(data, where, "name", "from", "to", "grouping")
     if m.data.get("grouping") is None:
         raise FluxException(explain(f"{where} has no grouping.", given=sorted(m.data), legal="a map with a type"))
     return StreamDef(

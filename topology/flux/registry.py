@@ -1,0 +1,194 @@
+"""Which classes a Flux file may name.
+
+Storm's Flux makes an object of any class a file names. Here a ``className`` is one of three:
+
+1. a name in a :class:`Registry`: Storm's names of the classes that have a stand-in, and short ``dskype.`` names;
+2. a name that an installed package offers as an entry point of the group ``dskype.components``;
+3. a class of a module that the caller allows (``allow_modules``, ``--allow-module``): defined there, not merely imported.
+
+Everything else is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dskype.topology.errors import explain
+from dskype.topology.flux.errors import ClassNotFoundException, FluxException
+
+__all__ = ["ENTRY_POINT_GROUP", "Registry", "default_registry"]
+
+ENTRY_POINT_GROUP = "dskype.components"
+
+_TESTING = (
+    "FeederSpout", "FixedTupleSpout", "FixedTuple", "IdentityBolt", "NGrouping", "TestAggregatesCounter", "TestConfBolt",
+    "TestEventLogSpout", "TestEventOrderCheckBolt", "TestGlobalCount", "TestPlannerBolt", "TestPlannerSpout",
+    "TestWordBytesCounter", "TestWordCounter", "TestWordSpout", "TupleCaptureBolt", "AckTracker", "AckFailMapTracker",
+)
+_STANDINS = "dskype.topology.flux.standins"
+_STORM = "org.apache.storm."
+
+_BUILTIN: dict[str, str] = {
+    **{f"{_STORM}testing.{name}": f"dskype.topology.testing:{name}" for name in _TESTING},
+    **{f"dskype.{name}": f"dskype.topology.testing:{name}" for name in _TESTING},
+    f"{_STORM}tuple.Fields": "dskype.topology.fields:Fields",
+    "dskype.Fields": "dskype.topology.fields:Fields",
+    "dskype.KafkaSpout": "dskype.topology.components:KafkaSpout",
+    "dskype.KafkaBolt": "dskype.topology.components:KafkaBolt",
+    "dskype.LogInfoBolt": "dskype.topology.testing:LogInfoBolt",
+    "dskype.PartialKeyGrouping": "dskype.topology.groupings:PartialKeyGrouping",
+    f"{_STORM}grouping.PartialKeyGrouping": "dskype.topology.groupings:PartialKeyGrouping",
+    f"{_STORM}flux.wrappers.bolts.LogInfoBolt": "dskype.topology.testing:LogInfoBolt",
+    f"{_STORM}flux.wrappers.bolts.FluxShellBolt": f"{_STANDINS}:FluxShellBolt",
+    f"{_STORM}flux.wrappers.spouts.FluxShellSpout": f"{_STANDINS}:FluxShellSpout",
+    f"{_STORM}hooks.BaseWorkerHook": f"{_STANDINS}:BaseWorkerHook",
+    f"{_STORM}flux.test.TestBolt": f"{_STANDINS}:TestBolt",
+    f"{_STORM}flux.test.TestBolt$TestClass": f"{_STANDINS}:TestClass",
+    f"{_STORM}flux.test.SimpleTopology": f"{_STANDINS}:SimpleTopology",
+    f"{_STORM}flux.test.SimpleTopologySource": f"{_STANDINS}:SimpleTopology",
+    f"{_STORM}flux.test.SimpleTopologyWithConfigParam": f"{_STANDINS}:SimpleTopology",
+    f"{_STORM}flux.test.OnlyValueRecordTranslator": f"{_STANDINS}:OnlyValueRecordTranslator",
+    f"{_STORM}flux.examples.OnlyValueRecordTranslator": f"{_STANDINS}:OnlyValueRecordTranslator",
+    f"{_STORM}kafka.spout.KafkaSpout": f"{_STANDINS}:StormKafkaSpout",
+    f"{_STORM}kafka.spout.KafkaSpoutConfig": f"{_STANDINS}:KafkaSpoutConfig",
+    f"{_STORM}kafka.spout.KafkaSpoutConfig$Builder": f"{_STANDINS}:KafkaSpoutConfigBuilder",
+    "java.time.Duration": f"{_STANDINS}:Duration",
+    f"{_STORM}hdfs.bolt.HdfsBolt": f"{_STANDINS}:HdfsBolt",
+    f"{_STORM}hdfs.bolt.format.DefaultFileNameFormat": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}hdfs.bolt.format.DelimitedRecordFormat": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}hdfs.bolt.sync.CountSyncPolicy": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}hdfs.bolt.rotation.TimedRotationPolicy": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}hdfs.bolt.rotation.FileSizeRotationPolicy": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}hdfs.common.rotation.MoveFileAction": f"{_STANDINS}:HdfsPart",
+}
+
+_OUT_OF_SCOPE = {
+    "trident": "Trident is not part of the emulator",
+    "drpc": "DRPC is not part of the emulator",
+    "storm.sql": "Storm SQL is not part of the emulator",
+}
+
+
+class Registry:
+    """Names that stand for classes.
+
+    :param classes: name -> class, or ``"module:attribute"`` to import when it is first used.
+    """
+
+    def __init__(self, classes: Mapping[str, type | str] | None = None) -> None:
+        self._classes: dict[str, type | str] = dict(classes or {})
+
+    def register(self, name: str, target: type | str) -> None:
+        """Let ``name`` stand for a class, or for ``"module:attribute"``."""
+        self._classes[name] = target
+
+    def extended(self, classes: Mapping[str, type | str]) -> Registry:
+        """Return a registry with further names."""
+        return Registry({**self._classes, **classes})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._classes))
+
+    def resolve(self, name: str, where: str, allow_modules: Iterable[str] = ()) -> type:
+        """Return the class that ``name`` stands for.
+
+        :param name: the ``className``.
+        :param where: who asks, e.g. ``bolt 'count'``, for messages.
+        :param allow_modules: modules (with all below them) whose classes may be named by their full names.
+        :raises ClassNotFoundException: the name is unknown or not allowed; says how to allow it.
+        """
+        target = self._classes.get(name) or _from_entry_point(name)
+        if target is not None:
+            return _load(target) if isinstance(target, str) else target
+        allowed = tuple(allow_modules)
+        if _within(name, allowed):
+            return _from_module(name, where, allowed)
+        raise ClassNotFoundException(
+            explain(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name))
+        )
+
+    def _near(self, name: str) -> str | None:
+        by_last: dict[str, list[str]] = {}
+        for full in self._classes:
+            by_last.setdefault(full.rsplit(".", 1)[-1].lower(), []).append(full)
+        near = difflib.get_close_matches(name.rsplit(".", 1)[-1].lower(), by_last, 2, 0.75)
+        return "did you mean " + " or ".join(full for n in near for full in by_last[n]) + "?" if near else None
+
+
+def default_registry() -> Registry:
+    """Return a registry with the stand-ins of Storm's classes and the short ``dskype.`` names."""
+    return Registry(_BUILTIN)
+
+
+def _hint(name: str) -> str:
+    for part, words in _OUT_OF_SCOPE.items():
+        if name.startswith("org.apache.storm.") and part in name.lower():
+            return words
+    if name.startswith(("org.", "com.", "java.", "backtype.")):
+        return "a Java class needs a Python stand-in; write the component in Python and name that"
+    module = name.rpartition(".")[0]
+    if not module:
+        return "write module.Class, and allow the module with --allow-module (allow_modules= in load)"
+    return f"if it is yours, allow its module: --allow-module {module.split('.')[0]} (allow_modules= in load)"
+
+
+def _within(name: str, modules: tuple[str, ...]) -> bool:
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def _from_entry_point(name: str) -> type | None:
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
+        return point.load()
+    return None
+
+
+def _load(target: str) -> type:
+    module, _, attribute = target.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
+    parts = name.replace("$", ".").split(".")
+    if not all(part.isidentifier() and not part.startswith("__") for part in parts):
+        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, legal="module.Class"))
+    found: Any = None
+    rest: list[str] = []
+    for i in range(len(parts) - 1, 0, -1):
+        module = ".".join(parts[:i])
+        if not _within(module, allowed):
+            break
+        try:
+            found, rest = importlib.import_module(module), parts[i:]
+            break
+        except ModuleNotFoundError as ex:
+            if ex.name is None or not (module == ex.name or module.startswith(ex.name + ".")):
+                raise FluxException(explain(f"{where}: module {module} cannot be imported: {ex}", given=name)) from ex
+        except Exception as ex:  # the user's module: whatever its import raises
+            raise FluxException(explain(f"{where}: module {module} cannot be imported: {type(ex).__name__}: {ex}", given=name)) from ex
+    for part in rest:
+        found = getattr(found, part, None)
+    if found is None:
+        raise ClassNotFoundException(
+            explain(f"Class not found: {name}, named by {where}.", given=name, hint="is its module importable from here (PYTHONPATH)?")
+        )
+    if not isinstance(found, type):
+        raise ClassNotFoundException(explain(f"{name}, named by {where}, is no class.", given=type(found).__name__))
+    if not _within(found.__module__, allowed):
+        raise ClassNotFoundException(
+            explain(
+                f"{name}, named by {where}, is defined in a module that is not allowed.",
+                given=found.__module__,
+                hint=f"allow it with --allow-module {found.__module__}",
+            )
+        )
+    return found

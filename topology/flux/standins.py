@@ -1,0 +1,507 @@
+"""Python stand-ins of the Java classes that Storm's own Flux files name.
+
+Those that would need what is not here (a shell component's protocol, HDFS) can be built and looked at, so that a file
+passes a dry run, but carry ``emulator_refusal``: the reason why a topology with them is not run.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from dskype.topology.builder import StormTopology, TopologyBuilder
+from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, OutputFieldsDeclarer, Spout
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.fields import Fields
+from dskype.topology.testing import LogInfoBolt, TestGlobalCount, TestWordCounter, TestWordSpout
+from dskype.topology.tuples import Tuple
+
+__all__ = [
+    "BaseWorkerHook",
+    "Duration",
+    "FluxShellBolt",
+    "FluxShellSpout",
+    "HdfsBolt",
+    "HdfsPart",
+    "KafkaRecord",
+    "KafkaSpoutConfig",
+    "KafkaSpoutConfigBuilder",
+    "OnlyValueRecordTranslator",
+    "SimpleTopology",
+    "StormKafkaSpout",
+    "TestBolt",
+    "TestClass",
+    "TestEnum",
+]
+
+
+# --- flux wrappers ----------------------------------------------------------------------------------------------------
+
+
+class _Shell:
+    """What the shell wrappers share: a command line, streams, configuration."""
+
+    emulator_refusal: ClassVar[str] = "components in other languages (the multi-language protocol) are not run"
+
+    def __init__(self, command: list[str], output_fields: list[str] | None = None) -> None:
+        self.command = command
+        self.streams: dict[str, Fields] = {} if output_fields is None else {"default": Fields(output_fields)}
+        self.component_config: dict[str, Any] = {}
+
+    def add_component_config(self, key: str, value: Any) -> None:
+        """Add a key to the component's configuration."""
+        self.component_config[key] = value
+
+    def set_named_stream(self, name: str, output_fields: list[str]) -> None:
+        """Declare a stream."""
+        self.streams[name] = Fields(output_fields)
+
+    def set_default_stream(self, output_fields: list[str]) -> None:
+        """Declare the stream ``default``."""
+        self.set_named_stream("default", output_fields)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the streams."""
+        for name, fields in self.streams.items():
+            declarer.declare_stream(name, fields)
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Return what was added."""
+        return self.component_config
+
+
+class FluxShellSpout(_Shell, Spout):
+    """A spout written in another language."""
+
+    def next_tuple(self) -> None:
+        """Refuse."""
+        raise NotImplementedError(self.emulator_refusal)
+
+
+class FluxShellBolt(_Shell, Bolt):
+    """A bolt written in another language."""
+
+    def execute(self, tup: Tuple) -> None:
+        """Refuse."""
+        raise NotImplementedError(self.emulator_refusal)
+
+
+class BaseWorkerHook:
+    """A worker hook that does nothing."""
+
+    def start(self, conf: Mapping[str, Any], context: Any) -> None:
+        """Do nothing."""
+
+    def shutdown(self) -> None:
+        """Do nothing."""
+
+
+# --- flux.test --------------------------------------------------------------------------------------------------------
+
+
+class TestEnum(enum.Enum):
+    """Storm's ``TestBolt$TestEnum``."""
+
+    __test__ = False
+    FOO = "FOO"
+    BAR = "BAR"
+
+
+@dataclass(frozen=True)
+class TestClass:
+    """Storm's ``TestBolt$TestClass``: holds one string."""
+
+    __test__ = False
+    field: str
+
+
+class TestBolt(BasicBolt):
+    """A bolt that has every kind of argument, property and method; logs nothing, emits nothing."""
+
+    __test__ = False
+
+    def __init__(self, te: TestEnum | int, f: float | None = None, b: bool | None = None, *classes: TestClass | None) -> None:
+        self.te, self.f, self.b = te, f, b
+        self.foo: str | None = None
+        self.bar: str | None = None
+        self.foo_bar: str | None = None
+        self.none: str | None = None
+        self.classes: tuple[TestClass | None, ...] = classes
+        self.time_len: Duration | None = None
+
+    @staticmethod
+    def new_instance(te: TestEnum = TestEnum.FOO) -> TestBolt:
+        """Make a bolt."""
+        return TestBolt(te)
+
+    @staticmethod
+    def new_long_instance(n: int) -> TestBolt:
+        """Make a bolt."""
+        return TestBolt(n)
+
+    def with_foo(self, foo: str) -> None:
+        """Set foo."""
+        self.foo = foo
+
+    def with_none(self) -> None:
+        """Note the call."""
+        self.none = "hit"
+
+    def with_bar(self, bar: str) -> None:
+        """Set bar."""
+        self.bar = bar
+
+    def with_foo_bar(self, foo: str, bar: str) -> None:
+        """Set foo_bar to both."""
+        self.foo_bar = foo + bar
+
+    def with_classes(self, *classes: TestClass | None) -> None:
+        """Set the classes."""
+        self.classes = classes
+
+    def set_time_len(self, length: Duration) -> None:
+        """Set a length of time."""
+        self.time_len = length
+
+    def set_time_len_arr(self, lengths: list[Duration]) -> None:
+        """Take several lengths of time."""
+
+    def with_duration(self, length: Duration) -> None:
+        """Set a length of time."""
+        self.time_len = length
+
+    def with_duration_arr(self, lengths: list[Duration]) -> None:
+        """Take several lengths of time."""
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        """Do nothing."""
+
+
+class SimpleTopology:
+    """Makes a topology of a word spout, two bolts and a log, as the classes of that name in Storm's tests do."""
+
+    def __init__(self) -> None:
+        self.foo: str | None = None
+        self.bar: str | None = None
+
+    def get_topology(self, conf: Mapping[str, Any]) -> StormTopology:
+        """Return the topology."""
+        builder = TopologyBuilder()
+        builder.set_spout("spout-1", TestWordSpout(), 1)
+        builder.set_bolt("bolt-1", TestWordCounter(), 1).fields_grouping("spout-1", Fields("word"))
+        builder.set_bolt("bolt-2", TestGlobalCount(), 1).global_grouping("bolt-1")
+        builder.set_bolt("bolt-3", LogInfoBolt(), 1).shuffle_grouping("bolt-2")
+        return builder.create_topology()
+
+    get_topology_with_different_method_name = get_topology
+
+
+# --- java.time --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Duration:
+    """``java.time.Duration``, made by its factories."""
+
+    millis: int = 0
+
+    @staticmethod
+    def of_millis(n: int) -> Duration:
+        """Return n milliseconds."""
+        return Duration(n)
+
+    @staticmethod
+    def of_seconds(n: int) -> Duration:
+        """Return n seconds."""
+        return Duration(n * 1000)
+
+    @staticmethod
+    def of_minutes(n: int) -> Duration:
+        """Return n minutes."""
+        return Duration(n * 60_000)
+
+    @staticmethod
+    def of_hours(n: int) -> Duration:
+        """Return n hours."""
+        return Duration(n * 3_600_000)
+
+    @staticmethod
+    def of_days(n: int) -> Duration:
+        """Return n days."""
+        return Duration(n * 86_400_000)
+
+    def to_millis(self) -> int:
+        """Return the length in milliseconds."""
+        return self.millis
+
+
+# --- storm-kafka-client -----------------------------------------------------------------------------------------------
+
+
+class KafkaRecord(NamedTuple):
+    """What a record translator gets: Kafka's ``ConsumerRecord``, key and value deserialized."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    value: Any
+    headers: Sequence[tuple[str, bytes]]
+
+
+def _unpack(layout: str) -> Callable[[bytes], Any]:
+    return lambda data: struct.unpack(layout, data)[0]
+
+
+_DESERIALIZERS: dict[str, Callable[[bytes], Any]] = {
+    "StringDeserializer": lambda data: data.decode(),
+    "ByteArrayDeserializer": bytes,
+    "IntegerDeserializer": _unpack(">i"),
+    "LongDeserializer": _unpack(">q"),
+    "DoubleDeserializer": _unpack(">d"),
+    "FloatDeserializer": _unpack(">f"),
+    "ShortDeserializer": _unpack(">h"),
+}
+
+
+class OnlyValueRecordTranslator:
+    """Turns a record into its value, field ``value``."""
+
+    def apply(self, record: KafkaRecord) -> list[Any]:
+        """Return the values of the tuple; None drops the record."""
+        return [record.value]
+
+    def get_fields_for(self, stream: str) -> Fields:
+        """Return the fields of a stream."""
+        return Fields("value")
+
+    def streams(self) -> list[str]:
+        """Return the streams that may be emitted to."""
+        return ["default"]
+
+
+class KafkaSpoutConfigBuilder:
+    """Collects what a Kafka spout needs, with the setters of Storm's ``KafkaSpoutConfig.Builder``.
+
+    :param bootstrap_servers: ``host:port`` list.
+    :param topics: topic names.
+    """
+
+    def __init__(self, bootstrap_servers: str, *topics: str) -> None:
+        self.topics = list(topics)
+        self.props: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
+        self.first_poll_offset_strategy = "UNCOMMITTED_EARLIEST"
+        self.processing_guarantee = "AT_LEAST_ONCE"
+        self.translator: Any = None
+        self.ignored: dict[str, Any] = {}
+
+    def set_prop(self, key: str | dict[str, Any], value: Any = None) -> KafkaSpoutConfigBuilder:
+        """Set one property of the Kafka client, or all of a map."""
+        self.props.update(key if isinstance(key, dict) else {key: value})
+        return self
+
+    def set_group_id(self, group_id: str) -> KafkaSpoutConfigBuilder:
+        """Set ``group.id``."""
+        return self.set_prop("group.id", group_id)
+
+    def set_first_poll_offset_strategy(self, strategy: str) -> KafkaSpoutConfigBuilder:
+        """Set where to start: EARLIEST, LATEST, UNCOMMITTED_EARLIEST or UNCOMMITTED_LATEST."""
+        self.first_poll_offset_strategy = strategy
+        return self
+
+    def set_processing_guarantee(self, guarantee: str) -> KafkaSpoutConfigBuilder:
+        """Set AT_LEAST_ONCE, AT_MOST_ONCE or NO_GUARANTEE."""
+        self.processing_guarantee = guarantee
+        return self
+
+    def set_record_translator(self, translator: Any) -> KafkaSpoutConfigBuilder:
+        """Set the object that turns records into tuples: ``apply(record)``, ``get_fields_for(stream)``, ``streams()``."""
+        missing = [m for m in ("apply", "get_fields_for", "streams") if not callable(getattr(translator, m, None))]
+        if missing:
+            raise IllegalArgumentException(
+                explain("Not a record translator.", given=translator, legal="an object with apply, get_fields_for and streams", hint=f"it has no {', '.join(missing)}")
+            )
+        self.translator = translator
+        return self
+
+    def _ignore(self, name: str, value: Any) -> KafkaSpoutConfigBuilder:
+        self.ignored[name] = value
+        return self
+
+    def set_max_uncommitted_offsets(self, n: int) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore: topology.max.spout.pending and back-pressure bound what is on its way."""
+        return self._ignore("maxUncommittedOffsets", n)
+
+    def set_offset_commit_period_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore: positions are kept with the snapshots."""
+        return self._ignore("offsetCommitPeriodMs", ms)
+
+    def set_poll_timeout_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore: Spark polls."""
+        return self._ignore("pollTimeoutMs", ms)
+
+    def set_partition_refresh_period_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore: Spark watches the partitions."""
+        return self._ignore("partitionRefreshPeriodMs", ms)
+
+    def set_emit_null_tuples(self, emit: bool) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore: a record without a tuple is done at once."""
+        return self._ignore("emitNullTuples", emit)
+
+    def set_metrics_time_bucket_size_in_secs(self, secs: int) -> KafkaSpoutConfigBuilder:
+        """Accept and ignore."""
+        return self._ignore("metricsTimeBucketSizeInSecs", secs)
+
+    def build(self) -> KafkaSpoutConfig:
+        """Return the configuration."""
+        return KafkaSpoutConfig(self)
+
+
+class KafkaSpoutConfig:
+    """The finished configuration.
+
+    :param builder: its builder.
+    """
+
+    def __init__(self, builder: KafkaSpoutConfigBuilder) -> None:
+        self.builder = builder
+
+
+class StormKafkaSpout(KafkaSpout):
+    """Storm's Kafka spout over this project's: deserializers and record translator of a ``KafkaSpoutConfig``.
+
+    Keys and values are strings unless ``key.deserializer`` or ``value.deserializer`` say otherwise.
+
+    :param config: the configuration.
+    """
+
+    def __init__(self, config: KafkaSpoutConfig) -> None:
+        builder = config.builder
+        options = dict(builder.props)
+        self._names = [str(options.pop(f"{part}.deserializer", "StringDeserializer")).rsplit(".", 1)[-1] for part in ("key", "value")]
+        for name in self._names:
+            if name not in _DESERIALIZERS:
+                raise IllegalArgumentException(explain("The deserializer is not known.", given=name, legal=", ".join(_DESERIALIZERS)))
+        self._translator = builder.translator
+        outputs = None
+        if self._translator is not None:
+            outputs = {stream: self._translator.get_fields_for(stream) for stream in self._translator.streams()}
+        super().__init__(
+            builder.topics,
+            kafka_options=options,
+            first_poll_strategy=builder.first_poll_offset_strategy,
+            outputs=outputs,
+            processing_guarantee=builder.processing_guarantee,
+        )
+
+    def translate(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes]],
+    ) -> Sequence[tuple[str, Sequence[Any]]]:
+        """Deserialize, then translate; a tuple for another stream is ``KafkaTuple``-like: it has ``stream``."""
+        key, value = (None if data is None else _DESERIALIZERS[name](data) for name, data in zip(self._names, (key, value), strict=True))
+        if self._translator is None:
+            return [("default", (topic, partition, offset, key, value))]
+        values = self._translator.apply(KafkaRecord(topic, partition, offset, timestamp_ms, key, value, headers))
+        return [] if values is None else [(getattr(values, "stream", None) or "default", list(values))]
+
+
+# --- storm-hdfs -------------------------------------------------------------------------------------------------------
+
+
+class HdfsPart:
+    """A policy or format of the HDFS bolt: keeps its arguments, does nothing.
+
+    Accepts the methods of Storm's classes of that family.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+        self.settings: dict[str, Any] = {}
+
+    def _set(self, name: str, value: Any) -> HdfsPart:
+        self.settings[name] = value
+        return self
+
+    def with_path(self, path: str) -> HdfsPart:
+        """Keep the path."""
+        return self._set("path", path)
+
+    def with_prefix(self, prefix: str) -> HdfsPart:
+        """Keep the prefix."""
+        return self._set("prefix", prefix)
+
+    def with_extension(self, extension: str) -> HdfsPart:
+        """Keep the extension."""
+        return self._set("extension", extension)
+
+    def with_field_delimiter(self, delimiter: str) -> HdfsPart:
+        """Keep the delimiter."""
+        return self._set("field_delimiter", delimiter)
+
+    def with_record_delimiter(self, delimiter: str) -> HdfsPart:
+        """Keep the delimiter."""
+        return self._set("record_delimiter", delimiter)
+
+    def with_fields(self, fields: Fields) -> HdfsPart:
+        """Keep the fields."""
+        return self._set("fields", fields)
+
+    def to_destination(self, destination: str) -> HdfsPart:
+        """Keep the destination."""
+        return self._set("destination", destination)
+
+
+class HdfsBolt(Bolt):
+    """Storm's HDFS bolt: can be configured, is not run."""
+
+    emulator_refusal: ClassVar[str] = "there is no HDFS here; write the results to Kafka (dskype.KafkaBolt)"
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+
+    def _set(self, name: str, value: Any) -> HdfsBolt:
+        self.settings[name] = value
+        return self
+
+    def with_config_key(self, key: str) -> HdfsBolt:
+        """Keep the key."""
+        return self._set("config_key", key)
+
+    def with_fs_url(self, url: str) -> HdfsBolt:
+        """Keep the address."""
+        return self._set("fs_url", url)
+
+    def with_file_name_format(self, part: HdfsPart) -> HdfsBolt:
+        """Keep the format."""
+        return self._set("file_name_format", part)
+
+    def with_record_format(self, part: HdfsPart) -> HdfsBolt:
+        """Keep the format."""
+        return self._set("record_format", part)
+
+    def with_sync_policy(self, part: HdfsPart) -> HdfsBolt:
+        """Keep the policy."""
+        return self._set("sync_policy", part)
+
+    def with_rotation_policy(self, part: HdfsPart) -> HdfsBolt:
+        """Keep the policy."""
+        return self._set("rotation_policy", part)
+
+    def add_rotation_action(self, part: HdfsPart) -> HdfsBolt:
+        """Keep the action."""
+        return self._set("rotation_action", part)
+
+    def execute(self, tup: Tuple) -> None:
+        """Refuse."""
+        raise NotImplementedError(self.emulator_refusal)
