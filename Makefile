@@ -1,0 +1,60 @@
+# Every target sets up what it needs on a machine with Python 3.11 or newer and Java 17: an environment in .venv,
+# the Kafka and Spark connector jars (once, into the cache folder), and then does its work. Re-runs skip what is done.
+#
+# PYTHON=/path/to/python    which Python makes the environment
+# PYTEST_ARGS='-k broker'   what to test
+# TOPOLOGY=file.yaml        what to run
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup run test doctor clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TOPOLOGY ?= deploy/topologies/wordcount.yaml
+PYTEST_ARGS ?=
+
+help: ## Say what there is
+	@echo "usage: make TARGET"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(INSTALLED) ## Make the environment in .venv and fetch the jars
+	@$(BIN)/python -m dskype.deploy.prepare
+
+run: setup ## Run the word count topology on Spark and an embedded Kafka broker
+	@$(BIN)/dskype local $(TOPOLOGY)
+
+test: setup ## Run all tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) || { code=$$?; \
+	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
+
+doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
+	@$(BIN)/dskype doctor
+
+clean: ## Remove the environment and what builds left (the cache folder with the jars stays)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The first Python that is new enough makes the environment. An environment that is half made has no stamp and is made anew.
+$(INSTALLED): setup.cfg pyproject.toml
+	@set -e; \
+	if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \
+	  echo "error: expected Java 17 or newer, given: no java on PATH and no JAVA_HOME" >&2; \
+	  echo "  fix: install it, for example: apt-get install openjdk-17-jre-headless" >&2; exit 1; fi; \
+	found=; seen=; \
+	for p in $(PYTHON) $(if $(PYTHON),,python3.11 python3 python3.12 python3.13); do \
+	  command -v "$$p" >/dev/null 2>&1 || continue; \
+	  v=`"$$p" -c 'import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))' 2>/dev/null` && { found=$$p; break; } || seen="$$seen $$p ($$v)"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "error: expected Python 3.11 or newer, given:$${seen:- no python3 on PATH}" >&2; \
+	  echo "  fix: install python3.11, or name one: make PYTHON=/path/to/python" >&2; exit 1; fi; \
+	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "error: $$found has no venv module (or no ensurepip, which it needs)" >&2; \
+	  echo "  fix: apt-get install python$$v-venv" >&2; exit 1; fi; \
+	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
+	echo "installing dskype and what it needs into $(VENV)"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test]'; \
+	touch $@
