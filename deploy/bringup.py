@@ -63,7 +63,7 @@ class Environment:
             where = "embedded" if self.broker else f"from {bootstrap.source}"
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
             spark_conf = {k: v for k, v in self._conf.items() if k.startswith("spark.")}
-            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, run_folder=self.folder / "run")
+            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf)
         except BaseException:
             self.close()
             raise

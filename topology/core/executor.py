@@ -24,7 +24,7 @@ from dskype.topology.core.task import BoltTask, Task
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
-__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "start_positions"]
+__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "route_index", "start_positions"]
 
 
 class LostInputError(TopologyError):
@@ -56,9 +56,12 @@ def route(plan: TopologyPlan, component: str, topic: str, partition: int) -> int
     out over the tasks of a Kafka spout, the same way in every process.
     """
     tasks = plan.component_tasks(component)
-    if topic == inbox_topic(plan.name, component):
-        return tasks[partition]
-    return tasks[(zlib.crc32(topic.encode()) + partition) % len(tasks)]
+    return tasks[route_index(inbox_topic(plan.name, component), len(tasks), topic, partition)]
+
+
+def route_index(inbox: str, num_tasks: int, topic: str, partition: int) -> int:
+    """Return the task index within its component; see :func:`route`."""
+    return partition if topic == inbox else (zlib.crc32(topic.encode()) + partition) % num_tasks
 
 
 def _is_spout(plan: TopologyPlan, component: str) -> bool:
@@ -189,6 +192,13 @@ class Executor:
         """Serialize and save snapshots."""
         for snapshot in due:
             self._store.save(snapshot.task, snapshot.version, snapshot.encode())
+
+    def snapshots_failed(self, failed: Iterable[PendingSnapshot]) -> None:
+        """Take back that these snapshots were taken; they fall due again."""
+        for snapshot in failed:
+            hosted = self._hosted[snapshot.task]
+            hosted.saved = min(hosted.saved, snapshot.version - 1)
+            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed; see the executor's log")
 
     # -- batches ----------------------------------------------------------------------------------
 

@@ -208,8 +208,9 @@ class TopologyDriver:
 
     def _context(self) -> QueryContext:
         self._epoch = now_ms() if self._epoch == 0 else self._epoch + 1
-        return QueryContext(spark=self._spark, plan=self.plan, kafka=self.kafka, snapshots=self.snapshots,
-                            scratch=self._scratch, epoch=self._epoch)
+        self._last_context = QueryContext(spark=self._spark, plan=self.plan, kafka=self.kafka, snapshots=self.snapshots,
+                            scratch=self._scratch, logs=self.folder / "logs", epoch=self._epoch)
+        return self._last_context
 
     def _start_queries(self) -> None:
         context = self._context()
@@ -260,6 +261,11 @@ class TopologyDriver:
         queries, self._queries = self._queries, {}
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda query: query.stop(), queries.values()))
+        if queries:
+            try:
+                self._last_context.stop_executors()
+            except Exception as error:  # Spark is gone, and the executors with it
+                log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
 
     # -- clock ------------------------------------------------------------------------------------
 

@@ -1,0 +1,130 @@
+"""Structured Streaming queries, one per component."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dskype.topology.components import KafkaSpout
+from dskype.topology.config import Config
+from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.runtime.kafka import KafkaSettings, starting_offsets
+from dskype.topology.runtime.resident import Payload
+from dskype.topology.runtime.shim import Shim, stop_executors
+from dskype.topology.runtime.wire import OUTPUT_DDL
+from dskype.topology.core.task import RECORD_BYTES
+
+__all__ = ["ComponentQuery", "QueryContext"]
+
+log = logging.getLogger(__name__)
+
+_SOURCE = {
+    # At the end of the log the source must come back at once: what there is has been listed before.
+    "kafka.fetch.max.wait.ms": "1",
+    "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES),
+    "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
+    "failOnDataLoss": "true",
+}
+_SINK = {
+    "kafka.linger.ms": "0",
+    "kafka.max.request.size": str(2 * RECORD_BYTES),
+    "kafka.buffer.memory": str(8 * RECORD_BYTES),
+    # Progress is written by the way: nothing is ever resumed from Spark's log (docs/decisions.md).
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+}
+
+
+@dataclass(frozen=True)
+class QueryContext:
+    """What the queries of one start of a topology share.
+
+    :param spark: the session.
+    :param snapshots: folder of snapshots and journals.
+    :param scratch: folder for Spark's throw-away checkpoints.
+    :param logs: folder of the executors' logs.
+    :param epoch: number of this start; higher replaces lower.
+    """
+
+    spark: Any
+    plan: TopologyPlan
+    kafka: KafkaSettings
+    snapshots: Path
+    scratch: Path
+    logs: Path
+    epoch: int
+
+    @cached_property
+    def payload(self) -> bytes:
+        """The executors' payload, serialized once."""
+        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path)).dumps()
+
+    def stop_executors(self, component: str | None = None) -> None:
+        """End the resident executors on every Spark executor; each gets more than one of these tasks, most likely."""
+        context = self.spark.sparkContext
+        n = 1 if context.master.startswith("local") else 4 * max(1, context.defaultParallelism)
+        context.parallelize(range(n), n).mapPartitions(stop_executors(self.plan.topology_id, self.epoch, component)).collect()
+
+
+class ComponentQuery:
+    """The query of one component: Kafka source -> shim -> Kafka sink.
+
+    :param context: what it shares with the topology's other queries.
+    :param component: component id.
+    :param positions: (topic, partition) -> first offset to read, for every partition.
+    """
+
+    def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int]) -> None:
+        self._context, self.component, self._positions = context, component, positions
+        self._query: Any = None
+        safe = re.sub(r"[^A-Za-z0-9_-]", "_", component)
+        self._checkpoint = context.scratch / f"{context.epoch}-{safe}"
+
+    def start(self) -> None:
+        """Start it; returns before the first batch."""
+        plan, kafka = self._context.plan, self._context.kafka
+        spout = plan.spec(self.component).obj
+        external = isinstance(spout, KafkaSpout)
+        inbox = inbox_topic(plan.name, self.component)
+        topics = sorted({topic for topic, _ in self._positions})
+        reader = self._context.spark.readStream.format("kafka").option("subscribe", ",".join(topics))
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        source = {**_SOURCE, **kafka.options, **servers, "startingOffsets": starting_offsets(self._positions),
+                  "maxOffsetsPerTrigger": plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}
+        if external:
+            source["includeHeaders"] = "true"
+        for key, value in source.items():
+            reader = reader.option(key, value)
+        columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
+        if external:
+            columns = ["topic", *columns, "key", "headers"]
+        tasks = plan.component_tasks(self.component)
+        shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks),
+                    external, self._context.payload)
+        # One Spark task per worker: its shim serves all executors there at once.
+        rows = reader.load().selectExpr(*columns).coalesce(plan.used_workers).mapInArrow(shim, OUTPUT_DDL)
+        writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
+        for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
+            writer = writer.option(key, value)
+        self._query = writer.start()
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the query, or None while it runs."""
+        if self._query is None or self._query.isActive:
+            return None
+        return self._query.exception() or RuntimeError("the query has ended")
+
+    def stop(self) -> None:
+        """Stop the query and remove its checkpoint."""
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except Exception as error:  # already gone, or the JVM is
+                log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
+        shutil.rmtree(self._checkpoint, ignore_errors=True)

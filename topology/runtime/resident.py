@@ -1,0 +1,183 @@
+"""The resident executor: the process that hosts the tasks of one Storm executor."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import pickle
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from dskype.topology.config import Config
+from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
+from dskype.topology.runtime.processes import set_name
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, in_records, out_batch, receive, send
+
+__all__ = ["Payload", "main", "warm_up"]
+
+log = logging.getLogger(__name__)
+BATCH = struct.Struct("<Q?")
+"""Batch id, and whether the rows have the columns of external topics."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What an executor needs to run its part of a topology; travels in Spark's closure, as code does.
+
+    :param sys_path: the driver's path, so that modules which the driver can import are found.
+    """
+
+    plan: TopologyPlan
+    kafka: KafkaSettings
+    snapshots: Path
+    logs: Path
+    sys_path: list[str]
+
+    def dumps(self) -> bytes:
+        """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
+        from pyspark import cloudpickle
+
+        return pickle.dumps((self.sys_path, cloudpickle.dumps(self)))
+
+    @classmethod
+    def loads(cls, data: bytes) -> Payload:
+        """Read what :meth:`dumps` wrote, in a process of the same topology."""
+        sys_path, body = pickle.loads(data)
+        sys.path += [p for p in sys_path if p not in sys.path and not p.endswith((".zip", ".jar"))]
+        return pickle.loads(body)
+
+
+def warm_up() -> None:
+    """Import and compile in the zygote what every executor would have to."""
+    import numpy as np
+
+    from dskype.topology import java_hash
+
+    for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
+        java_hash.hash_column(column)
+    out_batch([])
+    gc.collect()
+    gc.freeze()
+
+
+class _Stop(Exception):
+    """SIGTERM asks the executor to end."""
+
+
+def _on_term(number: int, frame: object) -> None:
+    raise _Stop
+
+
+def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> None:
+    """Serve batches until SIGTERM; called in a fresh fork of the supervisor."""
+    topology, component, index = key
+    set_name(f"dsk:{component}")
+    content = Payload.loads(payload)
+    content.logs.mkdir(parents=True, exist_ok=True)
+    log_file = os.open(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log_file, 1)
+    os.dup2(log_file, 2)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
+    signal.signal(signal.SIGTERM, _on_term)
+    resident = _Resident(listener, content, component, index)
+    try:
+        resident.run()
+    except _Stop:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        resident.close()
+
+
+class _Resident:
+    def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
+        self._listener, self._payload = listener, payload
+        self._component, self._index = component, index
+        self._inbox = inbox_topic(payload.plan.name, component)
+        self._executor: Executor | None = None
+        self._snapshot_pid = 0
+        self._snapshot: list[PendingSnapshot] = []
+
+    def _make_executor(self) -> Executor:
+        conf = self._payload.plan.component_conf(self._component)
+        store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
+                        lambda: time.time_ns() // 1_000_000)
+
+    def run(self) -> None:
+        selector = selectors.DefaultSelector()
+        selector.register(self._listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                connection = key.fileobj
+                if connection is self._listener:
+                    accepted, _ = self._listener.accept()
+                    selector.register(accepted, selectors.EVENT_READ)
+                    continue
+                try:
+                    self._serve(connection)
+                except ConnectionError:
+                    selector.unregister(connection)
+                    connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        body = receive(connection)
+        try:
+            if self._executor is None:  # here, so that an error of open or prepare reaches the shim
+                self._executor = self._make_executor()
+            batch_id, external = BATCH.unpack_from(body)
+            schema = EXTERNAL_INPUT if external else INBOX_INPUT
+            rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size:]), schema)
+            self._maybe_snapshot(batch_id)
+            reply = out_batch(self._executor.handle(batch_id, in_records(rows, self._inbox)))
+        except _Stop:
+            raise
+        except Exception:  # the task fails, is tried again, and with it the query
+            log.exception("a batch of component %s failed", self._component)
+            send(connection, b"\x01", traceback.format_exc()[-8000:].encode())
+            os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
+        send(connection, b"\x00", reply.serialize())
+
+    def _maybe_snapshot(self, batch_id: int) -> None:
+        """Take the snapshots that are due in a forked copy of this process; never two at once."""
+        if self._snapshot_pid:
+            pid, status = os.waitpid(self._snapshot_pid, os.WNOHANG)
+            if not pid:
+                return
+            self._snapshot_pid = 0
+            if status:
+                log.error("snapshots %s failed (status %s)", [(s.task, s.version) for s in self._snapshot], status)
+                self._executor.snapshots_failed(self._snapshot)
+        if not self._executor.snapshot_due(batch_id):
+            return
+        self._snapshot = self._executor.pending_snapshots(batch_id)
+        pid = os.fork()
+        if pid:
+            self._snapshot_pid = pid
+            return
+        status = 1
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.nice(5)
+            self._executor.save_snapshots(self._snapshot)
+            status = 0
+        except BaseException:
+            log.exception("a snapshot failed")
+        finally:
+            os._exit(status)
+
+    def close(self) -> None:
+        """Close the components, within the supervisor's grace."""
+        if self._executor is not None:
+            self._executor.close()

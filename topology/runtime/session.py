@@ -1,0 +1,80 @@
+"""The Spark session of the emulator: settings, each with its reason."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["spark_settings", "start_session"]
+
+_LOCAL_SLOTS = 16
+"""Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
+
+_MICRO_BATCH = {
+    # Plans are small and change with every batch: interpreting them beats compiling them.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # What nobody looks at need not be written down.
+    "spark.sql.maxPlanStringLength": "0",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.debug.maxToStringFields": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    # Hadoop's default forks chmod for every file.
+    "spark.sql.streaming.checkpointFileManagerClass":
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    # One query's batch must not wait for another's.
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "dskype.topology.runtime.daemon",
+    "spark.log.level": "ERROR",
+}
+
+
+def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session; ``conf`` wins over ours, its ``spark.jars`` is added to, not replaced.
+
+    :param master: master URL; None or ``local[*]`` runs Spark in this process' JVM.
+    :param jars: the Kafka connector.
+    :param conf: the user's ``spark.*`` settings.
+    """
+    local = master is None or master.startswith("local")
+    settings = dict(_MICRO_BATCH)
+    settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
+    if local:
+        settings |= {
+            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
+            # Two cores: neither a parallel collector nor the optimizing compiler pays.
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+            "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        }
+    return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
+
+
+def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str]) -> Any:
+    """Start Spark and return the session.
+
+    :raises RuntimeError: a session exists in this process already.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
+        raise RuntimeError(msg)
+    url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
+    builder = SparkSession.builder.master(url).appName("dskype")
+    for key, value in spark_settings(master=master, jars=jars, conf=conf).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,159 @@
+"""What Spark's Python worker runs: forwards a micro-batch to the resident executors and their answers to the sink.
+
+It keeps connections and nothing else. Spark hands idle workers to tasks in any order, so several of them
+may talk to one executor.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dskype.topology.core.executor import route_index
+from dskype.topology.errors import TopologyError
+from dskype.topology.runtime.resident import BATCH
+from dskype.topology.runtime.supervisor import ask_supervisor
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, OUTPUT, receive, send
+
+__all__ = ["ExecutorFailedError", "Shim", "stop_executors"]
+
+_TRIES = 3
+_connections: dict[tuple[str, str, int, int], socket.socket] = {}
+
+
+class ExecutorFailedError(TopologyError):
+    """A resident executor could not process a batch; the text is its traceback."""
+
+    retriable = True
+
+
+@dataclass(frozen=True)
+class Shim:
+    """The function for ``mapInArrow`` of one component's query.
+
+    :param topology: topology id.
+    :param component: component id.
+    :param epoch: number of the query's start; executors of an older one are replaced.
+    :param inbox: name of the inbox topic.
+    :param executors: executor index of every task, by task index.
+    :param external: whether rows of external topics come in (a Kafka spout).
+    :param payload: what an executor needs; see ``resident.Payload``.
+    """
+
+    topology: str
+    component: str
+    epoch: int
+    inbox: str
+    executors: tuple[int, ...]
+    external: bool
+    payload: bytes = field(repr=False)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Forward all rows of one Spark task, yield the output rows."""
+        from pyspark import TaskContext
+
+        # All rows at once: a task's part of a batch must reach its executor in one piece, also when it is run again.
+        parts = [b for b in batches if b.num_rows]
+        if not parts:
+            return
+        rows = parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+        rows = rows.cast(EXTERNAL_INPUT if self.external else INBOX_INPUT) if rows.schema != INBOX_INPUT else rows
+        batch_id = int(TaskContext.get().getLocalProperty("streaming.sql.batchId"))
+        head = BATCH.pack(batch_id, self.external)
+        requests = {index: (head, part.serialize()) for index, part in self._split(rows)}
+        for index, request in requests.items():
+            self._send(index, request)
+        for index, request in requests.items():
+            reply = self._reply(index, request)
+            if reply.num_rows:
+                yield reply
+
+    def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if len(set(self.executors)) == 1:
+            yield self.executors[0], rows
+            return
+        partitions = rows.column("partition").to_numpy()
+        if self.external:
+            tasks = [route_index(self.inbox, len(self.executors), topic, partition)
+                     for topic, partition in zip(rows.column("topic").to_pylist(), partitions.tolist())]
+        else:
+            tasks = partitions
+        owners = np.asarray(self.executors)[tasks]
+        for index in np.unique(owners).tolist():
+            yield index, rows.take(pa.array(np.flatnonzero(owners == index)))
+
+    # -- connections ------------------------------------------------------------------------------
+
+    def _connect(self, index: int) -> socket.socket:
+        key = (self.topology, self.component, index, self.epoch)
+        connection = _connections.get(key)
+        if connection is None:
+            request = {"op": "executor", "topology": self.topology, "component": self.component, "index": index, "epoch": self.epoch}
+            try:
+                answer = ask_supervisor(request)
+                if "need" in answer:
+                    answer = ask_supervisor({**request, "payload": self.payload})
+            except OSError as error:
+                _replace_daemon()
+                msg = f"the supervisor is gone ({error}); Spark starts another"
+                raise ExecutorFailedError(msg) from error
+            if "error" in answer:
+                raise ExecutorFailedError(answer["error"])
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(answer["path"])
+            _connections[key] = connection
+        return connection
+
+    def _drop(self, index: int) -> None:
+        connection = _connections.pop((self.topology, self.component, index, self.epoch), None)
+        if connection is not None:
+            connection.close()
+
+    def _send(self, index: int, request: tuple) -> None:
+        try:
+            send(self._connect(index), *request)
+        except OSError:  # it has died since; the answer's loop forks another
+            self._drop(index)
+
+    def _reply(self, index: int, request: tuple) -> pa.RecordBatch:
+        for attempt in range(_TRIES):
+            try:
+                if attempt or (self.topology, self.component, index, self.epoch) not in _connections:
+                    send(self._connect(index), *request)
+                answer = receive(self._connect(index))
+                break
+            except OSError as error:
+                self._drop(index)
+                if attempt == _TRIES - 1:
+                    msg = f"executor {index} of component {self.component!r} died {_TRIES} times over one batch: {error}"
+                    raise ExecutorFailedError(msg) from error
+                time.sleep(0.02 * attempt)
+        if answer[0]:
+            self._drop(index)
+            raise ExecutorFailedError(bytes(answer[1:]).decode(errors="replace"))
+        return pa.ipc.read_record_batch(pa.py_buffer(memoryview(answer)[1:]), OUTPUT)
+
+
+def _replace_daemon() -> None:
+    """End the daemon that forked this worker: Spark starts another with the next task, and that a supervisor."""
+    os.kill(os.getppid(), signal.SIGTERM)
+
+
+def stop_executors(topology: str, epoch: int, component: str | None = None) -> Iterator[int]:
+    """Return a function for ``mapPartitions`` that ends a topology's executors on the Spark executor it runs on."""
+
+    def stop(_: Iterator[int]) -> Iterator[int]:
+        request = {"op": "stop", "topology": topology, "epoch": epoch, "component": component}
+        try:
+            yield ask_supervisor(request)["stopped"]
+        except OSError:
+            yield 0
+
+    return stop

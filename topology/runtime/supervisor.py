@@ -1,0 +1,230 @@
+"""The supervisor: a zygote per Spark executor that forks resident executors on request.
+
+It is forked from the Spark Python daemon, has everything imported and every kernel warm, and does nothing but
+fork. A shim asks it where a Storm executor lives; if nowhere, it is forked. A newer *epoch* of the
+same executor (its query was started again) replaces the older one.
+
+Nothing outlives its parent: JVM -> daemon -> supervisor -> executors, by the kernel's parent-death signal; the
+folder of sockets goes with the supervisor, or, if that was killed, with the next supervisor's start.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+
+from dskype.topology.runtime import resident
+from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
+
+__all__ = ["ask_supervisor", "start_supervisor"]
+
+_PREFIX = "dskype-supervisor-"
+_GRACE_S = 5.0
+
+Key = tuple[str, str, int]
+"""Topology id, component, executor index."""
+
+
+@dataclass
+class _Child:
+    pid: int
+    epoch: int
+    path: str
+
+
+def _sweep(root: Path) -> None:
+    """Remove the folders of supervisors that are gone."""
+    for folder in root.glob(f"{_PREFIX}{os.getuid()}-*"):
+        pid = folder.name.split("-")[3]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue
+
+
+def start_supervisor() -> int:
+    """Fork the supervisor; the calling process (the daemon) gets its socket in the environment.
+
+    :returns: the supervisor's process id.
+    """
+    root = Path(tempfile.gettempdir())
+    _sweep(root)
+    # mkdtemp makes it readable by its owner only. The name carries our pid for the sweep: daemon and supervisor go together.
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-{os.getpid()}-", dir=root))
+    path = str(folder / "supervisor")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(64)
+    os.environ[SUPERVISOR_VARIABLE] = path
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        listener.close()
+        return pid
+    try:
+        os.setsid()
+        die_with_parent(parent, signal.SIGTERM)
+        set_name("dskype-superv")
+        quiet = os.open(os.devnull, os.O_RDWR)
+        os.dup2(quiet, 0)
+        os.dup2(2, 1)  # the daemon's stdout is Spark's
+        _Supervisor(listener, folder).run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+class _Stop(Exception):
+    """A signal asks the supervisor to end."""
+
+
+class _Supervisor:
+    def __init__(self, listener: socket.socket, folder: Path) -> None:
+        self._listener, self._folder = listener, folder
+        self._children: dict[Key, _Child] = {}
+        self._payloads: dict[str, bytes] = {}
+        self._selector = selectors.DefaultSelector()
+        self._serial = 0
+
+    def run(self) -> None:
+        def stop(number: int, frame: object) -> None:
+            raise _Stop
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        resident.warm_up()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        try:
+            while True:
+                for key, _ in self._selector.select(timeout=5):
+                    if key.fileobj is self._listener:
+                        connection, _ = self._listener.accept()
+                        self._selector.register(connection, selectors.EVENT_READ)
+                    else:
+                        self._serve(key.fileobj)
+                self._reap()
+        except _Stop:
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._stop_children(list(self._children))
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _reap(self) -> None:
+        for key, child in list(self._children.items()):
+            if _ended(child.pid):
+                self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        child = self._children.pop(key)
+        Path(child.path).unlink(missing_ok=True)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            request = msgpack.unpackb(receive(connection))
+            answer = self._answer(request)
+            send(connection, msgpack.packb(answer))
+        except _Stop:
+            raise
+        except Exception as error:  # a broken client must not end the zygote
+            if not isinstance(error, ConnectionError):
+                traceback.print_exc()
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _answer(self, request: dict) -> dict:
+        if request["op"] == "list":
+            self._reap()
+            return {"pid": os.getpid(), "executors": [[*key, c.epoch, c.pid] for key, c in self._children.items()]}
+        if request["op"] == "stop":
+            keys = [k for k, c in self._children.items() if k[0] == request["topology"] and c.epoch <= request["epoch"]
+                    and request.get("component") in (None, k[1])]
+            self._stop_children(keys)
+            if request.get("component") is None:
+                self._payloads.pop(request["topology"], None)
+            return {"stopped": len(keys)}
+        key = (request["topology"], request["component"], request["index"])
+        child = self._children.get(key)
+        if child is not None and (_ended(child.pid) or child.epoch < request["epoch"]):
+            self._stop_children([key])
+            child = None
+        if child is not None and child.epoch > request["epoch"]:
+            return {"error": f"executor {key} runs in epoch {child.epoch}; given: {request['epoch']}; a newer query has replaced this one"}
+        if child is None:
+            payload_key = f"{request['topology']}/{request['epoch']}"
+            if (payload := request.get("payload")) is not None:
+                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
+                self._payloads[payload_key] = payload
+            elif payload_key not in self._payloads:
+                return {"need": "payload"}
+            child = self._children[key] = self._fork(key, request["epoch"], self._payloads[payload_key])
+        return {"path": child.path}
+
+    def _fork(self, key: Key, epoch: int, payload: bytes) -> _Child:
+        self._serial += 1
+        path = str(self._folder / f"executor-{self._serial}")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(64)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            listener.close()
+            return _Child(pid, epoch, path)
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            die_with_parent(parent)
+            self._selector.close()
+            self._listener.close()
+            resident.main(listener, key, payload)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
+
+    def _stop_children(self, keys: list[Key]) -> None:
+        """End executors: first politely (they call ``cleanup``), then not."""
+        for sign, seconds in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+            for key in keys:
+                if not _ended(self._children[key].pid):
+                    os.kill(self._children[key].pid, sign)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not all(_ended(self._children[k].pid) for k in keys):
+                time.sleep(0.01)
+        for key in keys:
+            self._forget(key)
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def ask_supervisor(request: dict) -> dict:
+    """Send one request to the supervisor of this Spark executor and return its answer.
+
+    :raises ConnectionError: it is gone.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(os.environ[SUPERVISOR_VARIABLE])
+        send(connection, msgpack.packb(request))
+        return msgpack.unpackb(receive(connection))

@@ -1,0 +1,81 @@
+"""What shim, supervisor and resident executors say to each other over Unix sockets of one machine.
+
+Every message is a length (u32 little endian) and a body. Requests to the supervisor and its answers are
+msgpack. A request to an executor is ``u64 batch id`` and one serialized Arrow record batch of input
+rows; its answer is one byte, 0 and a record batch of output rows, or 1 and the text of an error.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pyarrow as pa
+
+from dskype.topology.core.frames import InRecord, OutRecord
+
+__all__ = ["EXTERNAL_INPUT", "INBOX_INPUT", "OUTPUT", "OUTPUT_DDL", "SUPERVISOR_VARIABLE", "in_records", "out_batch",
+           "receive", "send"]
+
+SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
+"""Environment variable with the path of the supervisor's socket; set by the daemon, inherited by its workers."""
+
+_LENGTH = struct.Struct("<I")
+
+INBOX_INPUT = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())])
+EXTERNAL_INPUT = pa.schema([
+    ("topic", pa.string()), *INBOX_INPUT, ("key", pa.binary()),
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))])
+OUTPUT = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary()),
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))])
+OUTPUT_DDL = "topic string, partition int, key binary, value binary, headers array<struct<key:string,value:binary>>"
+
+
+def send(connection: socket.socket, *parts: bytes | memoryview | pa.Buffer) -> None:
+    """Send one message."""
+    views = [memoryview(p) for p in parts]
+    connection.sendall(_LENGTH.pack(sum(v.nbytes for v in views)))
+    for view in views:
+        connection.sendall(view)
+
+
+def receive(connection: socket.socket) -> bytearray:
+    """Return the body of one message.
+
+    :raises ConnectionError: the other side has gone.
+    """
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    return _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, n: int) -> bytearray:
+    body = bytearray(n)
+    view = memoryview(body)
+    while n:
+        got = connection.recv_into(view, n)
+        if not got:
+            msg = "the other side has closed the connection"
+            raise ConnectionError(msg)
+        view, n = view[got:], n - got
+    return body
+
+
+def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
+    """Turn input rows into records; times are microseconds on the way."""
+    columns = dict(zip(batch.schema.names, (c.to_pylist() for c in batch.columns)))
+    n = batch.num_rows
+    topics = columns.get("topic") or [inbox] * n
+    keys = columns.get("key") or [None] * n
+    headers = columns.get("headers") or [None] * n
+    return [InRecord(t, p, o, ts // 1000, k, v, None if h is None else [(x["key"], x["value"]) for x in h])
+            for t, p, o, ts, k, v, h in zip(topics, columns["partition"], columns["offset"], columns["timestamp"], keys,
+                                            columns["value"], headers)]
+
+
+def out_batch(records: list[OutRecord]) -> pa.RecordBatch:
+    """Turn output records into rows for Spark's Kafka sink."""
+    topics, partitions, keys, values, headers = zip(*records) if records else ((),) * 5
+    headers = [None if h is None else [{"key": k, "value": v} for k, v in h] for h in headers]
+    arrays = [pa.array(column, field.type) for column, field in zip((topics, partitions, keys, values, headers), OUTPUT)]
+    return pa.RecordBatch.from_arrays(arrays, schema=OUTPUT)
