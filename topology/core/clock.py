@@ -77,13 +77,11 @@ class TopologyClock:
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(component, topic, plan.task_index(task),
                                                      conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS], conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS])
-                rate = None
-            if component == ACKER_ID:
-                rate = None
-            # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
-            if tracking and (spec.kind == "spout" or component == ACKER_ID) and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
-                timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)
-                self._ticks.append(_TickClock(topic, len(tasks), timeout_ms, 0, now_ms + timeout_ms))
+            if spec.kind == "spout" or component == ACKER_ID:
+                # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
+                if tracking and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
+                    timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)
+                    self._ticks.append(_TickClock(topic, len(tasks), timeout_ms, 0, now_ms + timeout_ms))
             elif rate is not None:
                 self._ticks.append(_TickClock(topic, len(tasks), int(rate * 1000), rate, now_ms + int(rate * 1000)))
             interval_of = getattr(spec.obj, "clock_interval_ms", None)
