@@ -1,0 +1,344 @@
+"""Loads a topology from a Flux YAML file.
+
+``load`` does what ``storm jar flux.jar org.apache.storm.flux.Flux --dry-run`` does: replaces placeholders, reads the
+YAML, merges includes, makes the objects and builds the topology. Names of streams and fields are checked later, at
+submission, as in Storm.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dskype.topology import config as storm_config
+from dskype.topology.builder import BoltDeclarer, SpoutDeclarer, StormTopology, TopologyBuilder
+from dskype.topology.components import BaseBolt, Spout
+from dskype.topology.config import Config
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields
+from dskype.topology.flux.errors import FluxException
+from dskype.topology.flux.model import BoltDef, GroupingDef, SpoutDef, StreamDef, TopologyDef, TopologySourceDef, read_topology
+from dskype.topology.flux.objects import ObjectBuilder, find_member
+from dskype.topology.flux.registry import Registry, default_registry
+from dskype.topology.flux.strict_yaml import Limits, parse
+from dskype.topology.flux.substitution import parse_properties, substitute
+from dskype.topology.groupings import (
+    AllGrouping,
+    CustomGrouping,
+    CustomStreamGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    ShuffleGrouping,
+)
+
+__all__ = ["FluxTopology", "load", "read_properties"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class FluxTopology:
+    """A topology that was built, and is not yet submitted.
+
+    :param name: its name; None when the file has none.
+    :param config: the topology's configuration.
+    :param topology: what to submit.
+    :param definition: what the file says, includes merged.
+    :param warnings: what a user should know: placeholders without a value, bolts left out, ignored parts.
+    :param modules: the allowed modules its objects come from. They must reach the executors: import them there, or
+        register them with ``cloudpickle.register_pickle_by_value``.
+    :param objects: id -> object of the components, spouts and bolts.
+    """
+
+    name: str | None
+    config: dict[str, Any]
+    topology: StormTopology
+    definition: TopologyDef
+    warnings: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+    objects: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Component id -> why it cannot be run; such a topology can only be looked at (dry run)."""
+        found = {}
+        for id, spec in self.topology.components.items():
+            reason = getattr(spec.obj, "emulator_refusal", None)
+            if reason:
+                found[id] = reason
+        return found
+
+    def check_runnable(self) -> None:
+        """Refuse a topology with components that cannot be run, or without a name.
+
+        :raises FluxException: naming them.
+        """
+        if self.name is None:
+            raise FluxException(explain("The topology has no name.", hint="set name: at the top of the file"))
+        for id, reason in self.refusals.items():
+            raise FluxException(explain(f"Component {id} cannot be run: {reason}.", component=id, hint="--dry-run shows the topology"))
+
+    def describe(self) -> str:
+        """Return the details that Flux prints before a submission."""
+        d = self.definition
+        if not d.is_dsl:
+            return self._describe_source(d.topology_source)
+        lines = ["---------- TOPOLOGY DETAILS ----------", f"Topology Name: {self.name}"]
+        lines.append("--------------- SPOUTS ---------------")
+        lines += [f"{s.id} [{s.parallelism}] ({s.class_name})" for s in d.spouts.values()]
+        lines.append("---------------- BOLTS ---------------")
+        lines += [f"{b.id} [{b.parallelism}] ({b.class_name})" for b in d.bolts.values()]
+        lines.append("--------------- STREAMS ---------------")
+        lines += [f"{s.from_id} --{s.grouping.type}--> {s.to_id}" for s in d.streams]
+        lines.append("--------------- WORKER HOOKS ---------------")
+        lines += [f"{h.id} ({h.class_name})" for h in d.worker_hooks.values()]
+        lines.append("--------------------------------------")
+        return "\n".join(lines)
+
+    def _describe_source(self, source: TopologySourceDef | None) -> str:
+        assert source is not None
+        lines = ["---------- TOPOLOGY DETAILS ----------", f"Topology Name: {self.name}"]
+        lines.append(f"Topology Source: {source.class_name}.{source.method_name}")
+        for id, spec in self.topology.components.items():
+            lines.append(f"{id} [{spec.parallelism_hint or 1}] ({type(spec.obj).__name__})")
+            lines += [f"{stream.component_id} --{type(g).__name__}--> {id}" for stream, g in spec.inputs.items()]
+        return "\n".join([*lines, "--------------------------------------"])
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    properties: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    allow_modules: Iterable[str] = (),
+    registry: Registry | None = None,
+    resources: Sequence[str | os.PathLike[str]] = (),
+    resource: bool = False,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    limits: Limits = Limits(),
+) -> FluxTopology:
+    """Load a topology.
+
+    :param source: path of a YAML file; or the YAML itself, if the string has a line break.
+    :param properties: values for ``${key}``: a mapping, or the path of a Java ``.properties`` file (UTF-8).
+    :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None leaves those placeholders alone.
+    :param allow_modules: modules whose classes the file may name, with all modules below them.
+    :param registry: the other classes it may name; default :func:`default_registry`.
+    :param resources: folders where files marked as resources are looked for.
+    :param resource: ``source`` (and ``properties``, if a path) is such a resource (``-R``).
+    :param name: a name that replaces the file's.
+    :param config: configuration laid over the file's.
+    :param limits: bounds of each YAML document.
+    :returns: the topology; names of streams and fields in it are not yet checked.
+    :raises FluxException: the file cannot be read or built; the message says where and why.
+    :raises IllegalArgumentException: a configuration value is of the wrong type.
+    """
+    reader = _Reader(properties, environ, resources, resource, limits)
+    definition = reader.read(source, resource)
+    if name is not None:
+        definition.name = name
+    definition.config.update(config or {})
+    return _Builder(definition, registry or default_registry(), tuple(allow_modules), reader.warnings).build()
+
+
+def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> dict[str, str]:
+    """Read a Java ``.properties`` file (UTF-8).
+
+    :raises FluxException: the file cannot be read.
+    """
+    return parse_properties(_read_text(Path(path), limits), str(path))
+
+
+def _read_text(path: Path, limits: Limits) -> str:
+    try:
+        if not path.is_file():
+            raise FluxException(explain(f"{path} is no file.", given=str(path)))
+        with path.open("rb") as stream:
+            data = stream.read(limits.bytes + 1)
+    except OSError as ex:
+        raise FluxException(explain(f"{path} cannot be read: {ex.strerror}.")) from ex
+    if len(data) > limits.bytes:
+        raise FluxException(explain(f"{path}: the file is too large.", given=f"{path.stat().st_size} bytes", legal=f"at most {limits.bytes} bytes"))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as ex:
+        raise FluxException(explain(f"{path} is not UTF-8 text.", given=f"byte {data[ex.start]:#04x} at {ex.start}")) from ex
+
+
+class _Reader:
+    """Reads the file and what it includes."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | str | os.PathLike[str] | None,
+        environ: Mapping[str, str] | None,
+        resources: Sequence[str | os.PathLike[str]],
+        resource: bool,
+        limits: Limits,
+    ) -> None:
+        self._resources = [Path(r) for r in resources]
+        self._limits = limits
+        self._environ = environ
+        self.warnings: list[str] = []
+        if properties is None or isinstance(properties, Mapping):
+            self._properties = properties
+        else:
+            self._properties = read_properties(self._find_resource(str(properties)) if resource else properties, limits)
+
+    def read(self, source: str | os.PathLike[str], resource: bool) -> TopologyDef:
+        """Return the definition with its includes merged in."""
+        if isinstance(source, str) and "\n" in source:
+            definition, folder = self._parse(source, "text"), Path.cwd()
+        else:
+            path = self._find_resource(str(source)) if resource else Path(source)
+            definition, folder = self._parse(_read_text(path, self._limits), str(source)), path.parent
+        for include in definition.includes:
+            path = self._find_resource(include.file) if include.resource else self._find_include(include.file, folder)
+            included = self._parse(_read_text(path, self._limits), include.file)
+            self.warnings += [f"{include.file}: {w}" for w in definition.merge(included, include.override)]
+        return definition
+
+    def _parse(self, text: str, name: str) -> TopologyDef:
+        text, warnings = substitute(text, self._properties, self._environ)
+        self.warnings += [f"{name}: {w}" for w in warnings]
+        return read_topology(parse(text, name, self._limits), name)
+
+    def _find_include(self, file: str, folder: Path) -> Path:
+        """Look beside the including file first; Storm looks in the working folder alone."""
+        beside = folder / file
+        return beside if beside.is_file() else Path(file)
+
+    def _find_resource(self, file: str) -> Path:
+        """Look in the resource folders; a resource never lies outside them."""
+        for folder in self._resources:
+            root = folder.resolve()
+            path = (root / file.lstrip("/")).resolve()
+            if path.is_relative_to(root) and path.is_file():
+                return path
+        raise FluxException(
+            explain("There is no such resource.", given=file, legal=f"a file in {', '.join(map(str, self._resources)) or 'a resource folder; none is set'}")
+        )
+
+
+class _Builder:
+    """Makes the objects and the topology of a definition, in Storm's order."""
+
+    def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], warnings: list[str]) -> None:
+        self.definition = definition
+        self.objects = ObjectBuilder(registry, allow_modules)
+        self.warnings = warnings
+        self._made: dict[str, Any] = {}
+
+    def build(self) -> FluxTopology:
+        """Build all."""
+        d = self.definition
+        d.check()
+        storm_config.validate(d.config)
+        for bean in d.components.values():
+            self.objects.components[bean.id] = self.objects.build(bean)
+        topology = self._dsl() if d.is_dsl else self._from_source(d.topology_source)
+        for warning in self.warnings:
+            log.warning("%s", warning)
+        made = {**self.objects.components, **self._made}
+        return FluxTopology(d.name, dict(d.config), topology, d, self.warnings, sorted(self.objects.modules), made)
+
+    def _dsl(self) -> StormTopology:
+        d, builder = self.definition, TopologyBuilder()
+        for spout in d.spouts.values():
+            obj = self._made[spout.id] = self.objects.build(spout)
+            if not isinstance(obj, Spout):
+                raise FluxException(explain(f"Class does not appear to be a spout: {spout.class_name}", given=type(obj).__name__, component=spout.id))
+            self._apply(spout, builder.set_spout(spout.id, obj, spout.parallelism))
+        for bolt in d.bolts.values():
+            self._made[bolt.id] = self.objects.build(bolt)
+        declarers: dict[str, BoltDeclarer] = {}
+        for stream in d.streams:
+            self._subscribe(stream, builder, declarers)
+        for bolt in d.bolts.values():
+            if bolt.id not in declarers:
+                self.warnings.append(f"bolt {bolt.id!r} is left out of the topology: no stream goes to it")
+        for hook in d.worker_hooks.values():
+            self.objects.build(hook)
+            self.warnings.append(f"worker hook {hook.id!r} is not run: there are no worker hooks here")
+        return builder.create_topology()
+
+    def _subscribe(self, stream: StreamDef, builder: TopologyBuilder, declarers: dict[str, BoltDeclarer]) -> None:
+        d = self.definition
+        declarer = declarers.get(stream.to_id)
+        if declarer is None:
+            if stream.to_id not in d.bolts:
+                if stream.to_id in d.spouts:
+                    words = f"Class does not appear to be a bolt: {d.spouts[stream.to_id].class_name}"
+                else:
+                    words = f"{stream.where} goes to a component that is not defined."
+                raise FluxException(explain(words, given=stream.to_id, legal=", ".join(d.bolts) or "no bolt is defined"))
+            bolt: BoltDef = d.bolts[stream.to_id]
+            obj = self._made[bolt.id]
+            if not isinstance(obj, BaseBolt):
+                raise FluxException(explain(f"Class does not appear to be a bolt: {bolt.class_name}", given=type(obj).__name__, component=bolt.id))
+            declarer = declarers[bolt.id] = builder.set_bolt(bolt.id, obj, bolt.parallelism)
+            self._apply(bolt, declarer)
+        stream_id = stream.grouping.stream_id or DEFAULT_STREAM_ID
+        declarer.grouping(stream.from_id, self._grouping(stream.grouping, stream), stream_id)
+
+    def _grouping(self, grouping: GroupingDef, stream: StreamDef) -> Grouping:
+        simple = {
+            "ALL": AllGrouping, "DIRECT": DirectGrouping, "SHUFFLE": ShuffleGrouping, "GLOBAL": GlobalGrouping,
+            "LOCAL_OR_SHUFFLE": LocalOrShuffleGrouping, "NONE": NoneGrouping,
+        }
+        if grouping.type in simple:
+            return simple[grouping.type]()
+        if grouping.type == "FIELDS":
+            return FieldsGrouping(Fields(grouping.args or ()))
+        assert grouping.custom_class is not None
+        obj = self.objects.build(grouping.custom_class)
+        if isinstance(obj, CustomStreamGrouping):
+            return CustomGrouping(obj)
+        if isinstance(obj, Grouping):
+            return obj
+        raise FluxException(
+            explain(f"The customClass of {stream.where} is no grouping.", given=grouping.custom_class.class_name, legal="a CustomStreamGrouping")
+        )
+
+    def _apply(self, vertex: SpoutDef, declarer: SpoutDeclarer | BoltDeclarer) -> None:
+        """Apply loads, tasks and configuration, once per component."""
+        if vertex.on_heap_memory_load > -1:
+            declarer.set_memory_load(vertex.on_heap_memory_load, vertex.off_heap_memory_load if vertex.off_heap_memory_load > -1 else None)
+        if vertex.cpu_load > -1:
+            declarer.set_cpu_load(vertex.cpu_load)
+        if vertex.num_tasks > -1:
+            declarer.set_num_tasks(vertex.num_tasks)
+        if vertex.config:
+            try:
+                storm_config.validate(vertex.config)
+            except IllegalArgumentException as ex:
+                raise IllegalArgumentException(explain(str(ex), component=vertex.id)) from ex
+            declarer.add_configurations(vertex.config)
+
+    def _from_source(self, source: TopologySourceDef | None) -> StormTopology:
+        assert source is not None
+        obj = self.objects.build(source)
+        method = find_member(obj, source.method_name)
+        words = f"Unable to find method '{source.method_name}' method in class: {source.class_name}"
+        if not callable(method):
+            raise FluxException(explain(words, hint="it takes the configuration and returns a StormTopology"))
+        conf = Config()
+        conf.update(self.definition.config)
+        try:
+            topology = method(conf)
+        except TopologyError:
+            raise
+        except Exception as ex:  # the user's code
+            raise FluxException(explain(f"{source.class_name}.{source.method_name} raised {type(ex).__name__}: {ex}")) from ex
+        if not isinstance(topology, StormTopology):
+            raise FluxException(explain(words, given=topology, legal="a StormTopology", hint="return builder.create_topology()"))
+        return topology
