@@ -63,7 +63,7 @@ class Environment:
             where = "embedded" if self.broker else f"from {bootstrap.source}"
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
             spark_conf = {k: v for k, v in self._conf.items() if k.startswith("spark.")}
-            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf)
+            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
         except BaseException:
             self.close()
             raise

@@ -13,6 +13,8 @@ __all__ = ["spark_settings", "start_session"]
 _LOCAL_SLOTS = 16
 """Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
 
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
 _MICRO_BATCH = {
     # Plans are small and change with every batch: interpreting them beats compiling them.
     "spark.sql.adaptive.enabled": "false",
@@ -38,16 +40,16 @@ _MICRO_BATCH = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "dskype.topology.runtime.daemon",
-    "spark.log.level": "ERROR",
 }
 
 
-def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str]) -> dict[str, str]:
+def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> dict[str, str]:
     """Return the settings of a session; ``conf`` wins over ours, its ``spark.jars`` is added to, not replaced.
 
     :param master: master URL; None or ``local[*]`` runs Spark in this process' JVM.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
+    :param log_file: where Spark's own log goes in local mode.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
@@ -56,13 +58,15 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
         settings |= {
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
             # Two cores: neither a parallel collector nor the optimizing compiler pays.
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+            "spark.driver.extraJavaOptions": " ".join((
+                "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+                f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log={log_file}")),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         }
     return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
 
 
-def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str]) -> Any:
+def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
     """Start Spark and return the session.
 
     :raises RuntimeError: a session exists in this process already.
@@ -73,8 +77,9 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     if SparkSession.getActiveSession() is not None:
         msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
+    log_file.parent.mkdir(parents=True, exist_ok=True)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     builder = SparkSession.builder.master(url).appName("dskype")
-    for key, value in spark_settings(master=master, jars=jars, conf=conf).items():
+    for key, value in spark_settings(master=master, jars=jars, conf=conf, log_file=log_file).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
