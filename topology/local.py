@@ -72,7 +72,7 @@ class LocalCluster:
                  start_ms: int = 1_000_000_000_000, **options: Any) -> None:
         self.simulated = simulated
         self._closed = False
-        self._environment: Any = None
+        self.environment: Any = None
         self._lock = threading.RLock()
         if simulated:
             if options:
@@ -82,8 +82,8 @@ class LocalCluster:
             self.log = MemoryLog(self.now_ms)
             self.keeper = Keeper(self._simulated_backend(seed, faults), self.now_ms)
         else:
-            self._environment = _bring_up(**options)
-            self.keeper = Keeper(self._environment.make_backend, self.now_ms, on_change=self._environment.on_change, resumed=self._environment.resumed)
+            self.environment = _bring_up(**options)
+            self.keeper = Keeper(self.environment.make_backend, self.now_ms, on_change=self.environment.on_change, resumed=self.environment.resumed)
             self._stepper = threading.Thread(target=self._run_stepper, name="local-cluster", daemon=True)
             self._stepper.start()
 
@@ -161,8 +161,8 @@ class LocalCluster:
             try:
                 self.keeper.close()
             finally:
-                if self._environment is not None:
-                    self._environment.close()
+                if self.environment is not None:
+                    self.environment.close()
 
     def __enter__(self) -> LocalCluster:
         return self
