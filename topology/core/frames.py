@@ -225,6 +225,17 @@ def _ext_hook(code: int, data: bytes) -> Any:
     raise FrameError(msg)
 
 
+def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    try:
+        return dict(pairs)
+    except TypeError:  # a tuple travels as a list, which cannot be a key
+        return {_hashable(key): value for key, value in pairs}
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
 _pack = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True).pack
 
 
@@ -342,13 +353,31 @@ def _segment(raw: Any) -> Segment:
     if type(stream) is not str or type(n) is not int or n < 0:
         msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
         raise FrameError(msg)
-    if columns is not None and (type(columns) is not list or any(len(c) != n for c in columns)):
-        msg = f"a column's length differs from the segment's {n} tuples, stream {stream!r}"
+    if columns is not None and (type(columns) is not list or any(not _is_column(c) or len(c) != n for c in columns)):
+        msg = f"a column differs in type or length from the segment's {n} tuples, stream {stream!r}"
         raise FrameError(msg)
-    if anchors is not None and len(anchors) != n:
-        msg = f"the anchors' length differs from the segment's {n} tuples, stream {stream!r}"
+    if anchors is not None and not (_are_anchors(anchors) and len(anchors) == n):
+        msg = f"the anchors differ in type or length from the segment's {n} tuples, stream {stream!r}"
         raise FrameError(msg)
     return Segment(stream, n, columns, anchors)
+
+
+def _is_column(column: Any) -> bool:
+    return isinstance(column, (list, np.ndarray)) or hasattr(column, "to_pylist")
+
+
+def _are_anchors(anchors: Any) -> bool:
+    if isinstance(anchors, np.ndarray):
+        return anchors.dtype == np.int64 and anchors.ndim == 1
+    return type(anchors) is list and all(
+        type(a) is int or (type(a) is list and len(a) % 2 == 0 and all(type(x) is int for x in a)) for a in anchors)
+
+
+def _clock_frame(kind: type, types: tuple[type, ...], values: list[Any]) -> Any:
+    if tuple(map(type, values)) != types:
+        msg = f"malformed {kind.__name__.lower()}; expected {', '.join(t.__name__ for t in types)}; given: {values!r:.80}"
+        raise FrameError(msg)
+    return kind(*values)
 
 
 def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
@@ -360,7 +389,7 @@ def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
         msg = f"expected a frame; given: {value!r}"
         raise FrameError(msg)
     try:
-        raw = msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False)
+        raw = msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
         version, kind = raw[0], raw[1]
         if version != FRAME_VERSION:
             msg = f"unknown frame version; expected {FRAME_VERSION}; given: {version!r:.40}"
@@ -372,11 +401,11 @@ def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
                 raise FrameError(msg)
             return DataFrame(source_task, first_seq, [_segment(s) for s in segments])
         if kind == PULSE:
-            return Pulse(*raw[2:])
+            return _clock_frame(Pulse, (int, int, int), raw[2:])
         if kind == TICK:
-            return Tick(*raw[2:])
+            return _clock_frame(Tick, (int, int), raw[2:])
         if kind == CONTROL:
-            return Control(*raw[2:])
+            return _clock_frame(Control, (str, int), raw[2:])
         msg = f"unknown kind of frame; legal: 0 to 3; given: {kind!r:.40}"
         raise FrameError(msg)
     except FrameError:
