@@ -273,7 +273,8 @@ class _Map:
                 raise FluxException(explain(f"{key} of {self.where} must be a list.", given=value, hint=f"write it as an item: [{value}]"))
             for name in value:
                 if not isinstance(name, str) or not name.isidentifier():
-                    raise FluxException(explain(f"{key} of {self.where} has a key that names no parameter.", given=name))
+                    hint = "quote it, YAML reads on, off, yes and no as booleans" if isinstance(name, bool) else None
+                    raise FluxException(explain(f"{key} of {self.where} has a key that names no parameter.", given=name, hint=hint))
             return {name: _reference(arg) for name, arg in value.items()}
         return [_reference(arg) for arg in value]
 
