@@ -170,7 +170,8 @@ def _duplicates() -> list[Row]:
     ours = {j.artifact.rsplit("_2.", 1)[0]: j for j in jars.read_manifest()["spark"]}
     rows = []
     for path in sorted(folder.glob("*.jar")):
-        found = re.fullmatch(r"(.+?)(?:_(2\.\d+))?-(\d[\w.-]*)\.jar", path.name)
+        # 'spark-sql-kafka-0-10_2.13-4.0.0.jar': with a Scala suffix the name ends there, else at the first number after a dash
+        found = re.fullmatch(r"(.+)_(2\.\d+)-(\d[\w.-]*)\.jar", path.name) or re.fullmatch(r"(.+?)()-(\d[\w.-]*)\.jar", path.name)
         if not found:
             continue
         artifact, scala, version = found.groups()
@@ -256,7 +257,7 @@ def _broker(bootstrap: Bootstrap, options: Mapping[str, Any], start: bool, rows:
         return [Row("broker", OK, f"the embedded broker answered at {broker.bootstrap_servers} after {time.monotonic() - began:.1f} s ({bootstrap.source})")]
 
 
-def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None) -> list[Row]:
+def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None, timeout_ms: int = 8_000) -> list[Row]:
     """Check brokers that the user runs: each address accepts connections, an admin request is answered, and the addresses that the brokers
     hand out to clients can be reached from here."""
     from kafka import KafkaAdminClient
@@ -272,7 +273,7 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
     admin = None
     try:
         admin = KafkaAdminClient(**{**client_arguments(options or {}), "bootstrap_servers": [f"{h}:{p}" for h, p in servers],
-                                    "client_id": "dskype-doctor", "bootstrap_timeout_ms": 8_000, "request_timeout_ms": 8_000})
+                                    "client_id": "dskype-doctor", "bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms})
         # What the brokers call themselves is known from the first answer, even when none of these addresses can be reached.
         advertised = sorted((b.host, b.port) for b in admin._manager.cluster.brokers())
         rows += advertised_rows(advertised, servers)
