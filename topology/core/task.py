@@ -24,8 +24,9 @@ from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import (
     Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, decode_frame,
-    pack_state, peek_header, slice_column,
+    pack_state,
 )
+from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
 from dskype.topology.errors import FailedException, ReportedFailedException
 from dskype.topology.fields import Fields
@@ -87,8 +88,7 @@ class Task:
         self.letters: list[OutRecord] = []
         self.records: list[OutRecord] = []
         self._records_sent = 0
-        self._expected: dict[int, int] = {}
-        self._damaged: set[int] | None = set()  # None: any source may have lost a frame
+        self._receiver = Receiver(self.stats, self.report_error)
         self._metas: dict[tuple[int, str], StreamMeta] = {}
         self._watermark_sources = watermark_sources(plan.topology, component)
         self._upstream = [t for c in self._watermark_sources for t in plan.component_tasks(c)]
@@ -129,34 +129,34 @@ class Task:
         """Process inbox records in offset order; records below ``version`` must not be given."""
         for record in records:
             self.clock_ms = max(self.clock_ms, record.timestamp_ms)
+            self._run_segments(self._receiver.pass_time(self.clock_ms))
             self._process_record(record)
             self.version = record.offset + 1
 
     def _process_record(self, record: InRecord) -> None:
         try:
             frame = decode_frame(record.value)
-            segments = self._accept(frame) if type(frame) is DataFrame else None
+            if type(frame) is DataFrame:
+                self._check(frame)
         except FrameError as error:
-            header = peek_header(record.value)
-            if header is None:
-                self._damaged = None
-            elif self._damaged is not None:
-                self._damaged.add(header.source_task)
+            self._receiver.damaged(record.value)
             self.dead_letter(record.value, str(error), "decode", record)
             return
         self.stats.frames += 1
         self.stats.in_bytes += len(record.value)
-        if segments is not None:
-            source = frame.source_task
-            for first_seq, segment in segments:
-                if segment.stream is None:
-                    self._source_watermark(source, segment.watermark)
-                else:
-                    self._run_segment(source, first_seq, segment)
+        if type(frame) is DataFrame:
+            self._run_segments(self._receiver.accept(frame, record.value))
         elif type(frame) is Tick:
             self._run_tick(frame)
         else:
             self._run_control(frame)
+
+    def _run_segments(self, segments: Iterable[tuple[int, int, Segment]]) -> None:
+        for source, first_seq, segment in segments:
+            if segment.stream is None:
+                self._source_watermark(source, segment.watermark)
+            else:
+                self._run_segment(source, first_seq, segment)
 
     def _meta(self, source: int, stream: str) -> StreamMeta:
         meta = self._metas.get((source, stream))
@@ -172,49 +172,15 @@ class Task:
             meta = self._metas[source, stream] = StreamMeta(component, source, stream, info.fields)
         return meta
 
-    def _accept(self, frame: DataFrame) -> list[tuple[int, Segment]]:
-        """Check a frame, drop what was seen before, and advance the channel's expected number."""
-        source = frame.source_task
+    def _check(self, frame: DataFrame) -> None:
+        """Refuse a frame that does not fit the topology."""
         for segment in frame.segments:
             if segment.stream is not None:
-                meta = self._meta(source, segment.stream)
+                meta = self._meta(frame.source_task, segment.stream)
                 if segment.columns is not None and len(segment.columns) != meta.fields.size():
                     msg = (f"a frame of stream {segment.stream!r} of component {meta.component!r} has the wrong arity; "
                            f"expected {meta.fields.size()} columns; given: {len(segment.columns)}")
                     raise FrameError(msg)
-        expected = self._expected.get(source, 0)
-        skip = expected - frame.first_seq
-        if skip < 0:
-            if self._damaged is None or source in self._damaged:
-                # The frame in between was damaged and is in the dead letters: it will not come again.
-                self.report_error(f"tuples {expected} to {frame.first_seq - 1} of task {source} are lost in a damaged record")
-                expected, skip = frame.first_seq, 0
-                if self._damaged:
-                    self._damaged.discard(source)
-            else:
-                # A sink wrote a later frame but not an earlier one. Its batch is run again and writes both.
-                self.stats.gaps += 1
-                return []
-        accepted = []
-        for segment in frame.segments:
-            if segment.stream is None:
-                accepted.append((expected, segment))
-                continue
-            n = segment.n
-            if skip >= n:
-                skip -= n
-                self.stats.duplicates += n
-                continue
-            if skip:
-                self.stats.duplicates += skip
-                segment = Segment(segment.stream, n - skip,
-                                  None if segment.columns is None else [slice_column(c, skip, n) for c in segment.columns],
-                                  None if segment.anchors is None else segment.anchors[skip:])
-                skip = 0
-            accepted.append((expected, segment))
-            expected += segment.n
-        self._expected[source] = expected
-        return accepted
 
     def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
         edges = stream_ids(edge_key(source, self.id), first_seq, n).tolist()
@@ -368,8 +334,7 @@ class Task:
         """Return everything this task needs to go on from ``version``; taken between batches."""
         return {
             "topology": self.plan.topology_id, "component": self.component_id, "task": self.id,
-            "version": self.version, "clock_ms": self.clock_ms, "expected": self._expected,
-            "damaged": None if self._damaged is None else sorted(self._damaged),
+            "version": self.version, "clock_ms": self.clock_ms, "received": self._receiver.snapshot(),
             "watermarks": self._watermarks, "watermark": self.watermark, "sent": self.outbox.snapshot(),
             "records_sent": self._records_sent,
             "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]]
@@ -381,8 +346,7 @@ class Task:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot; called right after :meth:`start`."""
         self.version, self.clock_ms = state["version"], state["clock_ms"]
-        self._expected = dict(state["expected"])
-        self._damaged = None if state["damaged"] is None else set(state["damaged"])
+        self._receiver.restore(state["received"])
         self._watermarks, self.watermark = dict(state["watermarks"]), state["watermark"]
         self.outbox.restore(state["sent"])
         self._records_sent = state["records_sent"]
@@ -401,7 +365,7 @@ class Task:
             "component": self.component_id, "task": self.id, "version": self.version,
             "emitted": {name: out.emitted for name, out in self.outs.items() if out.emitted},
             "transferred": {name: out.transferred for name, out in self.outs.items() if out.transferred},
-            "sent": self.outbox.snapshot(), "received": self._expected, "watermark": self.watermark,
+            "sent": self.outbox.snapshot(), "received": self._receiver.expected, "watermark": self.watermark,
             **self.stats.to_dict(),
         }
 

@@ -1,0 +1,152 @@
+"""The receiving side of a task: every channel's tuples once, in order, whatever the inbox holds.
+
+A sink may write a batch again, write a part of it, or write a later frame and not an earlier one; and anybody may write
+a record into an inbox that is no frame. Numbers tell these cases apart:
+
+- what was received before is dropped;
+- a frame behind a gap is dropped too: its batch is run again and brings both;
+- unless a damaged frame stands where the gap is: then the tuples of that frame are lost, and the channel goes on;
+- after a record that nothing can be read from, a gap may mean either. Frames behind it are held back until the missing
+  one comes, or until it is plain that it does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dskype.topology.core.frames import DataFrame, Segment, decode_frame, peek_header, slice_column
+
+__all__ = ["Receiver"]
+
+PATIENCE_MS = 30_000
+"""So long frames are held back for one that may have been lost; a batch is run again much sooner."""
+_MAX_STEP_MS = 5000
+"""A record advances that time by this much at most: after a standstill there has to be time to write again."""
+
+Numbered = tuple[int, int, Segment]
+
+
+class Receiver:
+    """What one task has received.
+
+    :param stats: counts duplicates and gaps.
+    :param report_error: called with a text about tuples that are lost.
+    """
+
+    def __init__(self, stats: Any, report_error: Callable[[str], None]) -> None:
+        self.expected: dict[int, int] = {}
+        """Source task -> number of the next tuple."""
+        self._stats, self._report_error = stats, report_error
+        self._damaged: dict[int, int] = {}  # source task -> first number of a damaged frame
+        self._stray = False  # a record was seen that nothing can be read from
+        self._held: dict[int, list[bytes]] = {}
+        self._held_since: dict[int, int] = {}
+        self._clock_ms = self._waited_ms = 0
+
+    def pass_time(self, clock_ms: int) -> list[Numbered]:
+        """Take note of the time; return frames that were held back for long enough.
+
+        :param clock_ms: time of the task.
+        """
+        self._waited_ms += min(_MAX_STEP_MS, clock_ms - self._clock_ms)
+        self._clock_ms = clock_ms
+        if not self._held:
+            return []
+        return [n for source, since in list(self._held_since.items())
+                if self._waited_ms - since >= PATIENCE_MS for n in self._give_up(source)]
+
+    def damaged(self, value: bytes | None) -> None:
+        """Take note of a record that is no frame."""
+        header = peek_header(value)
+        if header is None:
+            self._stray = True
+        else:
+            first = self._damaged.get(header.source_task, header.first_seq)
+            self._damaged[header.source_task] = min(first, header.first_seq)
+
+    def accept(self, frame: DataFrame, value: bytes) -> list[Numbered]:
+        """Return what is new: (source task, number of the first tuple, segment).
+
+        :param value: the record that ``frame`` was read from.
+        """
+        source, first = frame.source_task, frame.first_seq
+        expected = self.expected.get(source, 0)
+        if first > expected:
+            if expected >= self._damaged.get(source, first):
+                self._lose(source, expected, first)
+            else:
+                self._stats.gaps += 1
+                if self._stray:
+                    self._held.setdefault(source, []).append(value)
+                    self._held_since.setdefault(source, self._waited_ms)
+                return []
+        accepted = list(self._new(frame))
+        return accepted + self._release(source) if source in self._held else accepted
+
+    def _new(self, frame: DataFrame) -> Iterator[Numbered]:
+        source = frame.source_task
+        expected = self.expected.get(source, 0)
+        skip = expected - frame.first_seq
+        for segment in frame.segments:
+            n = segment.n
+            if segment.stream is None:
+                yield source, expected, segment
+                continue
+            if skip >= n:
+                skip -= n
+                self._stats.duplicates += n
+                continue
+            if skip:
+                self._stats.duplicates += skip
+                segment = Segment(segment.stream, n - skip,
+                                  None if segment.columns is None else [slice_column(c, skip, n) for c in segment.columns],
+                                  None if segment.anchors is None else segment.anchors[skip:])
+                skip = 0
+            yield source, expected, segment
+            expected += segment.n
+        if expected > self.expected.get(source, 0):
+            self._damaged.pop(source, None)  # nothing is missing up to here
+        self.expected[source] = expected
+
+    def _release(self, source: int) -> list[Numbered]:
+        """Return what was held back and can go on now."""
+        frames = sorted(((decode_frame(value), value) for value in self._held[source]), key=lambda pair: pair[0].first_seq)
+        released: list[Numbered] = []
+        left: list[bytes] = []
+        for frame, value in frames:
+            if frame.first_seq <= self.expected.get(source, 0):
+                released += self._new(frame)
+            else:
+                left.append(value)
+        if left:
+            self._held[source] = left
+        else:
+            del self._held[source], self._held_since[source]
+        return released
+
+    def _give_up(self, source: int) -> list[Numbered]:
+        first = min(decode_frame(value).first_seq for value in self._held[source])
+        self._lose(source, self.expected.get(source, 0), first)
+        self._held_since[source] = self._waited_ms
+        return self._release(source)
+
+    def _lose(self, source: int, first: int, behind: int) -> None:
+        self._report_error(f"tuples {first} to {behind - 1} of task {source} are lost in a damaged record")
+        self.expected[source] = behind
+        self._damaged.pop(source, None)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state."""
+        return {"expected": self.expected, "damaged": self._damaged, "stray": self._stray, "held": self._held,
+                "held_since": self._held_since, "clock_ms": self._clock_ms, "waited_ms": self._waited_ms}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.expected, self._damaged, self._stray = dict(state["expected"]), dict(state["damaged"]), state["stray"]
+        self._held = {source: list(values) for source, values in state["held"].items()}
+        self._held_since = dict(state["held_since"])
+        self._clock_ms, self._waited_ms = state["clock_ms"], state["waited_ms"]
