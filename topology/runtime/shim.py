@@ -6,6 +6,7 @@ may talk to one executor.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -25,6 +26,7 @@ from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, OUTPUT, re
 __all__ = ["ExecutorFailedError", "Shim", "stop_executors"]
 
 _TRIES = 3
+_frozen: list[bool] = []
 _connections: dict[tuple[str, str, int, int], socket.socket] = {}
 
 
@@ -59,6 +61,7 @@ class Shim:
         """Forward all rows of one Spark task, yield the output rows."""
         from pyspark import TaskContext
 
+        _freeze_once()
         # All rows at once: a task's part of a batch must reach its executor in one piece, also when it is run again.
         parts = [b for b in batches if b.num_rows]
         if not parts:
@@ -139,6 +142,14 @@ class Shim:
             self._drop(index)
             raise ExecutorFailedError(bytes(answer[1:]).decode(errors="replace"))
         return pa.ipc.read_record_batch(pa.py_buffer(memoryview(answer)[1:]), OUTPUT)
+
+
+def _freeze_once() -> None:
+    """Take what the first task has imported out of the collector's sight: Spark collects garbage after every task."""
+    if not _frozen:
+        _frozen.append(True)
+        gc.collect()
+        gc.freeze()
 
 
 def _replace_daemon() -> None:
