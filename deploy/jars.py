@@ -148,7 +148,7 @@ def read_manifest(path: Path = MANIFEST) -> dict[str, tuple[Jar, ...]]:
             if not found or current is None:
                 raise JarsError(f"{path}:{number}: expected 'sha256  group:artifact:version' below a '# [set]' heading, given: {line!r}",
                                 fix="restore the file from the repository")
-            current.append(Jar(*found.group(2, 3, 4), found.group(1)))
+            current.append(Jar(group=found[2], artifact=found[3], version=found[4], sha256=found[1]))
     return {name: tuple(jars) for name, jars in sets.items()}
 
 
