@@ -329,6 +329,18 @@ class SpoutOutputCollector(_Collector):
         self._emit(out, targets, row, message_id)
         return targets
 
+    def emit_all(self, tuples: Iterable[tuple[str, Sequence[Any]]], message_id: Any = None) -> None:
+        """Emit (stream, values) pairs under one message id: all of them, or none if one is refused."""
+        checked = []
+        for stream, values in tuples:
+            out = self._outs.get(stream)
+            if out is None:
+                raise self._unknown_stream(stream)
+            row = self._row(out, values)
+            checked.append((out, self._targets(out, row), row))
+        for out, targets, row in checked:
+            self._emit(out, targets, row, message_id)
+
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", message_id: Any = None) -> list[int]:
         """Emit a tuple to one task that subscribed with direct grouping; see :meth:`emit`."""
         out = self._outs.get(stream)

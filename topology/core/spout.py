@@ -17,7 +17,7 @@ from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import Control, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
-from dskype.topology.errors import DeadLetter
+from dskype.topology.errors import DeadLetter, TopologyError
 from dskype.topology.plan import TopologyPlan
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
@@ -216,8 +216,9 @@ def _packable(value: Any) -> bool:
 class KafkaSpoutTask(SpoutTask):
     """A task of a :class:`KafkaSpout`: emits external records, again when their trees fail.
 
-    Message id = (topic, partition, offset). The *committed* position of a partition is the lowest
-    offset that is not settled, as Storm's OffsetManager computes it.
+    Message id = (topic, partition, offset); within the task the number of the attempt is added, so
+    that tuples of an attempt that has failed do not settle the next one. The *committed* position of
+    a partition is the lowest offset that is not settled, as Storm's OffsetManager computes it.
     """
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
@@ -226,9 +227,9 @@ class KafkaSpoutTask(SpoutTask):
         self._next: dict[tuple[str, int], int] = {}      # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}   # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}      # the backlog is complete up to here
-        self._open_offsets: dict[tuple[str, int], dict[int, int]] = {}  # offset -> trees not complete
+        self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, trees not complete]
         self._backlog: dict[tuple[str, int], deque[InRecord]] = {}
-        self._retries: deque[tuple[str, int, int]] = deque()
+        self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
 
     def process_external(self, records: Iterable[InRecord]) -> None:
@@ -237,10 +238,10 @@ class KafkaSpoutTask(SpoutTask):
             if record.offset < self._arrived.get(key, 0):
                 continue  # seen: the batch is run again
             start = self._next.setdefault(key, record.offset)
-            arrived = self._arrived.get(key, start)
             self._arrived[key] = record.offset + 1
             backlog = self._backlog.setdefault(key, deque())
-            if len(backlog) < _BACKLOG_RECORDS and self._held.get(key, start) == arrived:
+            # After a crash there is a gap: what had arrived and was not emitted has to be read again.
+            if len(backlog) < _BACKLOG_RECORDS and self._held.get(key, start) == record.offset:
                 backlog.append(record)
                 self._held[key] = record.offset + 1
         if self.active and self.credit:
@@ -248,10 +249,11 @@ class KafkaSpoutTask(SpoutTask):
 
     def _emit_loop(self) -> None:
         budget = self._max_tuples
-        while self._retries and budget and not self.pending_limit():
-            topic, partition, offset = self._retries.popleft()
-            for record in self._reader(topic, partition, offset, offset + 1):
-                self._emit_record(record)
+        for retry in [r for r in self._retries if r[0] <= self.clock_ms]:
+            if not budget or self.pending_limit():
+                break
+            self._retries.remove(retry)
+            self._emit_again(*retry[1:])
             budget -= 1
         for key in sorted(self._next):
             while budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
@@ -275,32 +277,49 @@ class KafkaSpoutTask(SpoutTask):
                 return None
         return backlog.popleft()
 
+    def _emit_again(self, topic: str, partition: int, offset: int) -> None:
+        try:
+            records = list(self._reader(topic, partition, offset, offset + 1))
+        except TopologyError as error:
+            self.report_error(error)
+            records = []
+        for record in records:
+            self._emit_record(record)
+        if not records:
+            self.report_error(f"record {topic}/{partition} offset {offset} failed and is no longer there to be emitted again")
+            self._open_offsets[topic, partition].pop(offset, None)
+
     def _emit_record(self, record: InRecord) -> None:
+        unfinished = self._open_offsets.setdefault((record.topic, record.partition), {})
+        attempt = unfinished[record.offset][0] if record.offset in unfinished else 1
         try:
             tuples = self.component.translate(record.topic, record.partition, record.offset, record.key, record.value,
                                               record.timestamp_ms, record.headers or [])
-        except DeadLetter as error:
-            self.dead_letter(record.value, str(error), "translate", record)
-            return
+            self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
         except Exception as error:  # the user's code on somebody's record
-            self.dead_letter(record.value, f"{type(error).__name__}: {error}", "translate", record)
-            return
-        key, message_id = (record.topic, record.partition), (record.topic, record.partition, record.offset)
+            text = str(error) if isinstance(error, DeadLetter) else f"{type(error).__name__}: {error}"
+            self.dead_letter(record.value, text, "translate", record)
+            tuples = ()
         if self._guaranteed and tuples:
-            self._open_offsets.setdefault(key, {})[record.offset] = len(tuples)
-        for stream, values in tuples:
-            self.collector.emit(values, stream, message_id if self._guaranteed else None)
+            unfinished[record.offset] = [attempt, len(tuples)]
+        else:
+            unfinished.pop(record.offset, None)
 
     def _settled(self, completed: bool, message_id: Any) -> None:
-        topic, partition, offset = message_id
+        topic, partition, offset, attempt = message_id
         unfinished = self._open_offsets.get((topic, partition), {})
-        if not completed:
-            self._retries.append((topic, partition, offset))
-        elif unfinished.get(offset, 0) > 1:
-            unfinished[offset] -= 1
+        entry = unfinished.get(offset)
+        if entry is None or entry[0] != attempt:  # the record is settled, or on its way again
+            return
+        if completed:
+            entry[1] -= 1
+            if entry[1]:
+                return
+            del unfinished[offset]
         else:
-            unfinished.pop(offset, None)
-        super()._settled(completed, message_id)
+            entry[0] += 1
+            self._retries.append((self.clock_ms + _retry_delay_ms(attempt), topic, partition, offset))
+        super()._settled(completed, (topic, partition, offset))
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> lowest offset that is not settled."""
@@ -312,19 +331,25 @@ class KafkaSpoutTask(SpoutTask):
     def snapshot(self) -> dict[str, Any]:
         return super().snapshot() | {
             "next": [[*key, offset] for key, offset in self._next.items()],
+            "arrived": [[*key, offset] for key, offset in self._arrived.items()],
             "open": [[*key, offsets] for key, offsets in self._open_offsets.items()],
             "retries": [list(r) for r in self._retries],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._next = {(t, p): offset for t, p, offset in state["next"]}
-        self._arrived = dict(self._next)
-        self._open_offsets = {(t, p): dict(offsets) for t, p, offsets in state["open"]}
-        self._retries = deque(tuple(r) for r in state["retries"])
+        self._arrived = {(t, p): offset for t, p, offset in state["arrived"]}
+        self._open_offsets = {(t, p): {o: list(entry) for o, entry in offsets.items()} for t, p, offsets in state["open"]}
+        self._retries = [tuple(r) for r in state["retries"]]
         super().restore(state)
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+
+
+def _retry_delay_ms(failures: int) -> int:
+    """Return how long to wait after a record has failed so often: as Storm's default, at once and then 4 ms to 10 s."""
+    return 0 if failures == 1 else min(10_000, 2 << min(failures - 1, 20))
 
 
 def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
