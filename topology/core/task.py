@@ -416,11 +416,18 @@ class BoltTask(Task):
             pass
 
     def _kafka_execute(self, tup: Tuple) -> None:
-        record = self.component.translate(tup)
-        if record is not None:
-            topic, key, value, headers = record
-            self.send_record(topic, key, value, headers)
-        self.collector.ack(tup)
+        try:
+            record = self.component.translate(tup)
+            if record is not None and record[0] is not None:  # without a topic there is nothing to write, as in Storm
+                topic, key, value, headers = record
+                self.send_record(topic, key, value, headers)
+        except Exception as error:  # the user's code or data; Storm's KafkaBolt reports and fails
+            self.report_error(error)
+            if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
+                self.dead_tuple(tup.values, f"{type(error).__name__}: {error}", "execute", tup.meta.stream)
+            self.collector.fail(tup)
+        else:
+            self.collector.ack(tup)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
         if segment.columns is None:  # a hole: the tuple was too large and went to the dead letters
