@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,7 @@ class SimulatedTopology:
         self.opened = False
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
+        self._external_starts: dict[tuple[str, str, int], int] = {}
         self._queries: dict[str, _Query] = {}
 
     def now_ms(self) -> int:
@@ -100,7 +102,7 @@ class SimulatedTopology:
             self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
             for component in self.plan.topology.components:
                 query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store))
-                self._external_positions(query)
+                self._external_positions(query, first=True)
                 for index in range(self.plan.num_executors(component)):
                     self._executor(query, index)
         self.active = True
@@ -135,13 +137,20 @@ class SimulatedTopology:
             self.log.delete(metrics_topic(self.plan.name))
             self.log.delete(dead_letters_topic(self.plan.name))
 
-    def _external_positions(self, query: _Query) -> None:
-        spec = self.plan.topology.components[query.component]
-        if isinstance(spec.obj, KafkaSpout):
-            for topic in spec.obj.topics:
-                for partition in range(self.log.partitions(topic)):
-                    start = self.log.end(topic, partition) if spec.obj.first_poll_strategy == "LATEST" else 0
-                    query.positions.setdefault((topic, partition), start)
+    def _external_positions(self, query: _Query, *, first: bool = False) -> None:
+        """Add the partitions of external topics that are not read yet.
+
+        :param first: at the start of the topology; what comes later is read from its beginning.
+        """
+        spout = self.plan.topology.components[query.component].obj
+        if not isinstance(spout, KafkaSpout):
+            return
+        topics = spout.topics if spout.pattern is None else [t for t in self.log.topics() if re.fullmatch(spout.pattern, t)]
+        for topic in topics:
+            for partition in range(self.log.partitions(topic)):
+                latest = first and spout.first_poll_strategy.endswith("LATEST")
+                start = self._external_starts.setdefault((query.component, topic, partition), self.log.end(topic, partition) if latest else 0)
+                query.positions.setdefault((topic, partition), start)
 
     def _executor(self, query: _Query, index: int) -> Executor:
         executor = query.executors.get(index)
@@ -168,6 +177,7 @@ class SimulatedTopology:
         self._metrics_read = end
 
     def _available(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
+        self._external_positions(query)
         return {key: (position, end) for key, position in query.positions.items()
                 if (end := self.log.end(*key)) > position}
 

@@ -43,6 +43,10 @@ class MemoryLog:
         """Return how many partitions of a topic have been touched; at least 1."""
         return max((p for t, p in self._partitions if t == topic), default=0) + 1
 
+    def topics(self) -> list[str]:
+        """Return the topics that have been touched, sorted."""
+        return sorted({topic for topic, _ in self._partitions})
+
     def end(self, topic: str, partition: int) -> int:
         """Return the offset that the next record gets."""
         return len(self._partitions.get((topic, partition), ()))
