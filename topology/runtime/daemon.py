@@ -19,6 +19,7 @@ import os
 import socket
 import stat
 import sys
+import zipimport
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,10 @@ def _clean_path() -> None:
         return path.endswith((".zip", ".jar"))
 
     sys.path[:] = [p for p in sys.path if not archive(p)]
-    for path in [p for p in sys.path_importer_cache if archive(p)]:
-        del sys.path_importer_cache[path]
+    # By the importer, not by the name: folders within a jar are remembered, too (".../spark-core.jar/org").
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimport.zipimporter):
+            del sys.path_importer_cache[path]
     kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and not archive(p)]
     os.environ["PYTHONPATH"] = os.pathsep.join(kept)
 
