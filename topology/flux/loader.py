@@ -39,7 +39,7 @@ from dskype.topology.groupings import (
     ShuffleGrouping,
 )
 
-__all__ = ["FluxTopology", "load", "read_properties"]
+__all__ = ["FluxTopology", "load", "read_properties", "read_yaml"]
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +156,14 @@ def read_properties(path: str | os.PathLike[str], limits: Limits = Limits()) -> 
     :raises FluxException: the file cannot be read.
     """
     return parse_properties(_read_text(Path(path), limits), str(path))
+
+
+def read_yaml(path: str | os.PathLike[str], limits: Limits = Limits()) -> Any:
+    """Read a YAML file of plain data, as strictly as a Flux file.
+
+    :raises FluxException: the file cannot be read.
+    """
+    return parse(_read_text(Path(path), limits), str(path), limits)
 
 
 def _read_text(path: Path, limits: Limits) -> str:

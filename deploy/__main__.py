@@ -1,0 +1,8 @@
+"""``python -m dskype.deploy``: the command line."""
+
+import sys
+
+from dskype.deploy.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
