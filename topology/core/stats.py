@@ -82,17 +82,18 @@ class TopologyStats:
         self.tasks: dict[int, dict[str, Any]] = {}
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
 
-    def feed(self, value: bytes) -> None:
-        """Take in the value of one metrics record; what is not readable is left out."""
+    def feed(self, value: bytes) -> str | None:
+        """Take in the value of one metrics record and return its component; what is not readable is left out."""
         try:
             record = json.loads(value)
         except ValueError:
-            return
+            return None
         if record.get("kind") == "stats":
             for task in record["tasks"]:
                 self.tasks[task["task"]] = task
         elif record.get("kind") == "error":
             self.errors.append(record)
+        return record.get("component")
 
     def undelivered_tuples(self) -> int:
         """Return how many tuples are on their way: sent by a task and not yet received by its target."""

@@ -31,7 +31,8 @@ __all__ = ["TopologyDriver", "now_ms"]
 log = logging.getLogger(__name__)
 
 _CLOCK_STEP_S = 0.01
-_WATCH_STEP_S = 0.25
+_WATCH_STEP_S = 0.5
+_BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
 _REST_S = 20
 _METRICS_RETENTION_MS = 10 * 60_000
@@ -71,6 +72,7 @@ class TopologyDriver:
         self._lock = threading.RLock()
         self._producer: KafkaProducer | None = None
         self._epoch = 0
+        self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
         self.restarts: list[dict[str, Any]] = []
         self.failure: BaseException | None = None
@@ -302,6 +304,7 @@ class TopologyDriver:
                             self.stats.feed(record.value)
                     if time.monotonic() >= next_watch:
                         self._revive()
+                        self._pace()
                         next_watch = time.monotonic() + _WATCH_STEP_S
                     if time.monotonic() >= next_clean:
                         self._drop_old_records()
@@ -315,6 +318,16 @@ class TopologyDriver:
                     self._stop.wait(1)
         finally:
             consumer.close()
+
+    def _pace(self) -> None:
+        """Let queries that have had no tuples for a while look for some less often."""
+        now = time.monotonic()
+        for component, query in list(self._queries.items()):
+            # Tuples count, not batches: a spout with nothing to emit has batches, for its pulses.
+            done = self.stats.total(component, "executed") + self.stats.total(component, "emitted")
+            if done != self._work.get(component, (0, 0.0))[0]:
+                self._work[component] = (done, now)
+            query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)
 
     def _revive(self) -> None:
         """Start failed queries anew, from their snapshots."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.runtime.tuning import exclude_rules
+
 __all__ = ["spark_settings", "start_session"]
 
 _LOCAL_SLOTS = 16
@@ -82,4 +84,6 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     builder = SparkSession.builder.master(url).appName("dskype")
     for key, value in spark_settings(master=master, jars=jars, conf=conf, log_file=log_file).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    exclude_rules(session)
+    return session
