@@ -6,18 +6,18 @@ Everything heavy is imported inside the functions, so that ``dskype --help`` doe
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from dskype.topology.errors import TopologyError, explain
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["Target", "client", "run_local", "ship_modules", "submit"]
+__all__ = ["Target", "client", "make_output_topics", "run_local", "ship_modules", "submit"]
 
 Progress = Callable[[str], None]
 
@@ -42,6 +42,7 @@ def client(target: Target) -> ClusterClient:
     :raises TopologyError: no cluster is named.
     """
     from dskype.deploy import connection
+    from dskype.topology.errors import TopologyError, explain
 
     bootstrap = connection.resolve_bootstrap(target.bootstrap_servers)
     if bootstrap.embedded:
@@ -56,6 +57,16 @@ def client(target: Target) -> ClusterClient:
 
     options = connection.kafka_options(target.conf)
     return ClusterClient(KafkaSettings(bootstrap.servers, options, connection.client_arguments(options)))
+
+
+def _end_on_sigterm() -> None:
+    """Let SIGTERM end a run as Ctrl-C does: with brokers, sessions and folders taken down."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def ship_modules(modules: list[str], master: str | None) -> None:
@@ -88,6 +99,31 @@ def _root(module: str) -> str | None:
     return folder
 
 
+def make_output_topics(kafka: Any, topology: Any, progress: Progress) -> None:
+    """Make the topics that Kafka bolts write to, where they are missing: brokers need not make topics by themselves.
+
+    A broker may forbid it; then the topics must be there, and the bolt's own error says so if they are not.
+    """
+    from kafka.errors import KafkaError
+
+    from dskype.topology.components import KafkaBolt
+    from dskype.topology.runtime.kafka import TopicAdmin
+
+    topics = {spec.obj.topic for spec in topology.components.values() if isinstance(spec.obj, KafkaBolt) and spec.obj.topic}
+    if not topics:
+        return
+    admin = TopicAdmin(kafka)
+    try:
+        missing = topics - set(admin.existing(topics))
+        if missing:
+            admin.create(dict.fromkeys(sorted(missing), 1), {})
+            progress(f"made the topic{'s' if len(missing) > 1 else ''} {', '.join(sorted(missing))}")
+    except KafkaError as ex:
+        progress(f"warning: the topics {', '.join(sorted(topics))} could not be checked: {ex}")
+    finally:
+        admin.close()
+
+
 def run_local(
     flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]
 ) -> None:
@@ -99,8 +135,10 @@ def run_local(
     """
     from dskype.topology.local import LocalCluster
 
+    _end_on_sigterm()
     ship_modules(flux.modules, target.master)
     with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
+        make_output_topics(cluster.environment.kafka, flux.topology, progress)
         handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
         for warning in handle.warnings:
             progress(f"warning: {warning}")
@@ -114,6 +152,7 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
     client(target)  # names what is missing before anything is started
+    _end_on_sigterm()
     from dskype.deploy import bringup
 
     ship_modules(flux.modules, target.master)

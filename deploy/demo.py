@@ -114,7 +114,7 @@ class PlacesSpout(Spout):
             cut = len(data) if last else data.rfind(_SEPARATOR) + len(_SEPARATOR)
             if cut >= len(_SEPARATOR):
                 break
-            length *= 2  # an entry longer than a block
+            length = min(2 * length, self._end - self._position)  # an entry longer than a block
         self._position += cut
         body = data[:cut].rstrip()
         # Between boundaries: 123": {...}, "124": {...}, "   and at the end of the file: 123": {...}}

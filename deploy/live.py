@@ -36,12 +36,19 @@ class TopWords:
     """
 
     def __init__(self, kafka: Any, topic: str) -> None:
-        self._consumer = kafka.consumer(auto_offset_reset="earliest")
-        self._consumer.subscribe([topic])
+        from kafka import TopicPartition
+
+        self._consumer = kafka.consumer()
+        partitions = [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        self._consumer.assign(partitions)
+        if partitions:  # what an earlier run left is not shown
+            self._consumer.seek_to_end(*partitions)
         self.newest: dict[str, Any] = {}
 
     def poll(self) -> dict[str, Any]:
         """Return the newest record, ``{"top": [[word, count], ...], "words": n, "distinct": n}``; {} before the first."""
+        if not self._consumer.assignment():
+            return self.newest
         for records in self._consumer.poll(timeout_ms=50).values():
             for record in records:
                 try:
@@ -130,9 +137,9 @@ def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
         table.add_row(Text(id), *(f"{n:,}" for n in numbers))
     if not words:
         return table
-    top = Table(title=f"top words of {words.get('words', 0):,} ({words.get('distinct', 0):,} distinct)")
-    top.add_column("word")
-    top.add_column("count", justify="right")
+    top = Table(title="top words", caption=f"of {words.get('words', 0):,} words,\n{words.get('distinct', 0):,} distinct")
+    top.add_column("word", min_width=12)
+    top.add_column("count", justify="right", min_width=8)
     for word, count in words["top"]:
         top.add_row(Text(str(word)), f"{count:,}")  # Text: a word is never markup
     return Columns([table, top])
