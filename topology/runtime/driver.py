@@ -86,10 +86,14 @@ class TopologyDriver:
 
     def open(self) -> None:
         """Make topics and queries; nothing is emitted before :meth:`activate`."""
+        mark = self.folder / "topics-made"
+        if not (mark.is_file() and mark.read_text() == self.plan.topology_id):
+            self.resume = False  # it never came so far as to have topics and snapshots of its own
         if not self.resume:
             shutil.rmtree(self.snapshots, ignore_errors=True)
         self._store().versions(0)
         self._make_topics()
+        mark.write_text(self.plan.topology_id)
         self._producer = self.kafka.producer()
         self._start_queries()
         for target, name in ((self._run_clock, "clock"), (self._run_watch, "watch")):
@@ -117,6 +121,9 @@ class TopologyDriver:
         The spouts are paused by now. What is on its way is delivered first and the bolts are asked for
         snapshots, so that nothing is routed again under the new placement (local-or-shuffle depends on it).
         """
+        if not self._opened:
+            self.plan = plan
+            return
         self._come_to_rest()
         with self._lock:
             self._stop_queries()

@@ -73,8 +73,19 @@ def load_states(kafka: KafkaSettings) -> dict[str, dict[str, Any]]:
 
 
 def is_alive(record: Mapping[str, Any]) -> bool:
-    """Tell whether the driver of a topology has shown itself lately."""
-    return _now_ms() - record.get("heartbeat_ms", 0) < _DEAD_AFTER_MS
+    """Tell whether the driver of a topology has shown itself lately, and on this machine: whether it is there."""
+    if _now_ms() - record.get("heartbeat_ms", 0) >= _DEAD_AFTER_MS:
+        return False
+    driver = record["driver"]
+    if driver["host"] != socket.gethostname():
+        return True
+    try:
+        os.kill(driver["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class NimbusService:
@@ -86,6 +97,7 @@ class NimbusService:
     def __init__(self, kafka: KafkaSettings, lock: threading.RLock) -> None:
         self._kafka, self._lock = kafka, lock
         self._keeper: Keeper | None = None
+        self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
         self._stop = threading.Event()
@@ -99,14 +111,23 @@ class NimbusService:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def driver(self) -> dict[str, Any]:
+        """Host and process id, as they are published."""
+        return self._driver
+
     def publish(self, managed: ManagedTopology, *, removed: bool = False) -> None:
-        """Write a topology's state, or its removal."""
-        name = managed.state.name
-        if removed:
-            self._put(f"topology:{name}", None)
-        else:
-            self._put(f"topology:{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name),
-                                           "driver": self._driver, "heartbeat_ms": _now_ms()})
+        """Write a topology's state, or its removal; a broker that is away hears of it with the next heartbeat."""
+        try:
+            with self._publishing:
+                name = managed.state.name
+                if removed:
+                    self._put(f"topology:{name}", None)
+                elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
+                    self._put(f"topology:{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name),
+                                                   "driver": self._driver, "heartbeat_ms": _now_ms()})
+        except (KafkaError, NotAliveException) as error:
+            log.warning("nimbus cannot write the state of topology %s: %s; trying again", managed.state.name, error)
 
     def close(self) -> None:
         """Stop listening; the states stay as they are."""
@@ -121,13 +142,10 @@ class NimbusService:
         self._producer.flush(timeout=30)
 
     def _run_heartbeat(self) -> None:
+        # Without the keeper's lock: a rebalance holds it for long, and must not look like a dead driver.
         while not self._stop.wait(_HEARTBEAT_S):
-            try:
-                with self._lock:
-                    for managed in list(self._keeper.topologies.values()):
-                        self.publish(managed)
-            except KafkaError as error:
-                log.warning("nimbus cannot write its states: %s; trying again", error)
+            for managed in list(self._keeper.topologies.values()):
+                self.publish(managed)
 
     def _run_commands(self) -> None:
         consumer = self._kafka.consumer(fetch_max_wait_ms=500)

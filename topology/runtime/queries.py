@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -99,7 +100,11 @@ class ComponentQuery:
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         topics = sorted({topic for topic, _ in self._positions})
-        reader = self._context.spark.readStream.format("kafka").option("subscribe", ",".join(topics))
+        reader = self._context.spark.readStream.format("kafka")
+        if external:  # partitions that are added later are read, too
+            reader = reader.option("subscribe", ",".join(topics))
+        else:
+            reader = reader.option("assign", json.dumps({inbox: [partition for _, partition in sorted(self._positions)]}))
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         source = {**_SOURCE, **kafka.options, **servers, "startingOffsets": starting_offsets(self._positions),
                   "maxOffsetsPerTrigger": plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}

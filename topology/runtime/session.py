@@ -29,6 +29,7 @@ _MICRO_BATCH = {
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
