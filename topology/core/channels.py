@@ -237,6 +237,12 @@ class Outbox:
         return {target: channel.seq for target, channel in self.channels.items()}
 
     def restore(self, state: dict[int, int]) -> None:
+        """Take over a state; what was emitted before, while the component was prepared again, is forgotten."""
+        for channel in self.dirty:
+            channel.discard()
+        self.dirty.clear()
+        for target, channel in self.channels.items():
+            channel.seq = self._first[target] = 0
         for target, seq in state.items():
             self.channel(target).seq = seq
             self._first[target] = seq

@@ -171,7 +171,7 @@ class Executor:
     def snapshot_due(self, batch_id: int) -> bool:
         """Tell whether to take snapshots now, right before batch ``batch_id`` is handled."""
         late = self._now_ms() >= self._snapshot_at
-        return not self._is_spout and any((late or h.task.snapshot_wanted) and h.task.version > h.saved and h.batch_id < batch_id
+        return not self._is_spout and any((late or h.task.snapshot_wanted) and h.task.version > h.saved and -1 < h.batch_id < batch_id
                                           for h in self._hosted.values())
 
     def pending_snapshots(self, batch_id: int) -> list[PendingSnapshot]:
@@ -182,7 +182,8 @@ class Executor:
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
-            if hosted.task.version > hosted.saved and hosted.batch_id < batch_id:
+            # Nothing handled yet: what prepare emitted is not released, and the newest snapshot is as good.
+            if hosted.task.version > hosted.saved and -1 < hosted.batch_id < batch_id:
                 hosted.saved = hosted.task.version
                 hosted.task.snapshot_wanted = False
                 due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: encode_snapshot(task.snapshot())))

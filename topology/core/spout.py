@@ -188,6 +188,8 @@ class SpoutTask(Task):
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
+        self._root_block.clear()
+        self._settle.clear()
         self.credit, self.pulse, self._roots_made = state["credit"], state["pulse"], state["roots_made"]
         self._pending = [{root: (message_id, stream, at) for root, message_id, stream, at in rows} for rows in state["pending"]]
         if state["active"] and not self.active:

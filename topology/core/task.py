@@ -350,6 +350,7 @@ class Task:
         self._watermarks, self.watermark = dict(state["watermarks"]), state["watermark"]
         self.outbox.restore(state["sent"])
         self._records_sent = state["records_sent"]
+        self.records.clear()  # of open or prepare, which have been called before
         for name, (emitted, transferred, groupers) in state["streams"].items():
             out = self.outs[name]
             out.emitted, out.transferred = emitted, transferred
