@@ -372,10 +372,10 @@ def test_after_an_exception_tracked_tuples_of_the_window_are_dropped_without_an_
     with pytest.raises(RuntimeError):
         harness.feed("tracked", root=5)
     harness.executor.bolt.explode = False
-    harness.feed("c")
-    harness.feed("d")
-    assert harness.contents == [["untracked", "tracked"], ["untracked", "c", "d"]]
-    assert harness.collector.acked == []
+    for value in "cdef":
+        harness.feed(value)
+    assert harness.contents == [["untracked", "tracked"], ["untracked", "c", "d"], ["c", "d", "e", "f"]]
+    assert harness.collector.acked == ["untracked"]
 
 
 def test_a_window_that_raised_does_not_come_again_in_event_time():

@@ -43,6 +43,10 @@ class _CountEviction:
     def track(self) -> None:
         self.count += 1
 
+    def forget(self, n: int) -> None:
+        """Take note that ``n`` tuples of the last window are gone."""
+        self.count -= n
+
     def evict(self, event: Event, now: int) -> int:
         if self.count > self.threshold:
             self.count -= 1
@@ -64,6 +68,9 @@ class _EventTimeCountEviction(_CountEviction):
 
     def track(self) -> None:
         pass
+
+    def forget(self, n: int) -> None:
+        self.processed -= n
 
     def evict(self, event: Event, now: int) -> int:
         if self.reference is None:
@@ -94,6 +101,9 @@ class _TimeEviction:
         self.reference: int | None = None
 
     def track(self) -> None:
+        pass
+
+    def forget(self, n: int) -> None:
         pass
 
     def evict(self, event: Event, now: int) -> int:
@@ -161,7 +171,9 @@ class WindowManager:
     def drop(self, tuples: Iterable[Tuple]) -> None:
         """Take tuples out of the queue without an ack."""
         gone = set(map(id, tuples))
+        before = len(self.queue)
         self.queue = deque(e for e in self.queue if id(e.tup) not in gone)
+        self.eviction.forget(before - len(self.queue))
 
     def _scan(self, *, full: bool) -> list[Event]:
         queue, evict, now = self.queue, self.eviction.evict, self._clock_ms()
