@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import logging
 import os
-import shutil
-import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dskype.deploy import connection, jars, paths
 from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.folders import OwnedFolder
+from dskype.topology.errors import AlreadyAliveException
+from dskype.topology.lifecycle import Keeper, ManagedTopology
+from dskype.topology.local import LocalCluster
+from dskype.topology.nimbus import TopologyState
 from dskype.topology.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.nimbus_topic import NimbusService, is_alive, load_states
 from dskype.topology.runtime.session import start_session
 
-__all__ = ["Environment"]
+__all__ = ["Environment", "submit"]
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
+
+
+_STATE = "state.json"
 
 
 def _quiet(_: str) -> None:
@@ -41,13 +56,13 @@ class Environment:
     def __init__(self, *, bootstrap_servers: str | None = None, master: str | None = None, conf: Mapping[str, Any] | None = None,
                  folder: Path | None = None, resume: bool = False, progress: Progress = _quiet) -> None:
         self._conf = {k: str(v) for k, v in (conf or {}).items()}
-        self._resume = resume
-        self.resumed: list[Any] = []
         self.broker: EmbeddedBroker | None = None
         self.spark: Any = None
-        self._temporary = None if folder else tempfile.mkdtemp(prefix="topologies-", dir=paths.scratch_dir())
-        self.folder = Path(folder or self._temporary)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._nimbus: NimbusService | None = None
+        # One driver per folder; what an earlier one has left running is ended by this.
+        self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
+        self.folder = self._owned.path
+        self.resumed = _stored_states(self.folder) if resume else []
         paths.export_numba_cache(os.environ)
         try:
             spark_jars = jars.spark_jars(lambda p: progress(str(p)))
@@ -62,27 +77,90 @@ class Environment:
             self.kafka = KafkaSettings(servers, options, connection.client_arguments(options))
             where = "embedded" if self.broker else f"from {bootstrap.source}"
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
-            spark_conf = {k: v for k, v in self._conf.items() if k.startswith("spark.")}
+            # The folder in its command line tells whose JVM it is, should this process be killed.
+            spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
             self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
+            if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
+                self._owned.note_process(jvm.pid)
         except BaseException:
             self.close()
             raise
 
-    def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
-        """Return what runs one topology here."""
-        name = metrics_topic(plan.name).removesuffix(".metrics")  # escaped as its topics are
-        return TopologyDriver(plan, self.spark, self.kafka, self.folder / "topologies" / name, resume=self._resume)
+    def attach(self, keeper: Keeper, lock: threading.RLock) -> None:
+        """Publish the keeper's topologies in Kafka and take commands for them, so that another shell can list and kill them.
 
-    def on_change(self, managed: Any, removed: bool = False) -> None:
-        """Take note of a topology's state; a cluster in one process keeps it in memory only."""
+        :param lock: held while the keeper is used.
+        """
+        self._nimbus = NimbusService(self.kafka, lock)
+        self._nimbus.start(keeper)
+
+    def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
+        """Return what runs one topology here.
+
+        :raises AlreadyAliveException: another process runs a topology of this name on these brokers.
+        """
+        record = load_states(self.kafka).get(plan.name)
+        if record is not None and is_alive(record) and self._nimbus is not None and record["driver"] != self._nimbus.driver:
+            raise AlreadyAliveException.of(plan.name)
+        resume = plan.topology_id in {state.id for state in self.resumed}
+        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume)
+
+    def _folder_of(self, name: str) -> Path:
+        return self.folder / "topologies" / metrics_topic(name).removesuffix(".metrics")  # escaped as its topics are
+
+    def on_change(self, managed: ManagedTopology, removed: bool = False) -> None:
+        """Store a topology's state in its folder, and publish it."""
+        folder = self._folder_of(managed.state.name)
+        if removed:
+            with contextlib.suppress(FileNotFoundError):
+                (folder / _STATE).unlink()
+        else:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = folder / f".{_STATE}"
+            partial.write_text(json.dumps(managed.state.to_json()))
+            os.replace(partial, folder / _STATE)
+        if self._nimbus is not None:
+            self._nimbus.publish(managed, removed=removed)
 
     def close(self) -> None:
         """Stop Spark and the embedded broker, and remove temporary folders."""
+        if self._nimbus is not None:
+            self._nimbus.close()
+            self._nimbus = None
         if self.spark is not None:
             self.spark.stop()
             self.spark = None
         if self.broker is not None:
             self.broker.stop()
             self.broker = None
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        self._owned.release()
+
+
+def _stored_states(folder: Path) -> list[TopologyState]:
+    """Return the states of the topologies that an earlier process has left in ``folder``."""
+    return [TopologyState.from_json(json.loads(path.read_text())) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]
+
+
+def submit(flux: Any, *, active: bool = True, bootstrap_servers: str | None = None, master: str | None = None,
+           conf: Mapping[str, Any] | None = None, progress: Progress = _quiet) -> None:
+    """Run a topology in this process until it is killed, from here or from another shell.
+
+    A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.
+
+    :param flux: what ``load_flux`` returned: name, config, topology.
+    :param active: False: submitted inactive.
+    """
+    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(bootstrap_servers).servers).encode()).hexdigest()[:12]
+    folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
+    cluster = LocalCluster(bootstrap_servers=bootstrap_servers, master=master, conf=conf, folder=folder, resume=True, progress=progress)
+    finished = False
+    try:
+        handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
+        for warning in handle.warnings:
+            progress(f"warning: {warning}")
+        progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
+        while flux.name in cluster.keeper.topologies:
+            time.sleep(0.2)
+        finished = True
+    finally:
+        cluster.shutdown(remove=finished)

@@ -85,15 +85,22 @@ class Keeper:
             actions = state.transition("STARTUP", now)
         else:
             state, actions = self.nimbus.submit(name, conf or {}, topology.components, now, active=active, owner=_user())
-        plan = TopologyPlan.build(name, state.id, state.conf, topology)
-        if state.executors:
-            plan = plan.rebalanced(state.executors)
-        managed = self.topologies[name] = ManagedTopology(state, self._make_backend(plan), warnings)
         try:
+            plan = TopologyPlan.build(name, state.id, state.conf, topology)
+            if state.executors:
+                plan = plan.rebalanced(state.executors)
+            managed = ManagedTopology(state, self._make_backend(plan), warnings)
+        except BaseException:
+            self._forget(name)
+            raise
+        self.topologies[name] = managed
+        try:
+            self._on_change(managed)  # first, so that a crash while it starts finds it again
             self._carry_out(managed, actions)
         except BaseException:
             self._forget(name)
             managed.backend.close(remove=True)
+            self._on_change(managed, removed=True)
             raise
         return managed
 
@@ -144,6 +151,8 @@ class Keeper:
         for managed in list(self.topologies.values()):
             managed.backend.close(remove=remove)
             self._forget(managed.state.name)
+            if remove:
+                self._on_change(managed, removed=True)
 
     def summary(self, name: str) -> dict[str, Any]:
         """Return a topology's line for ``list``."""

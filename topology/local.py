@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 
 __all__ = ["LocalCluster", "LocalTopology"]
+
+log = logging.getLogger(__name__)
 
 BRINGUP_GROUP = "dskype.bringup"
 """Entry points that bring up Spark and Kafka; ``topology`` itself knows no broker and no jars."""
@@ -84,6 +87,11 @@ class LocalCluster:
         else:
             self.environment = _bring_up(**options)
             self.keeper = Keeper(self.environment.make_backend, self.now_ms, on_change=self.environment.on_change, resumed=self.environment.resumed)
+            try:
+                self.environment.attach(self.keeper, self._lock)
+            except BaseException:
+                self.environment.close()
+                raise
             self._stepper = threading.Thread(target=self._run_stepper, name="local-cluster", daemon=True)
             self._stepper.start()
 
@@ -96,8 +104,12 @@ class LocalCluster:
 
     def _run_stepper(self) -> None:
         while not self._closed:
-            with self._lock:
-                self.keeper.step()
+            try:
+                with self._lock:
+                    if not self._closed:
+                        self.keeper.step()
+            except Exception:  # one topology's trouble must not keep the others waiting
+                log.exception("a wait of a topology is over, and what was due failed")
             time.sleep(0.1)
 
     # -- Storm's calls ----------------------------------------------------------------------------
@@ -152,14 +164,17 @@ class LocalCluster:
         with self._lock:
             return self.keeper.info(name, system=system)
 
-    def shutdown(self) -> None:
-        """End all topologies, and everything that was started for this cluster."""
+    def shutdown(self, *, remove: bool = True) -> None:
+        """End all topologies, and everything that was started for this cluster.
+
+        :param remove: False: leave topics and snapshots, to be resumed from the same ``folder``.
+        """
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             try:
-                self.keeper.close()
+                self.keeper.close(remove=remove)
             finally:
                 if self.environment is not None:
                     self.environment.close()

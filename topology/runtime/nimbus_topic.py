@@ -126,7 +126,9 @@ class NimbusService:
                 elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
                     self._put(f"topology:{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name),
                                                    "driver": self._driver, "heartbeat_ms": _now_ms()})
-        except (KafkaError, NotAliveException) as error:
+        except NotAliveException:
+            pass  # it is being removed
+        except KafkaError as error:
             log.warning("nimbus cannot write the state of topology %s: %s; trying again", managed.state.name, error)
 
     def close(self) -> None:
