@@ -42,8 +42,9 @@ class Run:
 @contextmanager
 def running(builder: TopologyBuilder, conf: Mapping[str, Any] | None = None, *, secs: float = 0, active: bool = True, **options: Any):
     """Submit a topology to a new simulated cluster, let ``secs`` pass, and yield the run."""
+    conf = {"topology.emulator.pulse.idle.interval.ms": 100, **(conf or {})}
     with LocalCluster(simulated=True, **options) as cluster:
-        run = Run(cluster, "t", cluster.submit_topology("t", conf or {}, builder.create_topology(), active=active))
+        run = Run(cluster, "t", cluster.submit_topology("t", conf, builder.create_topology(), active=active))
         if secs:
             run.advance(secs)
         yield run
