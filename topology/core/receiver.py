@@ -12,7 +12,6 @@ a record into an inbox that is no frame. Numbers tell these cases apart:
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 

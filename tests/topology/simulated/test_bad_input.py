@@ -15,7 +15,7 @@ from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import TestWordCounter
 
 from .fault_topologies import TOPOLOGIES
-from .storm_helpers import AckBolt, Keep, Life, Script, fed, running
+from .storm_helpers import Keep, Life, Script, fed, running
 
 # --- exceptions -------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 
-from .storm_helpers import AckBolt, Keep, Run, Script
+from .storm_helpers import Keep, Run, Script
 
 
 def topology(spout, bolt, spout_tasks=1, bolt_tasks=1):
