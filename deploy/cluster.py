@@ -59,14 +59,21 @@ def client(target: Target) -> ClusterClient:
     return ClusterClient(KafkaSettings(bootstrap.servers, options, connection.client_arguments(options)))
 
 
-def _end_on_sigterm() -> None:
-    """Let SIGTERM end a run as Ctrl-C does: with brokers, sessions and folders taken down."""
+def _end_on_sigterm() -> threading.Event:
+    """Let SIGTERM end a run as Ctrl-C does: with brokers, sessions and folders taken down.
+
+    :returns: set once the signal has come.
+    """
+    terminated = threading.Event()
 
     def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
+        if not terminated.is_set():  # a second one must not break off the taking down
+            terminated.set()
+            raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, interrupt)
+    return terminated
 
 
 def ship_modules(modules: list[str], master: str | None) -> None:
@@ -129,21 +136,27 @@ def run_local(
 ) -> None:
     """Run a topology in this process for a while.
 
-    :param ttl_s: seconds from its start to its end; 0: until ``watch`` raises KeyboardInterrupt.
+    :param ttl_s: seconds from its start to its end; 0: until Ctrl-C or SIGTERM.
     :param progress: gets one line of text per step of the start.
     :param watch: called with (cluster, name, ttl_s) when the topology runs; returns when the time is over.
     """
     from dskype.topology.local import LocalCluster
 
-    _end_on_sigterm()
+    terminated = _end_on_sigterm()
     ship_modules(flux.modules, target.master)
-    with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
-        make_output_topics(cluster.environment.kafka, flux.topology, progress)
-        handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
-        for warning in handle.warnings:
-            progress(f"warning: {warning}")
-        progress(f"topology {flux.name} runs as {handle.id}")
-        watch(cluster, flux.name, ttl_s)
+    try:
+        with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
+            make_output_topics(cluster.environment.kafka, flux.topology, progress)
+            handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
+            for warning in handle.warnings:
+                progress(f"warning: {warning}")
+            progress(f"topology {flux.name} runs as {handle.id}")
+            watch(cluster, flux.name, ttl_s)
+    except Exception as ex:
+        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
+        if not terminated.is_set():
+            raise
+        progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
 def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progress) -> None:

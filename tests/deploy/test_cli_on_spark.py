@@ -1,0 +1,78 @@
+"""The command line with all of it: Spark, Kafka, a user's module, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from dskype.topology.plan import inbox_topic
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+
+MODULE = """
+from dskype.topology.components import BasicBolt
+
+class Shout(BasicBolt):
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+
+    def execute(self, tup, collector):
+        collector.emit([tup["word"], tup["word"].upper() + self.suffix])
+
+    def declare_output_fields(self, declarer):
+        declarer.declare(["key", "message"])
+"""
+
+FILE = """
+name: cli loud
+spouts: [{id: words, className: dskype.TestWordSpout}]
+bolts:
+  - {id: shout, className: cli_shout_module.Shout, constructorArgs: ["!"], parallelism: 2}
+  - {id: out, className: dskype.KafkaBolt, constructorArgs: [cli-loud-out]}
+streams:
+  - {from: words, to: shout, grouping: {type: SHUFFLE}}
+  - {from: shout, to: out, grouping: {type: SHUFFLE}}
+"""
+
+
+def test_local_runs_a_users_bolt_on_spark_until_ctrl_c_and_leaves_only_its_results(tmp_path: Path, bootstrap_servers: str) -> None:
+    (tmp_path / "cli_shout_module.py").write_text(MODULE)
+    (tmp_path / "loud.yaml").write_text(FILE)
+    command = [sys.executable, "-m", "dskype.deploy", "local", "loud.yaml", "--allow-module", "cli_shout_module",
+               "--bootstrap-servers", bootstrap_servers, "--local-ttl", "0", "-q", "-c", "topology.message.timeout.secs=20"]
+    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    seen: list[str] = []
+    try:
+        for line in running.stdout:
+            seen.append(line)
+            if re.search(r"ACTIVE: out [1-9]", line):
+                os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+                break
+        rest, _ = running.communicate(timeout=60)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+    output = "".join(seen) + rest
+    assert running.returncode == 0, output
+    assert "made the topic cli-loud-out" in output
+    assert "Traceback" not in output
+    assert re.search(r"shout .* 2 ", rest), output
+    kafka = KafkaSettings(bootstrap_servers)
+    consumer = kafka.consumer()
+    try:
+        consumer.subscribe(["cli-loud-out"])
+        records = [r for batch in consumer.poll(timeout_ms=10_000).values() for r in batch]
+    finally:
+        consumer.close()
+    assert records
+    assert {(r.key.decode().upper() + "!").encode() == r.value for r in records} == {True}
+    admin = TopicAdmin(kafka)
+    try:
+        left = admin.existing([*(inbox_topic("cli loud", c) for c in ("words", "shout", "out")), "cli-loud-out"])
+    finally:
+        admin.close()
+    assert set(left) == {"cli-loud-out"}
