@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dskype.topology.flux import FluxTopology
+    from dskype.topology.runtime.kafka import KafkaSettings
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
 __all__ = ["Target", "client", "make_output_topics", "run_local", "ship_modules", "submit"]
@@ -36,8 +37,8 @@ class Target:
     conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def client(target: Target) -> ClusterClient:
-    """Return a client of the cluster at ``target``.
+def _settings(target: Target) -> KafkaSettings:
+    """Return how to reach the brokers of the cluster at ``target``.
 
     :raises TopologyError: no cluster is named.
     """
@@ -53,10 +54,19 @@ def client(target: Target) -> ClusterClient:
         )
         raise TopologyError(msg)
     from dskype.topology.runtime.kafka import KafkaSettings
-    from dskype.topology.runtime.nimbus_topic import ClusterClient
 
     options = connection.kafka_options(target.conf)
-    return ClusterClient(KafkaSettings(bootstrap.servers, options, connection.client_arguments(options)))
+    return KafkaSettings(bootstrap.servers, options, connection.client_arguments(options))
+
+
+def client(target: Target) -> ClusterClient:
+    """Return a client of the cluster at ``target``.
+
+    :raises TopologyError: no cluster is named.
+    """
+    from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+    return ClusterClient(_settings(target))
 
 
 def _end_on_sigterm() -> threading.Event:
@@ -164,10 +174,11 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
 
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
-    client(target)  # names what is missing before anything is started
-    _end_on_sigterm()
+    kafka = _settings(target)  # says what is missing before anything is started
     from dskype.deploy import bringup
 
+    _end_on_sigterm()
+    make_output_topics(kafka, flux.topology, progress)
     ship_modules(flux.modules, target.master)
     bringup.submit(
         flux, active=active, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from dskype.topology.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -76,3 +78,48 @@ def test_local_runs_a_users_bolt_on_spark_until_ctrl_c_and_leaves_only_its_resul
     finally:
         admin.close()
     assert set(left) == {"cli-loud-out"}
+
+
+SUBMITTED = """
+name: cli submitted
+config: {topology.message.timeout.secs: 20}
+spouts: [{id: words, className: dskype.TestWordSpout}]
+bolts: [{id: count, className: dskype.TestWordCounter, parallelism: 2}]
+streams: [{from: words, to: count, grouping: {type: FIELDS, args: [word]}}]
+"""
+
+
+def test_the_verbs_command_a_topology_that_another_process_runs(tmp_path: Path, bootstrap_servers: str) -> None:
+    (tmp_path / "t.yaml").write_text(SUBMITTED)
+    environ = {**os.environ, "DSKYPE_BOOTSTRAP_SERVERS": bootstrap_servers, "DSKYPE_HOME": ""}
+
+    def dskype(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "dskype.deploy", *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=90)
+
+    def state() -> dict[str, Any]:
+        return next(t for t in json.loads(dskype("list", "-o", "json").stdout) if t["name"] == "cli submitted")
+
+    running = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "submit", "t.yaml", "-q"], cwd=tmp_path, env=environ,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert any("runs as" in line for line in running.stderr)
+        assert (state()["status"], state()["num_tasks"]) == ("ACTIVE", 4)
+        assert dskype("deactivate", "cli submitted").returncode == 0
+        assert state()["status"] == "INACTIVE"
+        assert dskype("activate", "cli submitted").returncode == 0
+        refused = dskype("rebalance", "cli submitted", "-e", "nope=1")
+        assert refused.returncode == 1
+        assert "Invalid component nope for topology cli submitted, valid values are count,words" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        lines = dskype("monitor", "cli submitted", "-m", "words", "-i", "1", "--count", "2").stdout.splitlines()
+        assert len(lines) == 3
+        assert lines[1].startswith("cli submitted\twords\t1\tdefault\t")
+        assert json.loads(dskype("get-errors", "cli submitted").stdout) == {"Topology Name": "cli submitted", "Comp-Errors": {}}
+        assert dskype("kill", "cli submitted", "-w", "0").returncode == 0
+        assert running.wait(timeout=60) == 0
+        gone = dskype("kill", "cli submitted")
+        assert (gone.returncode, gone.stderr) == (1, "error: cli submitted is not alive\n")
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
