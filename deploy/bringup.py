@@ -124,16 +124,16 @@ class Environment:
 
     def close(self) -> None:
         """Stop Spark and the embedded broker, and remove temporary folders."""
-        if self._nimbus is not None:
-            self._nimbus.close()
-            self._nimbus = None
-        if self.spark is not None:
-            self.spark.stop()
-            self.spark = None
-        if self.broker is not None:
-            self.broker.stop()
-            self.broker = None
-        self._owned.release()
+        nimbus, spark, broker = self._nimbus, self.spark, self.broker
+        self._nimbus = self.spark = self.broker = None
+        with contextlib.ExitStack() as parts:  # each ends, whatever becomes of the others; last in, first out
+            parts.callback(self._owned.release)
+            if broker is not None:
+                parts.callback(broker.stop)
+            if spark is not None:
+                parts.callback(spark.stop)
+            if nimbus is not None:
+                parts.callback(nimbus.close)
 
 
 def _stored_states(folder: Path) -> list[TopologyState]:

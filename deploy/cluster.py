@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dskype.topology.runtime.kafka import KafkaSettings
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["Target", "client", "make_output_topics", "run_local", "ship_modules", "submit"]
+__all__ = ["Target", "client", "run_local", "ship_modules", "submit"]
 
 Progress = Callable[[str], None]
 
@@ -116,31 +116,6 @@ def _root(module: str) -> str | None:
     return folder
 
 
-def make_output_topics(kafka: Any, topology: Any, progress: Progress) -> None:
-    """Make the topics that Kafka bolts write to, where they are missing: brokers need not make topics by themselves.
-
-    A broker may forbid it; then the topics must be there, and the bolt's own error says so if they are not.
-    """
-    from kafka.errors import KafkaError
-
-    from dskype.topology.components import KafkaBolt
-    from dskype.topology.runtime.kafka import TopicAdmin
-
-    topics = {spec.obj.topic for spec in topology.components.values() if isinstance(spec.obj, KafkaBolt) and spec.obj.topic}
-    if not topics:
-        return
-    admin = TopicAdmin(kafka)
-    try:
-        missing = topics - set(admin.existing(topics))
-        if missing:
-            admin.create(dict.fromkeys(sorted(missing), 1), {})
-            progress(f"made the topic{'s' if len(missing) > 1 else ''} {', '.join(sorted(missing))}")
-    except KafkaError as ex:
-        progress(f"warning: the topics {', '.join(sorted(topics))} could not be checked: {ex}")
-    finally:
-        admin.close()
-
-
 def run_local(
     flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]
 ) -> None:
@@ -156,7 +131,6 @@ def run_local(
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
-            make_output_topics(cluster.environment.kafka, flux.topology, progress)
             handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
             for warning in handle.warnings:
                 progress(f"warning: {warning}")
@@ -174,11 +148,10 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
 
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
-    kafka = _settings(target)  # says what is missing before anything is started
+    _settings(target)  # says what is missing before anything is started
     from dskype.deploy import bringup
 
     _end_on_sigterm()
-    make_output_topics(kafka, flux.topology, progress)
     ship_modules(flux.modules, target.master)
     bringup.submit(
         flux, active=active, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress

@@ -81,7 +81,7 @@ class Keeper:
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
         if (state := self._resumed.pop(name, None)) is not None:
-            self.nimbus = Nimbus([*self.nimbus, state])
+            self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
             state, actions = self.nimbus.submit(name, conf or {}, topology.components, now, active=active, owner=_user())
@@ -144,7 +144,7 @@ class Keeper:
 
     def _forget(self, name: str) -> None:
         self.topologies.pop(name, None)
-        self.nimbus = Nimbus(state for state in self.nimbus if state.name != name)
+        self.nimbus.forget(name)
 
     def close(self, *, remove: bool = True) -> None:
         """End every topology at once."""

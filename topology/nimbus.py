@@ -354,6 +354,15 @@ class Nimbus:
             del self._topologies[name]
         return actions
 
+    def forget(self, name: str) -> None:
+        """Drop a topology that could not be started; its number is not given again."""
+        self._topologies.pop(name, None)
+
+    def take_up(self, state: TopologyState) -> None:
+        """Take in a topology that an earlier process ran."""
+        self._topologies[state.name] = state
+        self.counter = max(self.counter, _counter_of(state))
+
     def due(self, now_ms: int) -> list[tuple[TopologyState, list[Action]]]:
         """Apply the events whose waits are over and return what to do for each topology."""
         done = []

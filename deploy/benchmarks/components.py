@@ -6,10 +6,13 @@ import json
 import time
 
 import numpy as np
+import pyarrow as pa
 
+from dskype.deploy.demo import PlacesSpout
 from dskype.topology import BasicBolt, BatchBolt, Bolt, Fields, Spout
 
-__all__ = ["BatchSpout", "BatchPass", "IdleSpout", "Pass", "PacedSpout", "Histogram", "StatefulBatchPass", "FIELDS"]
+__all__ = ["FIELDS", "BatchPass", "BatchSpout", "CountWords", "Histogram", "IdleSpout", "PacedSpout", "Pass", "SplitWords",
+           "StatefulBatchPass", "TextSpout", "quantile_ms"]
 
 FIELDS = Fields("key", "born_us", "sent_us")
 
@@ -228,3 +231,48 @@ class CountWords(BasicBolt):
 
     def restore(self, state) -> None:
         self.counts = dict(state)
+
+
+class TextSpout(Spout):
+    """Emits the texts of the demo's places over and over, from memory.
+
+    :param batch: as columns of a few hundred texts, or one by one.
+    """
+
+    CHUNK = 400
+
+    def __init__(self, batch: bool) -> None:
+        self.batch = batch
+
+    def open(self, conf, context, collector) -> None:
+        self.collector, self.number = collector, 0
+        texts: list[str] = []
+
+        class Gather:
+            """Takes what the demo's spout emits."""
+
+            @staticmethod
+            def emit_batch(columns) -> None:
+                texts.extend(columns[1].to_pylist())
+
+        reader = PlacesSpout()
+        reader.open(conf, context, Gather())
+        before = -1
+        while before != len(texts) and len(texts) < 60_000:
+            before = len(texts)
+            reader.next_tuple()
+        reader.close()
+        chunks = [texts[i:i + self.CHUNK] for i in range(0, len(texts), self.CHUNK)]
+        self.chunks = [pa.array(chunk, pa.string()) for chunk in chunks] if self.batch else chunks
+
+    def next_tuple(self) -> None:
+        chunk = self.chunks[self.number % len(self.chunks)]
+        self.number += 1
+        if self.batch:
+            self.collector.emit_batch([chunk])
+        else:
+            for text in chunk:
+                self.collector.emit((text,))
+
+    def declare_output_fields(self, declarer) -> None:
+        declarer.declare(Fields("text"))

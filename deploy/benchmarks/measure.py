@@ -18,7 +18,7 @@ from rich.table import Table
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.runtime.kafka import TopicAdmin
 
-__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "parser", "print_table"]
+__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "descendants", "parser", "print_table", "wait_for_first"]
 
 MEASURES = "bench"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -57,6 +57,20 @@ def _children() -> dict[int, list[int]]:
                     found.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(entry))
             except OSError:
                 continue
+    return found
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Return process id -> name of all processes below ``pid``."""
+    children, found, stack = _children(), {}, [pid]
+    while stack:
+        for child in children.get(stack.pop(), []):
+            try:
+                with open(f"/proc/{child}/comm") as file:
+                    found[child] = file.read().strip()
+            except OSError:
+                continue
+            stack.append(child)
     return found
 
 

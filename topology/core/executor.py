@@ -13,6 +13,7 @@ emitted before is in Kafka by then, so every snapshot is a place from which all 
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from typing import Any, Callable, Iterable, NamedTuple, Protocol
 
@@ -292,7 +293,7 @@ class Executor:
                 records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
             task.errors = []
         line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "component": self.component,
-                "executor": self.index, "time_ms": self._now_ms(), "tasks": [task.report() for task in tasks]}
+                "executor": self.index, "pid": os.getpid(), "time_ms": self._now_ms(), "tasks": [task.report() for task in tasks]}
         key = f"{self.component}/{self.index}".encode()
         records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
         return records

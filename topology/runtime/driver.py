@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -14,7 +15,7 @@ from typing import Any, Callable
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from dskype.topology.components import KafkaSpout
+from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import start_positions
@@ -86,11 +87,13 @@ class TopologyDriver:
 
     def open(self) -> None:
         """Make topics and queries; nothing is emitted before :meth:`activate`."""
+        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # time begins now
         mark = self.folder / "topics-made"
         if not (mark.is_file() and mark.read_text() == self.plan.topology_id):
             self.resume = False  # it never came so far as to have topics and snapshots of its own
         if not self.resume:
             shutil.rmtree(self.snapshots, ignore_errors=True)
+            self._first_starts_file.unlink(missing_ok=True)
         self._store().versions(0)
         self._make_topics()
         mark.write_text(self.plan.topology_id)
@@ -195,10 +198,17 @@ class TopologyDriver:
             admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), **size})
             admin.create(own, {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size})
             admin.create({dead_letters_topic(self.plan.name): 1}, size)
+            self._make_output_topics(admin)
             if self.resume:
                 self._check_retention(admin)
         finally:
             admin.close()
+
+    def _make_output_topics(self, admin: TopicAdmin) -> None:
+        """Make the topics that Kafka bolts write to where they are missing: brokers need not do so by themselves."""
+        topics = {spec.obj.topic for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaBolt) and spec.obj.topic}
+        if missing := topics - set(admin.existing(topics)):
+            admin.create(dict.fromkeys(missing, 1), {})
 
     def _check_retention(self, admin: TopicAdmin) -> None:
         for component in self.plan.component_ids:
@@ -238,6 +248,7 @@ class TopologyDriver:
 
     def _external_positions(self, spout: KafkaSpout, known: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return where to begin in the external topics' partitions that no spout task has read yet."""
+        first_starts = self._first_starts()
         consumer = self.kafka.consumer(group_id=self._group(spout))
         try:
             topics = spout.topics or [t for t in consumer.topics() if re.fullmatch(spout.pattern, t)]
@@ -255,13 +266,28 @@ class TopologyDriver:
                 for tp in partitions:
                     if (topic, tp.partition) in known:
                         continue
+                    if (topic, tp.partition) in first_starts:
+                        found[topic, tp.partition] = first_starts[topic, tp.partition]
+                        continue
                     strategy = spout.first_poll_strategy
                     committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
                     start = committed if committed is not None else last[tp] if strategy.endswith("LATEST") else first[tp]
                     found[topic, tp.partition] = max(start, first[tp])
+            self._first_starts_file.write_text(json.dumps([[t, p, offset] for (t, p), offset in {**first_starts, **found}.items()]))
             return found
         finally:
             consumer.close()
+
+    @property
+    def _first_starts_file(self) -> Path:
+        return self.folder / "first-offsets.json"
+
+    def _first_starts(self) -> dict[tuple[str, int], int]:
+        """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
+        try:
+            return {(t, p): offset for t, p, offset in json.loads(self._first_starts_file.read_text())}
+        except FileNotFoundError:
+            return {}
 
     def _group(self, spout: KafkaSpout) -> str:
         return str(spout.kafka_options.get("group.id", f"dskype-{self.plan.name}"))
