@@ -90,7 +90,7 @@ class TopologyStats:
             return None
         if record.get("kind") == "stats":
             for task in record["tasks"]:
-                self.tasks[task["task"]] = {**task, "executor": record["executor"], "pid": record["pid"]}
+                self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid")}
         elif record.get("kind") == "error":
             self.errors.append(record)
         return record.get("component")

@@ -98,6 +98,7 @@ class _Supervisor:
         self._listener, self._folder = listener, folder
         self._children: dict[Key, _Child] = {}
         self._payloads: dict[str, bytes] = {}
+        self._stopped: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
         self._serial = 0
 
@@ -157,8 +158,12 @@ class _Supervisor:
                     and request.get("component") in (None, k[1])]
             self._stop_children(keys)
             if request.get("component") is None:
-                self._payloads.pop(request["topology"], None)
+                # A task that Spark has not ended yet must not bring its executor back.
+                self._stopped[request["topology"]] = max(request["epoch"], self._stopped.get(request["topology"], 0))
+                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
             return {"stopped": len(keys)}
+        if request["epoch"] <= self._stopped.get(request["topology"], -1):
+            return {"error": f"topology {request['topology']!r} was stopped in epoch {self._stopped[request['topology']]}; given: {request['epoch']}"}
         key = (request["topology"], request["component"], request["index"])
         child = self._children.get(key)
         if child is not None and (_ended(child.pid) or child.epoch < request["epoch"]):
