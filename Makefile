@@ -4,6 +4,7 @@
 # PYTHON=/path/to/python    which Python makes the environment
 # PYTEST_ARGS='-k broker'   what to test
 # TOPOLOGY=file.yaml        what to run
+# SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -13,6 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
+SECONDS_TO_RUN ?= 40
 PYTEST_ARGS ?=
 
 help: ## Say what there is
@@ -23,7 +25,7 @@ setup: $(INSTALLED) ## Make the environment in .venv and fetch the jars
 	@$(BIN)/python -m dskype.deploy.prepare
 
 run: setup ## Run the word count topology on Spark and an embedded Kafka broker
-	@$(BIN)/dskype local $(TOPOLOGY)
+	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
 test: setup ## Run all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) || { code=$$?; \
