@@ -73,9 +73,10 @@ class QueryContext:
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor; each gets more than one of these tasks, most likely."""
-        context = self.spark.sparkContext
-        n = 1 if context.master.startswith("local") else 4 * max(1, context.defaultParallelism)
-        context.parallelize(range(n), n).mapPartitions(stop_executors(self.plan.topology_id, self.epoch, component)).collect()
+        n = 1 if self.spark.sparkContext.master.startswith("local") else 4 * max(1, self.spark.sparkContext.defaultParallelism)
+        # By SQL, as the queries are: plain RDDs get Python daemons, and with them supervisors, of their own.
+        stop = stop_executors(self.plan.topology_id, self.epoch, component)
+        self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
 
 
 class ComponentQuery:

@@ -12,7 +12,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Iterator
+from typing import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -157,14 +157,14 @@ def _replace_daemon() -> None:
     os.kill(os.getppid(), signal.SIGTERM)
 
 
-def stop_executors(topology: str, epoch: int, component: str | None = None) -> Iterator[int]:
-    """Return a function for ``mapPartitions`` that ends a topology's executors on the Spark executor it runs on."""
+def stop_executors(topology: str, epoch: int, component: str | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that ends a topology's executors on the Spark executor it runs on."""
 
-    def stop(_: Iterator[int]) -> Iterator[int]:
-        request = {"op": "stop", "topology": topology, "epoch": epoch, "component": component}
+    def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield ask_supervisor(request)["stopped"]
-        except OSError:
-            yield 0
+            stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch, "component": component})["stopped"]
+        except OSError:  # gone, and its executors with it
+            stopped = 0
+        yield pa.RecordBatch.from_arrays([pa.array([stopped], pa.int32())], names=["stopped"])
 
     return stop
