@@ -1,0 +1,131 @@
+"""What the tests on Spark and Kafka share: topics, records, processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dskype.topology.core.frames import InRecord
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+
+
+def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    """Return the first true result of ``condition``; raise AssertionError after ``timeout_s`` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come about within {timeout_s:g} s"
+        time.sleep(0.05)
+    return result
+
+
+# -- topics ---------------------------------------------------------------------------------------
+
+def make_topic(kafka: KafkaSettings, topic: str, partitions: int = 1) -> str:
+    """Make a topic and return its name."""
+    admin = TopicAdmin(kafka)
+    try:
+        admin.create({topic: partitions}, {})
+    finally:
+        admin.close()
+    return topic
+
+
+def existing_topics(kafka: KafkaSettings, prefix: str) -> set[str]:
+    """Return the names of the topics that begin with ``prefix``."""
+    consumer = kafka.consumer()
+    try:
+        return {topic for topic in consumer.topics() if topic.startswith(prefix)}
+    finally:
+        consumer.close()
+
+
+def headers(record: InRecord) -> dict[str, str]:
+    """Return a record's headers as text."""
+    return {key: value.decode() for key, value in record.headers}
+
+
+def output(kafka: KafkaSettings, topic: str) -> dict[str, InRecord]:
+    """Return the de-duplicated records of a topic by record id; repetitions must be equal."""
+    found: dict[str, InRecord] = {}
+    for record in read_to_end(kafka, topic):
+        first = found.setdefault(headers(record)["record-id"], record)
+        assert first.value == record.value, "one record id, two values"
+    return found
+
+
+def longest_gap_s(records: dict[str, InRecord], since_ms: int) -> float:
+    """Return the longest time without an output record that ends after ``since_ms``, in seconds."""
+    times = sorted(r.timestamp_ms for r in records.values())
+    return max((b - a for a, b in zip(times, times[1:]) if b > since_ms), default=0) / 1000
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    name: str
+    command: str
+
+
+def descendants(root: int | None = None) -> dict[int, Process]:
+    """Return the running processes below ``root`` (default: this process), zombies left out."""
+    found: dict[int, Process] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            name, rest = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2:].split()
+            if rest[0] != "Z":
+                found[int(folder.name)] = Process(int(folder.name), int(rest[1]), name, command)
+    below, grown = {root or os.getpid()}, True
+    while grown:
+        more = {p.pid for p in found.values() if p.parent in below} - below
+        below |= more
+        grown = bool(more)
+    return {pid: found[pid] for pid in below - {root or os.getpid()} if pid in found}
+
+
+def daemons(root: int | None = None) -> list[Process]:
+    """Return the Python daemons of Spark."""
+    below = descendants(root)
+    # Workers have the daemon's command line, too: the daemon is the one whose parent is the JVM.
+    virtual_machines = {p.pid for p in below.values() if p.name == "java"}
+    return [p for p in below.values() if "dskype.topology.runtime.daemon" in p.command and p.parent in virtual_machines]
+
+
+def supervisors(root: int | None = None) -> list[Process]:
+    """Return the supervisors."""
+    return [p for p in descendants(root).values() if p.name == "dskype-superv"]
+
+
+def executors(component: str | None = None, root: int | None = None) -> list[Process]:
+    """Return the resident executors of one component or of all, without the forks that write snapshots."""
+    zygotes = {p.pid for p in supervisors(root)}
+    return [p for p in descendants(root).values() if p.parent in zygotes and p.name.startswith("dsk:")
+            and component in (None, p.name.removeprefix("dsk:"))]
+
+
+def workers(root: int | None = None) -> list[Process]:
+    """Return Spark's Python workers."""
+    parents = {p.pid for p in daemons(root)}
+    return [p for p in descendants(root).values() if p.parent in parents and p.name != "dskype-superv"]
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Return those of the processes that still run, zombies left out."""
+    found = set()
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        if stat[stat.rindex(")") + 2] != "Z":
+            found.add(pid)
+    return found

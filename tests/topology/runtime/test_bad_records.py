@@ -1,0 +1,73 @@
+"""Records that no task can read, and tuples that cannot travel: one dead letter each, and the rest is exact."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dskype.topology import Fields, Spout, TopologyBuilder
+from dskype.topology.core.frames import encode_data, encode_segment
+from dskype.topology.plan import dead_letters_topic, inbox_topic
+from dskype.topology.runtime.kafka import read_to_end
+
+from .components import Recorder, sum_chain, sums_expected
+from .helpers import headers, make_topic, output, wait_for
+
+
+def test_bad_records_in_an_inbox_are_dead_letters_and_change_nothing(cluster, name):
+    kafka, total = cluster.environment.kafka, 4_000
+    out = make_topic(kafka, f"{name}-out")
+    topology, conf = sum_chain(out, total, 2_000)
+    with cluster.submit_topology(name, conf, topology) as handle:
+        driver = handle.backend
+        driver.wait_until(lambda stats: stats.total("sink", "executed") > total // 10, 60)
+        inbox = inbox_topic(name, "first")
+        (spout,) = driver.plan.component_tasks("numbers")
+        good = encode_data(spout, 0, [encode_segment("default", 2, [[1, 2], [1, 2]], None)])
+        wrong_arity = encode_data(spout, 0, [encode_segment("default", 2, [[1, 2]], None)])
+        bad = {(0, good[:-3]), (1, wrong_arity), (2, b"\xc1 no frame at all"), (0, None), (1, b"")}
+        producer = kafka.producer()
+        for partition, value in bad:
+            producer.send(inbox, key=b"key", value=value, partition=partition)
+        producer.close(timeout=30)
+        driver.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        assert Counter(r.value for r in records.values()) == sums_expected(total)
+        letters = wait_for(lambda: len(found := read_to_end(kafka, dead_letters_topic(name))) >= len(bad) and found, 10, "dead letters")
+        assert {(int(headers(r)["partition"]), r.value) for r in letters} == bad
+        assert len(letters) == len(bad)
+        for letter in letters:
+            assert (headers(letter)["topic"], headers(letter)["component"], headers(letter)["stage"]) == (inbox, "first", "decode")
+            assert headers(letter)["error"] and headers(letter)["offset"].isdigit()
+        assert handle.stats.total("first", "dead_letters") == len(bad)
+        assert any("decode" in e["error"] for e in handle.stats.errors)
+        assert not driver.restarts
+
+
+class Oversized(Spout):
+    """Emits ten tuples; one of them is too large for any record."""
+
+    def open(self, conf, context, collector):
+        self.collector, self.next = collector, 0
+
+    def next_tuple(self):
+        if self.next < 10:
+            self.collector.emit((self.next, "x" * (9 << 20 if self.next == 4 else 10)))
+            self.next += 1
+
+    def declare_output_fields(self, declarer):
+        declarer.declare(Fields("number", "text"))
+
+
+def test_a_tuple_that_is_too_large_is_a_dead_letter_and_the_others_arrive(cluster, name):
+    kafka = cluster.environment.kafka
+    out = make_topic(kafka, f"{name}-out")
+    builder = TopologyBuilder()
+    builder.set_spout("source", Oversized())
+    builder.set_bolt("sink", Recorder(out)).shuffle_grouping("source")
+    with cluster.submit_topology(name, {}, builder.create_topology()) as handle:
+        records = wait_for(lambda: len(found := output(kafka, out)) >= 9 and found, 60, "nine records")
+        assert Counter(r.value for r in records.values()) == Counter(repr((i, "x" * 10)).encode() for i in range(10) if i != 4)
+        (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 10, "the dead letter")
+        assert (headers(letter)["component"], headers(letter)["stage"], headers(letter)["stream"]) == ("source", "emit", "default")
+        handle.backend.wait_until(lambda stats: stats.total("source", "dead_letters") == 1, 10)
+        assert not handle.backend.restarts

@@ -1,0 +1,48 @@
+"""The broker goes away under load and comes back: the result is exact, and work goes on within seconds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from dskype.deploy.broker import EmbeddedBroker
+from dskype.topology.plan import TopologyPlan
+from dskype.topology.runtime.driver import TopologyDriver, now_ms
+from dskype.topology.runtime.kafka import KafkaSettings
+
+from .components import sum_chain, sums_expected
+from .helpers import existing_topics, longest_gap_s, make_topic, output, wait_for
+
+TOTAL, RATE = 20_000, 4_000
+
+
+@pytest.mark.parametrize("away_s", [0, 5], ids=["a restart", "a crash and five seconds"])
+def test_a_broker_that_was_away_changes_nothing(cluster, tmp_path, name, away_s):
+    with EmbeddedBroker() as broker:
+        kafka = KafkaSettings(broker.bootstrap_servers)
+        out = make_topic(kafka, f"{name}-out")
+        topology, conf = sum_chain(out, TOTAL, RATE)
+        plan = TopologyPlan.build(name, f"{name}-1-1", conf, topology)
+        driver = TopologyDriver(plan, cluster.environment.spark, kafka, tmp_path / name)
+        try:
+            driver.activate()
+            driver.wait_until(lambda stats: stats.total("sink", "executed") > TOTAL // 4, 60)
+            at = now_ms()
+            if away_s:
+                broker.kill()
+                time.sleep(away_s)
+            broker.restart()
+            back = now_ms()
+            driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 90)
+            records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 10, "the last record")
+            first = min(r.timestamp_ms for r in records.values() if r.timestamp_ms > back)
+            print(f"broker away for {(back - at) / 1000:.1f} s; first output {(first - back) / 1000:.1f} s after its return; "
+                  f"longest gap {longest_gap_s(records, at):.1f} s; restarts {[(r['component'], r['error'][:90]) for r in driver.restarts]}", flush=True)
+            assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
+        finally:
+            began = time.monotonic()
+            driver.close(remove=True)
+            print(f"closed in {time.monotonic() - began:.1f} s", flush=True)
+        assert existing_topics(kafka, name) == {out, f"{name}.dead-letters"}

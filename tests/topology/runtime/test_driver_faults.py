@@ -1,0 +1,152 @@
+"""The driver killed with SIGKILL: nothing of it stays, and a resumed topology ends with the exact result."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dskype.deploy.folders import FolderInUseError
+
+from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
+
+from .components import sums_expected
+from .helpers import alive, descendants, executors, existing_topics, longest_gap_s, make_topic, output, supervisors, wait_for
+
+TOTAL, RATE = 20_000, 5_000
+
+
+class Driver:
+    """A driver in a process of its own."""
+
+    def __init__(self, **arguments) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.topology.runtime.driver_program", json.dumps(arguments)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+
+    def expect(self, line: str) -> None:
+        """Wait until the driver says ``line``; it gives up by itself."""
+        assert self.process.stdout.readline().strip() == line
+
+    def tree(self) -> set[int]:
+        """Return the process ids of the driver and everything below it."""
+        return {self.process.pid, *descendants(self.process.pid)}
+
+    def kill(self) -> set[int]:
+        """Kill the driver alone; return what its process tree was."""
+        tree = self.tree()
+        self.process.kill()
+        self.process.wait()
+        return tree
+
+    def end(self) -> None:
+        """Let it end in good order."""
+        self.process.communicate("\n", timeout=60)
+        assert self.process.returncode == 0
+
+
+@contextlib.contextmanager
+def driver(**arguments) -> Iterator[Driver]:
+    started = Driver(**arguments)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        started.process.stdout.close()
+        with contextlib.suppress(OSError):
+            started.process.stdin.close()
+
+
+def socket_folders(pids: set[int]) -> list[Path]:
+    return [f for f in Path(tempfile.gettempdir()).glob("dskype-supervisor-*") if int(f.name.split("-")[3]) in pids]
+
+
+@pytest.fixture
+def setting(bootstrap_servers, tmp_path, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    return {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "out": make_topic(kafka, f"{name}-out"),
+            "total": TOTAL, "rate": RATE}
+
+
+def count(setting) -> int:
+    return len(read_to_end(KafkaSettings(setting["servers"]), setting["out"]))
+
+
+def check(setting) -> None:
+    kafka = KafkaSettings(setting["servers"])
+    records = wait_for(lambda: len(found := output(kafka, setting["out"])) >= TOTAL and found, 10, "the last record")
+    print(f"longest gap in the output: {longest_gap_s(records, 0):.1f} s; records written: {count(setting)} for {TOTAL}", flush=True)
+    assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
+
+
+def test_after_the_death_of_its_driver_nothing_stays_and_a_topology_goes_on(setting):
+    with driver(**setting) as first:
+        first.expect("running")
+        wait_for(lambda: count(setting) > TOTAL // 10, 60, "output")
+        assert executors(root=first.process.pid) and supervisors(first.process.pid)
+        tree = first.kill()
+        began = time.monotonic()
+        wait_for(lambda: not alive(tree), 15, "the end of all processes of the driver")
+        print(f"the process tree was gone after {time.monotonic() - began:.1f} s", flush=True)
+        assert count(setting) < TOTAL
+    with driver(**setting) as second:
+        second.expect("running")
+        assert not socket_folders(tree)
+        second.expect("done")
+        check(setting)
+        second.end()
+    kafka = KafkaSettings(setting["servers"])
+    assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
+
+
+def test_a_driver_may_die_again_and_again_at_any_moment(setting):
+    tree: set[int] = set()
+    for share in (0.1, 0.4):
+        with driver(**setting) as killed:
+            killed.expect("running")
+            wait_for(lambda: count(setting) > TOTAL * share, 60, "output")
+            time.sleep(random.random())
+            tree |= killed.kill()
+    with driver(**setting) as last:  # at once: what the killed ones have left running must not disturb
+        last.expect("running")
+        last.expect("done")
+        assert not alive(tree)
+        check(setting)
+        last.end()
+
+
+def test_a_driver_may_die_between_the_write_of_the_sink_and_its_commit(setting):
+    with driver(**setting) as killed:
+        killed.expect("running")
+        wait_for(lambda: count(setting) > TOTAL // 10, 60, "output")
+        jvm = next(p for p in descendants(killed.process.pid).values() if p.name == "java")
+        # What its producers have sent is there, but a stopped JVM commits nothing; it cannot even see that its driver is gone.
+        os.kill(jvm.pid, signal.SIGSTOP)
+        tree = killed.kill()
+        assert jvm.pid in alive(tree)
+    with driver(**setting) as second:  # ends what the killed one has left
+        second.expect("running")
+        assert not alive(tree)
+        second.expect("done")
+        check(setting)
+        second.end()
+
+
+def test_a_folder_has_one_driver(cluster, bootstrap_servers):
+    in_use = Path(cluster.environment.folder)
+    code = ("import sys; from dskype.topology.local import LocalCluster; "
+            "LocalCluster(bootstrap_servers=sys.argv[1], folder=sys.argv[2], resume=True)")
+    done = subprocess.run([sys.executable, "-c", code, bootstrap_servers, str(in_use)], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert FolderInUseError.__name__ in done.stderr and str(in_use) in done.stderr

@@ -1,0 +1,81 @@
+"""Processes killed with SIGKILL under load: the result is exact, and nothing stands still for long."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dskype.topology.local import LocalCluster
+from dskype.topology.runtime.driver import now_ms
+
+from .components import sum_chain, sums_expected
+from .helpers import executors, longest_gap_s, make_topic, output, supervisors, wait_for, workers
+
+TOTAL, RATE = 20_000, 4_000
+
+
+def kill(processes: list) -> None:
+    assert processes, "there is nothing to kill"
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def kill_an_executor() -> None:
+    kill(executors("first")[:1])
+
+
+def kill_all_executors() -> None:
+    kill(executors())
+
+
+def kill_the_supervisor() -> None:
+    kill(supervisors())
+
+
+def kill_a_worker() -> None:
+    kill([random.choice(workers())])
+
+
+def kill_all_workers() -> None:
+    kill(workers())
+
+
+def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]]) -> Any:
+    """Run the chain, let the faults happen on its way, and check the result."""
+    kafka = cluster.environment.kafka
+    out = make_topic(kafka, f"{name}-out")
+    topology, conf = sum_chain(out, TOTAL, RATE)
+    with cluster.submit_topology(name, conf, topology) as handle:
+        driver, times = handle.backend, []
+        for i, fault in enumerate(faults):
+            mark = TOTAL * (i + 1) // (len(faults) + 2)
+            driver.wait_until(lambda stats: stats.total("sink", "executed") >= mark, 60, f"tuple {mark} at the sink")
+            times.append(now_ms())
+            fault()
+        driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 60, "the last tuple at the sink")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 10, "the last record")
+        time.sleep(0.5)  # what is too much would come now
+        records = output(kafka, out)
+        for fault, at in zip(faults, times):
+            print(f"{fault.__name__}: longest gap {longest_gap_s(records, at):.1f} s", flush=True)
+        print(f"query restarts: {[(r['component'], r['error'][:100]) for r in driver.restarts]}", flush=True)
+        assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
+        assert handle.stats.total("second", "executed") == TOTAL
+        assert driver.failure is None
+    return driver
+
+
+@pytest.mark.parametrize("fault", [kill_an_executor, kill_all_executors, kill_a_worker, kill_all_workers, kill_the_supervisor])
+def test_a_killed_process_changes_nothing(cluster, name, fault):
+    run_through(cluster, name, [fault])
+
+
+def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name):
+    run_through(cluster, name, [kill_an_executor, kill_the_supervisor, kill_all_workers, kill_all_executors])
