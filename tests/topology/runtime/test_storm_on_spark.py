@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 
@@ -138,25 +140,34 @@ def test_an_exception_in_execute_restarts_the_bolt_and_is_reported(cluster, name
         assert not handle.backend.restarts
 
 
-def test_kafka_spout_and_kafka_bolt_carry_every_record(cluster, name, out):
-    kafka, total = cluster.environment.kafka, 500
+def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors_die(cluster, name, out):
+    kafka, total = cluster.environment.kafka, 6_000
     source = make_topic(kafka, f"{name}-in", partitions=3)
     producer = kafka.producer()
-    for i in range(total):
-        producer.send(source, key=str(i % 7).encode(), value=f"value {i}".encode(), partition=i % 3)
-    producer.flush()
+
+    def produce(first, last):
+        for i in range(first, last):
+            producer.send(source, key=str(i % 7).encode(), value=f"value {i}".encode(), partition=i % 3)
+        producer.flush()
+
+    produce(0, 500)
     builder = TopologyBuilder()
     builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
     builder.set_bolt("write", KafkaBolt(out, value_field="value"), 2).shuffle_grouping("read")
-    with cluster.submit_topology(name, {}, builder.create_topology()) as handle:
-        wait_for(lambda: len(output(kafka, out)) >= total, 60, "the first records")
-        for i in range(total, 2 * total):
-            producer.send(source, key=str(i % 7).encode(), value=f"value {i}".encode(), partition=i % 3)
+    with cluster.submit_topology(name, {"topology.max.spout.pending": 200}, builder.create_topology()) as handle:
+        wait_for(lambda: len(output(kafka, out)) >= 500, 60, "the first records")
+        for first in range(500, total, 500):
+            produce(first, first + 500)
+            if first in (2_000, 3_500, 5_000):
+                victims = {2_000: "read", 3_500: "write", 5_000: None}[first]
+                for process in executors(victims):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.1)
         producer.close(timeout=30)
-        records = wait_for(lambda: len(found := output(kafka, out)) >= 2 * total and found, 60, "all records")
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "all records")
         assert Counter((r.key, r.value) for r in records.values()) == Counter(
-            (str(i % 7).encode(), f"value {i}".encode()) for i in range(2 * total))
-        handle.backend.wait_until(lambda stats: stats.total("read", "acked") == 2 * total, 20, "all acks")
+            (str(i % 7).encode(), f"value {i}".encode()) for i in range(total))
+        handle.backend.wait_until(lambda stats: stats.total("read", "acked") == total, 60, "all acks")
         assert handle.stats.total("read", "failed") == 0
 
 
