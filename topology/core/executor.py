@@ -265,6 +265,10 @@ class Executor:
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
         hosted = self._hosted[task_id]
+        if self._store.newest_journal(task_id) > hosted.number:
+            # Spark ran batches in between on another host: what this process remembers is out of date.
+            hosted.task.close()
+            hosted = self._hosted[task_id] = self._load(task_id, None)
         task = hosted.task
         # The last reply goes again when its batch is run again, and with the first batch after a load.
         again = hosted.reply if hosted.batch_id in (batch_id, -1) else []

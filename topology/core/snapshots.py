@@ -88,6 +88,9 @@ class SnapshotStore(Protocol):
     def load_journal(self, task: int) -> Any | None:
         """Return the newest readable journal entry."""
 
+    def newest_journal(self, task: int) -> int:
+        """Return the number of the newest journal entry, readable or not; 0 if there is none."""
+
 
 class _StoreBase:
     """What every store shares: newest readable first, and pruning."""
@@ -121,6 +124,9 @@ class _StoreBase:
     def load_journal(self, task: int) -> Any | None:
         found = self._newest_readable((n, self._name(task, "journal", n)) for n in self._numbers(task, "journal"))
         return None if found is None else found[1]
+
+    def newest_journal(self, task: int) -> int:
+        return max(self._numbers(task, "journal"), default=0)
 
     def versions(self, task: int) -> list[int]:
         return self._numbers(task, "snapshot")

@@ -30,6 +30,7 @@ class Faults:
     :param repeated: the batch is written whole and run again (retry, or driver killed before its commit).
     :param restarted: the query starts anew from the snapshots; batches are cut elsewhere.
     :param all_restarted: the driver dies: every query starts anew.
+    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran.
     :param damaged: the newest snapshot of a task is damaged before a restart.
     :param snapshot: a snapshot is taken before the batch (beside those that are due by time).
     """
@@ -40,6 +41,7 @@ class Faults:
     repeated: float = 0.0
     restarted: float = 0.0
     all_restarted: float = 0.0
+    elsewhere: float = 0.0
     damaged: float = 0.0
     snapshot: float = 0.0
 
@@ -47,7 +49,7 @@ class Faults:
     def heavy(cls) -> Faults:
         """Return a mix in which about every other batch meets a fault."""
         return cls(lost_before=0.05, lost_after=0.08, torn_write=0.1, repeated=0.12, restarted=0.06,
-                   all_restarted=0.02, damaged=0.2, snapshot=0.2)
+                   all_restarted=0.02, elsewhere=0.08, damaged=0.2, snapshot=0.2)
 
 
 @dataclass
@@ -59,6 +61,7 @@ class _Query:
     batch_id: int = 0
     in_flight: dict[tuple[str, int], tuple[int, int]] | None = None
     executors: dict[int, Executor] = field(default_factory=dict)
+    elsewhere: dict[int, Executor] = field(default_factory=dict)
 
 
 class SimulatedTopology:
@@ -238,6 +241,7 @@ class SimulatedTopology:
     def _restart(self, query: _Query) -> None:
         """Start a query anew, as after a crash: new processes, positions from the snapshots."""
         query.executors.clear()
+        query.elsewhere.clear()
         if self._random is not None:
             for task in self.plan.component_tasks(query.component):
                 versions = self.store.versions(task)
@@ -273,6 +277,8 @@ class SimulatedTopology:
                 for executor in query.executors.values():
                     executor.save_snapshots(executor.pending_snapshots(query.batch_id))
         ranges = query.in_flight
+        if self._strikes("elsewhere"):
+            query.executors, query.elsewhere = query.elsewhere, query.executors
         if self._strikes("lost_before"):
             self._lose_executors(query)
         records = self._batch_records(ranges)
