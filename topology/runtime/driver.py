@@ -36,6 +36,7 @@ _WATCH_STEP_S = 0.5
 _BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
 _REST_S = 20
+_ASK_AGAIN_S = 0.3
 _METRICS_RETENTION_MS = 10 * 60_000
 
 
@@ -138,12 +139,18 @@ class TopologyDriver:
     def _come_to_rest(self) -> None:
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends = self._snapshot_at_end()
-            self._snapshot_at_end()  # a snapshot is taken when a further batch begins
-            store = self._store()
-            self.wait_until(lambda _: all((store.versions(task) or [0])[-1] >= end for task, end in ends.items()),
-                            _REST_S, "a snapshot of every bolt task")
-        except TimeoutError as error:
+            ends, store, asked = self._snapshot_at_end(), self._store(), time.monotonic()
+
+            def saved(_: TopologyStats) -> bool:
+                nonlocal asked
+                # A snapshot is taken when a further batch begins and none is being written: ask until it has come about.
+                if time.monotonic() - asked > _ASK_AGAIN_S:
+                    self._snapshot_at_end()
+                    asked = time.monotonic()
+                return all((store.versions(task) or [0])[-1] >= end for task, end in ends.items())
+
+            self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
+        except (TimeoutError, KafkaError) as error:
             log.warning("topology %s is rebalanced while it works: %s", self.plan.name, error)
 
     def _snapshot_at_end(self) -> dict[int, int]:
