@@ -6,6 +6,7 @@ Nothing here knows a transport; a backend is the simulated topology, or the driv
 from __future__ import annotations
 
 import getpass
+import logging
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Protocol
 
@@ -16,6 +17,11 @@ from dskype.topology.plan import TopologyPlan
 from dskype.topology.validation import validate_submission
 
 __all__ = ["Backend", "Keeper", "ManagedTopology"]
+
+
+log = logging.getLogger(__name__)
+
+_REMOVE_AGAIN_MS = 3_000
 
 
 class Backend(Protocol):
@@ -136,7 +142,13 @@ class Keeper:
             elif action.kind == "apply rebalance":
                 backend.rebalance(managed.plan.rebalanced(action.executors, action.workers))
             elif action.kind == "remove":
-                backend.close(remove=True)
+                try:
+                    backend.close(remove=True)
+                except Exception:  # a broker that is away, say: it stays KILLED until it can be removed
+                    log.exception("topology %s cannot be removed; trying again", managed.state.name)
+                    managed.state.due_ms = self._now_ms() + _REMOVE_AGAIN_MS
+                    self.nimbus = Nimbus([*(s for s in self.nimbus if s is not managed.state), managed.state])
+                    return
                 self._forget(managed.state.name)
                 self._on_change(managed, removed=True)
                 return
@@ -147,12 +159,21 @@ class Keeper:
         self.nimbus.forget(name)
 
     def close(self, *, remove: bool = True) -> None:
-        """End every topology at once."""
+        """End every topology at once.
+
+        :raises Exception: what one of them met; the others are ended nevertheless.
+        """
+        errors: list[Exception] = []
         for managed in list(self.topologies.values()):
-            managed.backend.close(remove=remove)
+            try:
+                managed.backend.close(remove=remove)
+            except Exception as error:
+                errors.append(error)
             self._forget(managed.state.name)
             if remove:
                 self._on_change(managed, removed=True)
+        if errors:
+            raise errors[0]
 
     def summary(self, name: str) -> dict[str, Any]:
         """Return a topology's line for ``list``."""
@@ -176,7 +197,8 @@ class Keeper:
             counters = {c: stats.total(component, c) for c in ("emitted", "transferred", "executed", "acked", "failed", "dead_letters")}
             latencies = {f"{kind}_latency_ms": stats.mean_latency_ms(component, kind) for kind in ("execute", "process", "complete")}
             components[component] = {"kind": plan.spec(component).kind, "tasks": list(plan.component_tasks(component)),
-                                     "executors": plan.executors(component), **counters, **latencies}
+                                     "executors": plan.executors(component), "capacity": stats.capacity(component),
+                                     **counters, **latencies}
         errors: dict[str, list[dict[str, Any]]] = {}
         for error in list(stats.errors):
             errors.setdefault(error["component"], []).append(error)

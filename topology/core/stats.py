@@ -77,8 +77,10 @@ class TopologyStats:
     """
 
     MAX_ERRORS = 200
+    CAPACITY_WINDOW_MS, CAPACITY_STEP_MS = 600_000, 10_000
 
     def __init__(self) -> None:
+        self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
 
@@ -89,11 +91,35 @@ class TopologyStats:
         except ValueError:
             return None
         if record.get("kind") == "stats":
+            self._note_busy(record)
             for task in record["tasks"]:
                 self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid")}
         elif record.get("kind") == "error":
             self.errors.append(record)
         return record.get("component")
+
+    def _note_busy(self, record: dict[str, Any]) -> None:
+        now_ms = record["time_ms"]
+        for task in record["tasks"]:
+            history = self._busy.setdefault((record["component"], record.get("executor"), task["task"]), deque())
+            if len(history) < 2 or now_ms - history[-2][0] >= self.CAPACITY_STEP_MS:
+                history.append((now_ms, task["execute"][1]))
+            else:
+                history[-1] = (now_ms, task["execute"][1])
+            while now_ms - history[0][0] > self.CAPACITY_WINDOW_MS:
+                history.popleft()
+
+    def capacity(self, component: str) -> float:
+        """Return the share of time spent inside ``execute`` over the last ten minutes, of the busiest executor.
+
+        Storm's capacity: executed x execute latency / window; about 1.0 means that the bolt cannot do more.
+        """
+        executors: dict[Any, float] = {}
+        for (name, executor, _), history in list(self._busy.items()):
+            if name == component and len(history) > 1:
+                (since_ms, before), (until_ms, after) = history[0], history[-1]
+                executors[executor] = executors.get(executor, 0.0) + max(0, after - before) / 1e6 / max(1, until_ms - since_ms)
+        return max(executors.values(), default=0.0)
 
     def undelivered_tuples(self) -> int:
         """Return how many tuples are on their way: sent by a task and not yet received by its target."""

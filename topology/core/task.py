@@ -42,7 +42,6 @@ ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail"
 RECORD_BYTES = 8 << 20
 """The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 
-_ERRORS_KEPT = 50
 
 
 def pack_tuple(tup: Tuple) -> list[Any]:
@@ -85,6 +84,7 @@ class Task:
         self.suppressed = False
         self.snapshot_wanted = False
         self.errors: list[dict[str, Any]] = []
+        self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
         self.records: list[OutRecord] = []
         self._records_sent = 0
@@ -244,12 +244,17 @@ class Task:
     # -- errors and dead letters ------------------------------------------------------------------
 
     def report_error(self, error: BaseException | str) -> None:
+        """Report an error: counted always, shown at most ``topology.max.error.report.per.interval`` times an interval."""
         self.stats.errors += 1
-        if self.suppressed or len(self.errors) >= _ERRORS_KEPT:
+        now = self._wall_ms()
+        if now - self._errors_since_ms >= self.conf[Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS] * 1000:
+            self._errors_since_ms, self._errors_shown = now, 0
+        if self.suppressed or self._errors_shown >= self.conf[Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL]:
             return
+        self._errors_shown += 1
         text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id,
-                            "time_ms": self._wall_ms(), "error": text})
+                            "time_ms": now, "error": text})
 
     def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
         """Send a record that cannot be processed to the dead letters, and count it."""

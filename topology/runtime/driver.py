@@ -37,6 +37,7 @@ _BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
+_CONTROL_TIMEOUT_S = 5
 _METRICS_RETENTION_MS = 10 * 60_000
 
 
@@ -73,6 +74,8 @@ class TopologyDriver:
         self._threads: list[threading.Thread] = []
         self._lock = threading.RLock()
         self._producer: KafkaProducer | None = None
+        self._control_lock = threading.Lock()
+        self._control_due: str | None = None
         self._epoch = 0
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
@@ -111,13 +114,13 @@ class TopologyDriver:
         if not self._opened:
             self.open()
         self._active = True
-        self._write(self._clock.control("activate", now_ms()))
+        self._control("activate")
 
     def deactivate(self) -> None:
         """Pause the spouts; bolts and acks go on."""
         self._active = False
         if self._opened:
-            self._write(self._clock.control("deactivate", now_ms()))
+            self._control("deactivate")
 
     def rebalance(self, plan: TopologyPlan) -> None:
         """Go on with another placement of the same tasks: every query starts anew from its snapshots.
@@ -134,7 +137,7 @@ class TopologyDriver:
             self.plan = plan
             self._start_queries()
             if self._active:
-                self._write(self._clock.control("activate", now_ms()))
+                self._control("activate")
 
     def _come_to_rest(self) -> None:
         try:
@@ -311,15 +314,32 @@ class TopologyDriver:
 
     # -- clock ------------------------------------------------------------------------------------
 
-    def _write(self, records: list[ClockRecord]) -> None:
+    def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
         for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
-            self._producer.flush(timeout=30)
+            self._producer.flush(timeout=timeout_s)
+
+    def _control(self, command: str) -> None:
+        """Tell all spouts; with the broker away the clock does it when that is back."""
+        with self._control_lock:
+            self._control_due = command
+            try:
+                self._write_control()
+            except KafkaError as error:
+                log.warning("topology %s cannot be told to %s now: %s; trying again", self.plan.name, command, error)
+
+    def _write_control(self) -> None:
+        self._write(self._clock.control(self._control_due, now_ms()), _CONTROL_TIMEOUT_S)
+        self._control_due = None
 
     def _run_clock(self) -> None:
         while not self._stop.is_set():
             try:
+                if self._control_due is not None:
+                    with self._control_lock:
+                        if self._control_due is not None:
+                            self._write_control()
                 self._write(self._clock.due(now_ms(), active=self._active))
             except KafkaError as error:
                 log.warning("the clock of topology %s cannot write: %s; trying again", self.plan.name, error)
