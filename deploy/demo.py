@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,18 @@ __all__ = ["CountBolt", "PlacesSpout", "SplitBolt", "TopBolt"]
 _SEPARATOR = b'}, "'
 _FIRST = re.compile(rb'\{"\d+": \{"geonameid"')
 _BLOCK_BYTES = 1 << 16
-_WORD_BREAK = r"[^\p{L}\p{M}\p{Nd}]+"
+
+
+class _Letters(dict):
+    """A table for ``str.translate``: letters, marks and digits stay, everything else becomes a blank."""
+
+    def __missing__(self, code: int) -> int:
+        category = unicodedata.category(chr(code))
+        self[code] = code if category[0] in "LM" or category == "Nd" else 32
+        return self[code]
+
+
+_LETTERS = _Letters()
 
 
 def _places_file() -> Path:
@@ -139,7 +151,11 @@ class PlacesSpout(Spout):
 
 
 class SplitBolt(BatchBolt):
-    """Splits the column ``text`` into words: runs of letters, marks and digits, in lower case."""
+    """Splits the column ``text`` into words: runs of letters, marks and digits, in lower case.
+
+    A batch's words come in no particular order: most pieces between blanks are words already, and only the
+    rest is looked at character by character.
+    """
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Keep the collector."""
@@ -153,7 +169,10 @@ class SplitBolt(BatchBolt):
         texts = batch["text"]
         if not isinstance(texts, pa.Array):
             texts = pa.array(texts, pa.string())
-        words = pc.split_pattern_regex(pc.utf8_lower(texts.cast(pa.string())), _WORD_BREAK).flatten()
+        pieces = pc.utf8_split_whitespace(pc.utf8_lower(texts.cast(pa.string()))).flatten()
+        plain = pc.or_(pc.ascii_is_alnum(pieces), pc.utf8_is_alpha(pieces))
+        rest = " ".join(pieces.filter(pc.invert(plain)).to_pylist()).translate(_LETTERS).split()
+        words = pa.concat_arrays([pieces.filter(plain), pa.array(rest, pa.string())])
         words = words.filter(pc.greater(pc.binary_length(words), 0))
         if len(words):
             self._collector.emit_batch([words])
