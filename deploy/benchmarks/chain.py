@@ -34,7 +34,7 @@ def conf_of(*, batch: bool, tracked: bool, rate: float) -> dict:
         conf |= {"topology.emulator.pulse.max.tuples": 200_000 if batch else 20_000, "topology.emulator.pulse.max.ms": 100,
                  "topology.emulator.backpressure.max.tuples": 1_000_000 if batch else 60_000}
         if tracked:
-            conf["topology.max.spout.pending"] = 100_000 if batch else 20_000
+            conf["topology.max.spout.pending"] = 200_000 if batch else 60_000
     return conf
 
 
