@@ -221,7 +221,9 @@ class EmbeddedBroker:
             with contextlib.suppress(OSError):
                 with open(path, "rb") as f:
                     f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
-                    text += f.read().decode(errors="replace").splitlines()[-lines:]
+                    read = f.read().decode(errors="replace").splitlines()
+                    # Stack frames would push out the line that says what happened.
+                    text += [line for line in read if not line.startswith("\tat ")][-lines:]
         return "\n".join(text)
 
     # ------------------------------------------------------------------ steps
