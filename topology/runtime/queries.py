@@ -26,7 +26,7 @@ __all__ = ["ComponentQuery", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
-_BUSY_POLL_MS, _IDLE_POLL_MS = 10, 100
+_BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
 """Spark's own delay, and the one at which four idle queries cost a tenth of a core instead of a half."""
 
 _SOURCE = {
@@ -128,7 +128,7 @@ class ComponentQuery:
         tuning.drop_listeners(self._context.spark)
 
     def pace(self, *, busy: bool) -> None:
-        """Let the query look for new records often while there are some, and seldom (100 ms) while there are none."""
+        """Let the query look for new records often while there are some, and seldom (150 ms) while there are none."""
         delay_ms = _BUSY_POLL_MS if busy else _IDLE_POLL_MS
         if delay_ms != self._delay_ms and self._query is not None and self._query.isActive:
             self._delay_ms = delay_ms
