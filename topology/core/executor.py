@@ -244,7 +244,7 @@ class Executor:
         :raises LostInputError: the inbox no longer reaches back to the snapshot.
         """
         hosted = self._hosted[task_id]
-        if hosted.task.version > version or hosted.batch_id == -1:
+        if hosted.task.version > version:
             hosted.task.close()
             hosted = self._hosted[task_id] = self._load(task_id, version)
         task = hosted.task
