@@ -11,7 +11,7 @@ key                                           default    meaning
 topology.emulator.frame.max.tuples            8192       tuples in one frame (Kafka record), at most
 topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
 topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
-topology.emulator.pulse.idle.interval.ms      500        time between pulses of a spout that had nothing to emit
+topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until it has emitted so many
 topology.emulator.pulse.max.ms                20         and for no longer than this
 topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
@@ -156,7 +156,7 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: 8192,
     Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: 524288,
     Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: 20,
-    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: 500,
+    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: 1000,
     Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: 4096,
     Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: 20,
     Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: 200000,
