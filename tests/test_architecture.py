@@ -1,0 +1,56 @@
+"""What the folders may import, checked on the syntax trees."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(p for folder in ("topology", "deploy") for p in (ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def uses(path: Path, *prefixes: str) -> set[str]:
+    return {name for name in imports(path) if any(name == p or name.startswith(p + ".") for p in prefixes)}
+
+
+def in_folder(*parts: str) -> list[Path]:
+    folder = ROOT.joinpath(*parts)
+    return [p for p in MODULES if folder in p.parents]
+
+
+@pytest.mark.parametrize("path", in_folder("topology"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_emulator_knows_nothing_above_it(path):
+    assert not uses(path, "dskype.deploy", "dskype.spouts", "dskype.bolts", "dskype.distribution")
+
+
+@pytest.mark.parametrize("path", in_folder("topology", "core") + in_folder("topology", "simulated"), ids=lambda p: p.name)
+def test_the_executor_core_knows_neither_spark_nor_kafka(path):
+    assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name == "_kernels.py"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_kernels_import_numpy_and_numba_only(path):
+    assert {name.split(".")[0] for name in imports(path)} <= {"__future__", "numpy", "numba", "collections"}
+
+
+def test_only_component_code_is_pickled():
+    users = {p.name for p in MODULES if uses(p, "pickle", "marshal", "shelve", "pyspark.cloudpickle")}
+    assert users <= {"resident.py", "builder.py", "cluster.py"}
+
+
+def test_yaml_is_read_safely():
+    for path in MODULES:
+        calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+        unsafe = [c for c in calls if c.func.attr in ("unsafe_load", "full_load") or (
+            c.func.attr == "load" and getattr(c.func.value, "id", "") == "yaml" and not any("Loader" in ast.dump(k) for k in c.args[1:] + c.keywords))]
+        assert not unsafe, path
