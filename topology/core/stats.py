@@ -99,8 +99,10 @@ class TopologyStats:
         return record.get("component")
 
     def _note_busy(self, record: dict[str, Any]) -> None:
-        now_ms = record["time_ms"]
+        now_ms = record.get("time_ms")
         for task in record["tasks"]:
+            if now_ms is None or "execute" not in task:  # written by another version
+                continue
             history = self._busy.setdefault((record["component"], record.get("executor"), task["task"]), deque())
             if len(history) < 2 or now_ms - history[-2][0] >= self.CAPACITY_STEP_MS:
                 history.append((now_ms, task["execute"][1]))
