@@ -195,7 +195,8 @@ class KafkaSpout(Spout):
 
     :param topics: topic name or names; exactly one of ``topics`` and ``pattern`` is given.
     :param pattern: regular expression over topic names (Java syntax).
-    :param kafka_options: further options of the Kafka client, e.g. ``{"bootstrap.servers": "host:9092"}``; default none.
+    :param kafka_options: further options of the Kafka consumer, e.g. ``{"group.id": "readers"}``; default none. The topics
+        must be on the brokers that carry the topology: other ``bootstrap.servers`` are refused at the start.
     :param first_poll_strategy: where to start: EARLIEST | LATEST (always), UNCOMMITTED_EARLIEST | UNCOMMITTED_LATEST
         (only where there is no committed position). Default UNCOMMITTED_EARLIEST.
     :param translator: a callable with the signature of :meth:`translate`; default: the whole record.
@@ -281,7 +282,8 @@ class KafkaBolt(BaseBolt):
     :param key_field: field of the record's key; default "key"; a tuple without the field has no key.
     :param value_field: field of the record's value; default "message", as in Storm.
     :param topic_field: field that names the topic of each tuple, over ``topic``; default none.
-    :param kafka_options: further options of the Kafka client; default none.
+    :param kafka_options: default none. All components share the topology's producer: options of its own are refused at
+        the start; give ``kafka.*`` settings to the cluster.
     """
 
     def __init__(

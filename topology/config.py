@@ -18,10 +18,7 @@ topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a
 topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most
-topology.emulator.watermark.interval.ms       1000       time between watermarks of a spout that has not its own
-topology.emulator.stats.interval.ms           1000       time between reports of a task's statistics
-topology.emulator.dead.letters.on.exception   True       an exception of a spout's ``translate`` makes a dead letter
-                                                         instead of taking the executor down
+topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
 ============================================  =========  =============================================================
 """
 
@@ -95,8 +92,6 @@ class Config(dict):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
-    TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS = "topology.emulator.watermark.interval.ms"
-    TOPOLOGY_EMULATOR_STATS_INTERVAL_MS = "topology.emulator.stats.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
 
     def set_debug(self, on: bool) -> None:
@@ -163,8 +158,6 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: 10000,
     Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 3,
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
-    Config.TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS: 1000,
-    Config.TOPOLOGY_EMULATOR_STATS_INTERVAL_MS: 1000,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
@@ -312,8 +305,6 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: _positive_integer,
     _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_WATERMARK_INTERVAL_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_STATS_INTERVAL_MS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
 }
 

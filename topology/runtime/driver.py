@@ -22,7 +22,7 @@ from dskype.topology.core.executor import start_positions
 from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
@@ -91,6 +91,7 @@ class TopologyDriver:
 
     def open(self) -> None:
         """Make topics and queries; nothing is emitted before :meth:`activate`."""
+        self._check_kafka_options()
         self._clock = TopologyClock(self.plan, self.stats, now_ms())  # time begins now
         mark = self.folder / "topics-made"
         if not (mark.is_file() and mark.read_text() == self.plan.topology_id):
@@ -255,6 +256,18 @@ class TopologyDriver:
         query = ComponentQuery(context, component, positions)
         query.start()
         return query
+
+    def _check_kafka_options(self) -> None:
+        """Refuse options of Kafka components that this runtime cannot honour, rather than leave them out."""
+        for component in self.plan.component_ids:
+            obj = self.plan.spec(component).obj
+            if isinstance(obj, KafkaBolt) and obj.kafka_options:
+                raise TopologyError(explain("A KafkaBolt writes with the topology's own producer.", given=sorted(obj.kafka_options),
+                                            component=component, hint="give kafka.* settings to the cluster"))
+            servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
+            if servers not in (None, self.kafka.bootstrap_servers):
+                raise TopologyError(explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers,
+                                            component=component, legal=self.kafka.bootstrap_servers))
 
     def _external_positions(self, spout: KafkaSpout, known: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return where to begin in the external topics' partitions that no spout task has read yet."""

@@ -111,6 +111,8 @@ class ComponentQuery:
                   "maxOffsetsPerTrigger": plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}
         if external:
             source["includeHeaders"] = "true"
+            # The group is the driver's (committed positions); Spark reads without one of the user's.
+            source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
         for key, value in source.items():
             reader = reader.option(key, value)
         columns = ["partition", "offset", "unix_micros(timestamp) AS timestamp", "value"]
