@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,3 +58,61 @@ def event_time_windows(
 def event_count_windows(timestamps: Sequence[int], length: int, slide: int, watermark: int) -> list[list[int]]:
     """Return count windows over timestamps that are in order and distinct, as far as the watermark has come."""
     return count_windows([ts for ts in timestamps if ts <= watermark], length, slide)
+
+
+# -- spatial-keyword matching ---------------------------------------------------------------------
+
+
+def norm_weights(counts: dict[str, int], df: dict[str, int], documents: int) -> dict[str, float]:
+    """Return the tf-idf weights of a document, of unit norm; an unknown term has df 1."""
+    weights = {term: tf * math.log(1 + documents / df.get(term, 1)) for term, tf in counts.items()}
+    norm = math.sqrt(sum(w * w for w in weights.values()))
+    return {term: w / norm for term, w in weights.items()}
+
+
+def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: float) -> float | None:
+    """Return the score of a message for a subscription; None without a common keyword.
+
+    :param subscription: ``lat``, ``lon``, ``alpha`` and ``weights`` {term: weight}.
+    :param message: ``lat``, ``lon`` and ``weights``.
+    """
+    common = sorted(subscription["weights"].keys() & message["weights"].keys())
+    if not common:
+        return None
+    text = sum(subscription["weights"][t] * message["weights"][t] for t in common)
+    distance = math.hypot(subscription["lon"] - message["lon"], subscription["lat"] - message["lat"])
+    return subscription["alpha"] * (1 - distance / diagonal_deg) + (1 - subscription["alpha"]) * text
+
+
+def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[int, float]]:
+    """Return (seq, score) of the best ``k`` messages of the window ``(watermark - extent, watermark]``.
+
+    :param messages: with ``seq`` and ``position``; best score first, ties by newer (position, seq) first.
+    """
+    found = [(s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark
+             and (s := score(subscription, m, diagonal_deg)) is not None]
+    found.sort(reverse=True)
+    return [(seq, s) for s, _, seq in found[: subscription["k"]]]
+
+
+def same_topk(found: Sequence[tuple[int, float]], expected: Sequence[tuple[int, float]], scores: dict[int, float], tolerance: float = 1e-9) -> bool:
+    """Tell whether two lists are equal but for the order of scores that differ by less than ``tolerance``.
+
+    :param scores: seq -> score of everything in the window, for a message that only one of the lists has.
+    """
+    return len(found) == len(expected) and all(
+        abs(fs - es) <= tolerance and (seq == eseq or abs(scores[seq] - es) <= tolerance)
+        for (seq, fs), (eseq, es) in zip(found, expected)) and len({seq for seq, _ in found}) == len(found)
+
+
+def satisfies(expression: Any, terms: set[Any]) -> bool:
+    """Tell whether a set of terms satisfies ``term`` | ["and", e, ...] | ["or", e, ...]."""
+    if isinstance(expression, list):
+        return (all if expression[0] == "and" else any)(satisfies(e, terms) for e in expression[1:])
+    return expression in terms
+
+
+def in_bbox(bbox: Sequence[float], lat: float, lon: float) -> bool:
+    """Tell whether a point is in ``[west, south, east, north]``, borders included; west > east crosses the antimeridian."""
+    west, south, east, north = bbox
+    return south <= lat <= north and (west <= lon <= east if west <= east else lon >= west or lon <= east)

@@ -1,0 +1,1 @@
+"""The bolts of DSkype; the indexes below ``topk``, ``boolean`` and ``window`` are libraries over arrays."""

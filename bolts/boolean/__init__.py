@@ -1,0 +1,1 @@
+"""Boolean subscriptions: a rectangle and a keyword expression."""

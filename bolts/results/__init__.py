@@ -1,0 +1,1 @@
+"""Where results go: the record formats, and the stores they are written to."""

@@ -1,0 +1,1 @@
+"""Top-k subscriptions: indexes that find the subscriptions a message matters to, and buffers of their results."""

@@ -1,0 +1,1 @@
+"""The sliding window of messages: top-k queries at an exact past watermark."""

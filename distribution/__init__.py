@@ -1,0 +1,1 @@
+"""Distributors: which subscription bolts a subscription lives on, and which of them need a message."""

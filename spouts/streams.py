@@ -1,0 +1,44 @@
+"""The streams of DSkype: Table 1 of the journal paper, with the fields that travel on each.
+
+========  ==================  ==============================  =====================================================
+stream    name here           from -> to                      grouping
+========  ==================  ==============================  =====================================================
+1         ``messages``        message-spout -> distribution   shuffle
+2         ``subscriptions``   subscription-spout -> distr.    fields(subscription): an unregister never overtakes
+3         ``matching``        distribution -> subscription    direct: the messages that a task needs
+3         ``placements``      distribution -> subscription    direct: subscriptions placed on or removed from a task
+4         ``window``          distribution -> message         direct: each message lives on one task
+5         ``requests``        subscription -> message         all: evaluate these subscriptions at a watermark
+5         ``progress``        subscription -> message         all: no request below this watermark will come any more
+6         ``partials``        message -> aggregation          fields(subscription)
+7         ``answers``         aggregation -> subscription     direct, to the task that asked
+8         ``results``         subscription -> result          fields(subscription)
+========  ==================  ==============================  =====================================================
+"""
+
+from __future__ import annotations
+
+from dskype.topology.fields import Fields
+
+__all__ = ["ANSWERS", "FIELDS", "MATCHING", "MESSAGES", "PARTIALS", "PLACEMENTS", "PROGRESS", "REQUESTS", "RESULTS", "SUBSCRIPTIONS", "WINDOW"]
+
+MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
+REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
+
+_MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
+
+FIELDS = {
+    MESSAGES: Fields("seq", "position", "id", "lat", "lon", "text", "arrival_ms"),
+    SUBSCRIPTIONS: Fields("subscription", "registration", "record"),
+    MATCHING: Fields(*_MESSAGE, "arrival_ms"),
+    PLACEMENTS: Fields("subscription", "registration", "placement"),
+    WINDOW: Fields(*_MESSAGE),
+    REQUESTS: Fields("request", "subscription", "watermark", "count", "alpha", "lat", "lon", "terms", "weights"),
+    PROGRESS: Fields("watermark"),
+    PARTIALS: Fields("request", "subscription", "task", "count", "seqs", "positions", "scores", "ids"),
+    ANSWERS: Fields("request", "subscription", "seqs", "positions", "scores", "ids"),
+    RESULTS: Fields("subscription", "kind", "records"),
+}
+"""Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
+lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
+lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants."""
