@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, StreamInfo, as_fields
 
 if TYPE_CHECKING:
+    from dskype.topology.builder import StormTopology
     from dskype.topology.context import TopologyContext
+    from dskype.topology.core.frames import InRecord
     from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = [
@@ -77,6 +79,15 @@ class Component(ABC):
     def get_component_configuration(self) -> Mapping[str, Any] | None:
         """Return configuration of this component alone, over the topology's; default None."""
         return None
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Refuse a topology in which this component cannot work; called at submission. Default: anything goes.
+
+        :param component_id: this component's id.
+        :param conf: the topology's configuration with defaults.
+        :param topology: all components, ackers included.
+        :raises InvalidTopologyException: with the reason.
+        """
 
     def snapshot(self) -> Any:
         """Return the state of this task, to be given to ``restore`` later, maybe in another process.
@@ -259,8 +270,32 @@ class KafkaSpout(Spout):
             return self.translator(topic, partition, offset, key, value, timestamp_ms, headers)
         return [(DEFAULT_STREAM_ID, (topic, partition, offset, key, value))]
 
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Refuse ackers where records are emitted untracked."""
+        if type(self).emit_records is not KafkaSpout.emit_records and "__acker" in topology.components:
+            raise InvalidTopologyException(
+                explain(
+                    "A spout that overrides emit_records emits untracked tuples and needs a topology without ackers.",
+                    given=conf.get("topology.acker.executors"),
+                    legal="topology.acker.executors: 0",
+                    component=component_id,
+                )
+            )
+
+    def emit_records(self, records: Sequence[InRecord]) -> Iterable[tuple[InRecord, str]]:
+        """Emit the tuples of many records at once; optional, instead of :meth:`translate`.
+
+        Overridden by spouts that emit columns, or keep state. Emits through the collector given to ``open``, untracked:
+        only in a topology without ackers. What it raises must come before its first emit: the records are then given
+        one by one, and the one that raises is a dead letter.
+
+        :param records: of one partition, in order of their offsets: ``topic, partition, offset, timestamp_ms, key, value, headers``.
+        :returns: the records that cannot be used, each with the reason; they go to the dead letters.
+        """
+        raise NotImplementedError
+
     def next_tuple(self) -> None:
-        """Do nothing: the runtime feeds the records."""
+        """Called after the records of a pulse; the runtime feeds the records. Default: nothing."""
 
 
 def _as_bytes(value: Any) -> bytes | None:

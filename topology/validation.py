@@ -67,7 +67,12 @@ def validate_submission(
         )
     _validate_basic(topology)
     _validate_component_confs(topology)
-    _validate_structure(topology.with_system(conf))
+    system = topology.with_system(conf)
+    _validate_structure(system)
+    full = config.merge(config.DEFAULTS, conf)
+    for spec in system.components.values():
+        if isinstance(spec.obj, Component):
+            spec.obj.check_topology(spec.id, full, system)
     return _warnings(name, topology)
 
 

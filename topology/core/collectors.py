@@ -271,6 +271,28 @@ class OutputCollector(_Collector):
         out.emitted += n
         return n
 
+    def emit_direct_batch(self, task: int, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default",
+                          parents: np.ndarray | None = None) -> int:
+        """Emit many tuples as columns to one task that subscribed to the stream with direct grouping.
+
+        :param parents: see :meth:`emit_batch`.
+        :returns: the number of tuples sent; 0 when the task's component does not subscribe (they are dropped).
+        :raises IllegalArgumentException: as :meth:`emit_direct` and :meth:`emit_batch`.
+        """
+        out = self._outs.get(stream)
+        if out is None:
+            raise self._unknown_stream(stream)
+        columns, n = self._columns(out, columns)
+        out.emitted += n
+        if not n or not self._direct_target(task, out, tuple(columns)):
+            return 0
+        tracker = self._task.batch_tracker(parents) if parents is not None and self._tracking else None
+        channel = self._outbox.channel(task)
+        channel.close_rows()
+        channel.add_columns(out, n, columns, tracker(channel, None, n) if tracker else None)
+        out.transferred += n
+        return n
+
     def ack(self, tup: Tuple) -> None:
         """Acknowledge an input tuple; its tree is complete when every tuple anchored to it is acked."""
         if self._tracking:

@@ -38,7 +38,7 @@ __all__ = [
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
 
-_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE = 1, 2, 3, 4, 5, 6
+_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS = 1, 2, 3, 4, 5, 6, 7
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
 _U32 = struct.Struct("<I")
 
@@ -155,7 +155,37 @@ def _pack_arrow(value) -> Any:
         return _pack_arrow(value.cast(pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _pack_array(value.to_numpy(zero_copy_only=False))
+    if pa.types.is_list(kind) and (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
+        return _pack_lists(value)
     return value.to_pylist()
+
+
+def _pack_lists(value) -> Any:
+    """Lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
+    offsets = value.offsets.to_numpy()
+    numbers = value.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    if numbers.null_count:
+        return value.to_pylist()
+    numbers = numbers.to_numpy()
+    offsets = (offsets - offsets[0]).astype("<i4")
+    return msgpack.ExtType(_EXT_LISTS, b"".join((_U32.pack(len(value)), offsets.tobytes(), numbers.dtype.char.encode(), numbers.tobytes())))
+
+
+def _read_lists(view: memoryview):
+    import pyarrow as pa
+
+    (n,) = _U32.unpack_from(view)
+    start = 4 + 4 * (n + 1)
+    char = chr(view[start])
+    if char not in _ARRAY_DTYPES:
+        msg = f"unknown type of a list in a frame; given: {char!r}"
+        raise FrameError(msg)
+    numbers = pa.array(np.frombuffer(view, char, offset=start + 1))
+    offsets = np.frombuffer(view, "<i4", n + 1, 4)
+    if offsets[0] != 0 or offsets[-1] != len(numbers) or (np.diff(offsets) < 0).any():
+        msg = f"the offsets of lists in a frame do not fit; given: {len(numbers)} numbers for offsets up to {offsets[-1]}"
+        raise FrameError(msg)
+    return pa.ListArray.from_arrays(pa.array(offsets), numbers)
 
 
 def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int) -> msgpack.ExtType:
@@ -221,7 +251,9 @@ def _ext_hook(code: int, data: bytes) -> Any:
         (n,) = _U32.unpack_from(view)
         codes = pa.array(np.frombuffer(view, "<i4", n, 4))
         return pa.DictionaryArray.from_arrays(codes, _read_strings(view[4 + 4 * n:]))
-    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 6"
+    if code == _EXT_LISTS:
+        return _read_lists(view)
+    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 7"
     raise FrameError(msg)
 
 

@@ -233,6 +233,9 @@ class KafkaSpoutTask(SpoutTask):
         self._backlog: dict[tuple[str, int], deque[InRecord]] = {}
         self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+        kind = type(self.spec.obj)
+        self._batched = kind.emit_records is not KafkaSpout.emit_records
+        self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
 
     def process_external(self, records: Iterable[InRecord]) -> None:
         for record in records:
@@ -258,6 +261,9 @@ class KafkaSpoutTask(SpoutTask):
             self._emit_again(*retry[1:])
             budget -= 1
         for key in sorted(self._next):
+            if self._batched:
+                budget -= self._emit_batch(key, budget)
+                continue
             while budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
                 record = self._next_record(key)
                 if record is None:
@@ -265,6 +271,33 @@ class KafkaSpoutTask(SpoutTask):
                 self._next[key] = record.offset + 1
                 self._emit_record(record)
                 budget -= 1
+        if self._pulsed:
+            self.component.next_tuple()
+
+    def _emit_batch(self, key: tuple[str, int], budget: int) -> int:
+        """Give up to ``budget`` records of a partition to the component; return how many."""
+        records: list[InRecord] = []
+        while len(records) < budget and self._next[key] < self._arrived.get(key, 0):
+            record = self._next_record(key)
+            if record is None:
+                break
+            self._next[key] = record.offset + 1
+            records.append(record)
+        if not records:
+            return 0
+        try:
+            refused = list(self.component.emit_records(records))
+        except Exception as error:  # the user's code: find the record that it cannot take
+            self.report_error(error)
+            refused = []
+            for record in records:
+                try:
+                    refused += self.component.emit_records([record])
+                except Exception as reason:
+                    refused.append((record, str(reason) if isinstance(reason, DeadLetter) else f"{type(reason).__name__}: {reason}"))
+        for record, reason in refused:
+            self.dead_letter(record.value, reason, "translate", record)
+        return len(records)
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
         backlog = self._backlog.setdefault(key, deque())

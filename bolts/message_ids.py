@@ -1,0 +1,102 @@
+"""The ids of the messages that a task's results may speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MessageIds"]
+
+
+class _Run:
+    """Messages sorted by sequence number, with their ids in an Arrow array; immutable."""
+
+    __slots__ = ("ids", "newest", "positions", "seqs")
+
+    def __init__(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
+        order = np.argsort(seqs, kind="stable")
+        if (order[1:] < order[:-1]).any():
+            import pyarrow as pa
+
+            seqs, positions, ids = seqs[order], positions[order], ids.take(pa.array(order))
+        self.seqs, self.positions, self.ids = seqs, positions, ids
+        self.newest = int(positions.max())
+
+
+class MessageIds:
+    """Maps sequence numbers to message ids, for as long as the messages are needed.
+
+    Ids come in batches and are looked up in batches. Batches are kept sorted and merged in pairs of similar size, so there
+    are O(log n) of them: a lookup is a binary search in each. About 16 bytes a message and its id.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[_Run] = []
+
+    def __len__(self) -> int:
+        return sum(len(run.seqs) for run in self._runs)
+
+    def add(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
+        """Remember messages; those known already may come again.
+
+        :param seqs: int64[n].
+        :param positions: int64[n]; see :meth:`free`.
+        :param ids: n ids as JSON text: pyarrow string array or list.
+        """
+        import pyarrow as pa
+
+        if not len(seqs):
+            return
+        if not isinstance(ids, pa.Array):
+            ids = pa.array(ids, pa.string())
+        self._runs.append(_Run(np.array(seqs, np.int64), np.array(positions, np.int64), ids))
+        while len(self._runs) > 1 and len(self._runs[-2].seqs) <= 2 * len(self._runs[-1].seqs):
+            last, other = self._runs.pop(), self._runs.pop()
+            self._runs.append(_Run(np.concatenate([other.seqs, last.seqs]), np.concatenate([other.positions, last.positions]),
+                                   pa.concat_arrays([other.ids, last.ids])))
+
+    def get(self, seqs: np.ndarray) -> np.ndarray:
+        """Return the ids of messages, object[n] of str.
+
+        :raises KeyError: one is not known.
+        """
+        import pyarrow as pa
+
+        found = np.empty(len(seqs), object)
+        missing = np.ones(len(seqs), bool)
+        for run in reversed(self._runs):
+            at = np.searchsorted(run.seqs, seqs)
+            at[at == len(run.seqs)] = 0
+            hit = missing & (run.seqs[at] == seqs)
+            if hit.any():
+                found[hit] = run.ids.take(pa.array(at[hit])).to_numpy(zero_copy_only=False)
+                missing &= ~hit
+                if not missing.any():
+                    break
+        if missing.any():
+            raise KeyError(f"the id of message {int(seqs[missing][0])} is not known")
+        return found
+
+    def free(self, position: int) -> None:
+        """Forget messages with this position or a lower one; at once where that costs nothing, at last when half is old."""
+        import pyarrow as pa
+
+        kept = []
+        for run in self._runs:
+            if run.newest <= position:
+                continue
+            live = run.positions > position
+            if 2 * live.sum() < len(live):
+                run = _Run(run.seqs[live], run.positions[live], run.ids.filter(pa.array(live)))
+            kept.append(run)
+        self._runs = kept
+
+    def snapshot(self) -> Any:
+        """Return the state as arrays."""
+        return [[run.seqs, run.positions, run.ids] for run in self._runs]
+
+    def restore(self, state: Any) -> None:
+        """Take over a state."""
+        self._runs = [_Run(np.array(seqs), np.array(positions), ids) for seqs, positions, ids in state]

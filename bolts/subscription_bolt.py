@@ -1,0 +1,474 @@
+"""The subscription bolt: keeps the results of the subscriptions that live on it, exact at every watermark.
+
+How a top-k list stays exact (journal paper, sections 6 and 7.2):
+
+1. Messages are applied in rising (position, sequence number), when the watermark has passed them: at watermark *w* the
+   bolt has applied exactly the messages of the window's history up to *w*.
+2. An *active* subscription's buffer ranks before everything of the window that it does not hold, and has at least k live
+   entries or holds everything; so its first k are the top-k of the window.
+3. A new subscription, and one whose buffer falls below k, is *pending*: the bolt asks all message bolts for the window as
+   of its own watermark ``w_req`` and goes on collecting what arrives, without threshold. The answer is exact as of
+   ``w_req``; together with what has arrived since, it is complete, and the subscription is active again. While it is
+   pending nothing is published for it; then its list jumps from the last published one to the present one.
+4. The bolt announces the watermarks below which it will not ask any more (``progress``), so message bolts can forget.
+   An announcement never overtakes a request: both travel on the same channels, in order.
+
+Everything is a function of the inbox: a task that is restored from a snapshot and gets its inbox again does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean import make_boolean_index
+from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.results.publisher import ResultPublisher
+from dskype.bolts.topk import TopkEngine
+from dskype.spouts import streams
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr
+from dskype.spouts.settings import Settings
+from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
+from dskype.topology.config import Config
+from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.tuples import Tuple, TupleBatch
+
+__all__ = ["SubscriptionBolt"]
+
+_BEFORE_ALL = -1
+_TTL_SLACK_MS = 60_000
+"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read."""
+
+
+class SubscriptionBolt(BatchBolt):
+    """Matches messages with the subscriptions of its task; see the module.
+
+    Takes ``matching`` and ``placements`` (direct, from distribution bolts) and ``answers`` (direct, from aggregation
+    bolts); emits ``requests`` and ``progress`` (all, to message bolts) and ``results`` (fields(subscription), to the
+    result bolt), or writes results straight to their topics where nobody else has to see them.
+
+    :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
+    """
+
+    def __init__(self, distribution_bolt: str = "distribution-bolt") -> None:
+        self._distribution_bolt = distribution_bolt
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
+        """Check the settings, and the names of indexes and buffers."""
+        settings = Settings.from_conf(conf)
+        self._make_engine(settings)
+        make_boolean_index(settings.boolean_index, settings.boolean_index_options)
+        if self._distribution_bolt not in topology.components:
+            raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
+                                                   legal=", ".join(sorted(topology.components)), component=component_id))
+
+    @staticmethod
+    def _make_engine(settings: Settings) -> TopkEngine:
+        return TopkEngine(settings.extent, settings.space.diagonal_deg, settings.index, settings.buffer, settings.index_options, settings.buffer_options)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``requests``, ``progress`` and ``results``."""
+        for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS):
+            declarer.declare_stream(stream, streams.FIELDS[stream])
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Return a tick every second: lists that changed last are written though no further message comes."""
+        return {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: 1}
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Get ready, empty."""
+        settings = self._settings = Settings.from_conf(conf)
+        self._collector, self._context = collector, context
+        self._engine = self._make_engine(settings)
+        self._boolean = make_boolean_index(settings.boolean_index, settings.boolean_index_options)
+        self._publisher = ResultPublisher(settings, context, collector)
+        self._deltas = settings.results != "topk"
+        self._states = settings.results != "deltas"
+        self._ids = MessageIds()
+        self._watermark = self._announced = _BEFORE_ALL
+        self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
+        self._topk: dict[str, int] = {}                # subscription -> slot of the engine
+        self._filters: dict[str, int] = {}             # subscription -> slot of the boolean index
+        self._topk_entries = _Entries()
+        self._filter_entries = _Entries()
+        self._requests: dict[int, int] = {}            # request -> slot
+        self._request_of: dict[int, int] = {}          # slot -> its newest request
+        self._asked = 0
+        self._frozen: dict[int, int] = {}              # pending slot -> watermark of its last published list
+        self._fresh: set[int] = set()                  # slots that have never published
+        self._dirty: set[int] = set()                  # slots whose list changed since it was written
+        self._written_ms = 0
+        self._expiring = 0                             # boolean subscriptions with a time to live
+        self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
+        context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
+        context.register_gauge("pending_evaluations", lambda: len(self._request_of))
+        context.register_gauge("queued_messages", lambda: sum(batch.n for batch, _, _ in self._queue))
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def execute_batch(self, batch: TupleBatch) -> None:
+        """Take messages, placements or answers."""
+        stream = batch.get_source_stream_id()
+        if stream == streams.MATCHING:
+            self._queue.append(_messages(batch))
+        elif stream == streams.PLACEMENTS:
+            self._place(list(batch.rows()))
+        else:
+            self._take_answers(batch)
+
+    def on_watermark(self, watermark: int) -> None:
+        """Apply the messages up to ``watermark``."""
+        messages, ids, arrival_ms = self._due_messages(watermark)
+        before = self._watermark
+        self._ids.add(messages.seq, messages.position, ids)
+        changes = self._engine.advance(messages, watermark)
+        self._watermark = watermark
+        for slot in changes.due.tolist():
+            self._frozen.setdefault(slot, before)
+        self._publish_changes(changes)
+        self._match_filters(messages, ids, arrival_ms)
+        self._ask(changes.due)
+        self._write_states(self._context.clock_ms())
+        self._ids.free(min([watermark, *self._frozen.values()]) - self._settings.extent)
+        if watermark - self._announced >= max(1, self._settings.extent // 16):
+            self._announced = watermark
+            self._collector.emit((watermark,), streams.PROGRESS)
+
+    def execute_tick(self, tup: Tuple) -> None:
+        """Write the lists that are due."""
+        self._write_states(self._context.clock_ms())
+
+    def _due_messages(self, watermark: int) -> tuple[MessageBatch, Any, np.ndarray]:
+        """Take the messages up to ``watermark`` from the queue, in order."""
+        import pyarrow as pa
+
+        batches, ids, arrivals, left = [], [], [], []
+        for messages, names, arrival_ms in self._queue:
+            due = messages.position <= watermark
+            if due.all():
+                batches.append(messages)
+                ids.append(names)
+                arrivals.append(arrival_ms)
+                continue
+            for rows, last in ((np.flatnonzero(due), False), (np.flatnonzero(~due), True)):
+                if len(rows):
+                    part = messages.take(rows), names.take(pa.array(rows)), arrival_ms[rows]
+                    if last:
+                        left.append(part)
+                    else:
+                        batches.append(part[0])
+                        ids.append(part[1])
+                        arrivals.append(part[2])
+        self._queue = left
+        if not batches:
+            return MessageBatch.empty(), pa.array([], pa.string()), np.zeros(0, np.int64)
+        messages, names, arrival_ms = MessageBatch.concat(batches), pa.concat_arrays(ids), np.concatenate(arrivals)
+        order = np.lexsort((messages.seq, messages.position))
+        if (order[1:] < order[:-1]).any():
+            messages, names, arrival_ms = messages.take(order), names.take(pa.array(order)), arrival_ms[order]
+        return messages, names, arrival_ms
+
+    # -- subscriptions ----------------------------------------------------------------------------
+
+    def _place(self, rows: list[tuple[str, str, Mapping[str, Any] | None]]) -> None:
+        """Register, replace and unregister in order; runs of new top-k subscriptions go to the engine together."""
+        new: list[tuple[str, str, Mapping[str, Any]]] = []
+        names: set[str] = set()
+        for subscription, registration, placement in rows:
+            if subscription in names:
+                self._insert_topk(new)
+                new, names = [], set()
+            self._remove(subscription, replaced=placement is not None)
+            if placement is None:
+                continue
+            if placement["type"] == "topk":
+                new.append((subscription, registration, placement))
+                names.add(subscription)
+            else:
+                self._insert_filter(subscription, registration, placement)
+        self._insert_topk(new)
+
+    def _insert_topk(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
+        if not rows:
+            return
+        placements = [p for _, _, p in rows]
+        lengths = [len(p["terms"]) for p in placements]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        complete = self._watermark == _BEFORE_ALL
+        slots = self._engine.insert(
+            np.array([p["k"] for p in placements], np.int32), *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
+            offsets, np.concatenate([np.asarray(p["terms"], np.int64) for p in placements]),
+            np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]), complete)
+        for slot, (subscription, registration, placement) in zip(slots.tolist(), rows):
+            self._topk[subscription] = slot
+            self._topk_entries.set(slot, subscription, registration, placement)
+            self._fresh.add(slot)
+            if not complete:
+                self._frozen[slot] = self._watermark
+        if complete:
+            self._publish_touched(slots)
+        else:
+            self._ask(slots)
+
+    def _insert_filter(self, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
+        slot = self._filter_entries.free_slot()
+        self._filters[subscription] = slot
+        self._filter_entries.set(slot, subscription, registration, placement)
+        self._boolean.insert(slot, placement["bbox"], placement["expression"])
+        self._expiring += placement["expires_ms"] is not None
+        self._publisher.events([subscription], [registration], ["active"], [self._watermark])
+
+    def _remove(self, subscription: str, *, replaced: bool) -> None:
+        """Remove a subscription wherever it is. An unknown one is a no-op, and counted unless it is being registered."""
+        slot = self._topk.pop(subscription, None)
+        if slot is not None:
+            self._remove_topk(subscription, slot, replaced)
+            return
+        slot = self._filters.pop(subscription, None)
+        if slot is not None:
+            self._remove_filter(subscription, slot)
+        elif not replaced:
+            self._counters["unknown_unregistered"].inc()
+
+    def _remove_topk(self, subscription: str, slot: int, replaced: bool) -> None:
+        registration = self._topk_entries.registrations[slot]
+        if slot not in self._fresh:
+            if self._deltas:
+                self._withdraw(slot)
+            self._publisher.events([subscription], [registration], ["removed"], [self._watermark])
+        if not replaced:
+            self._publisher.removed([subscription], [registration], [self._watermark])
+        self._engine.remove(np.array([slot], np.int32))
+        self._topk_entries.clear(slot)
+        for waiting in (self._fresh, self._dirty):
+            waiting.discard(slot)
+        self._frozen.pop(slot, None)
+        request = self._request_of.pop(slot, None)
+        if request is not None:
+            del self._requests[request]
+
+    def _withdraw(self, slot: int) -> None:
+        """Take back what was published for a subscription that ends."""
+        seqs = self._engine.published(slot)
+        if len(seqs):
+            n = len(seqs)
+            self._send_deltas(np.full(n, slot), np.ones(n, np.int8), seqs, np.zeros(n), np.zeros(n, np.int64), np.full(n, self._watermark))
+
+    def _remove_filter(self, subscription: str, slot: int) -> None:
+        entry = self._filter_entries
+        self._publisher.events([subscription], [entry.registrations[slot]], ["removed"], [self._watermark])
+        self._expiring -= entry.placements[slot]["expires_ms"] is not None
+        self._boolean.remove(slot)
+        entry.clear(slot)
+
+    # -- evaluations ------------------------------------------------------------------------------
+
+    def _ask(self, slots: np.ndarray) -> None:
+        """Ask the message bolts for the windows of ``slots`` as of the present watermark."""
+        if not len(slots):
+            return
+        n = len(slots)
+        numbers = np.arange(self._asked, self._asked + n, dtype=np.int64)
+        self._asked += n
+        self._counters["evaluations"].inc(n)
+        for number, slot in zip(numbers.tolist(), slots.tolist()):
+            old = self._request_of.get(slot)
+            if old is not None:
+                del self._requests[old]
+            self._requests[number], self._request_of[slot] = slot, number
+        placements = [self._topk_entries.placements[slot] for slot in slots.tolist()]
+        offsets = np.zeros(n + 1, np.int64)
+        np.cumsum([len(p["terms"]) for p in placements], out=offsets[1:])
+        self._collector.emit_batch([
+            numbers, [self._topk_entries.names[slot] for slot in slots.tolist()], np.full(n, self._watermark), np.asarray(self._engine.wanted(slots), np.int64),
+            *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
+            csr_to_lists(offsets, np.concatenate([np.asarray(p["terms"], np.int64) for p in placements])),
+            csr_to_lists(offsets, np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]))], streams.REQUESTS)
+
+    def _take_answers(self, batch: TupleBatch) -> None:
+        """Merge answers; those of subscriptions that are gone, or asked anew, are passed over."""
+        requests = np.array(batch["request"])
+        rows = [i for i, request in enumerate(requests.tolist()) if request in self._requests]
+        if not rows:
+            return
+        offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
+        positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
+        ids = [name for names in _column_rows(batch["ids"]) for name in names]
+        if len(rows) < len(requests):
+            index = np.concatenate([np.arange(offsets[i], offsets[i + 1]) for i in rows])
+            lengths = np.diff(offsets)[rows]
+            offsets = np.zeros(len(rows) + 1, np.int64)
+            np.cumsum(lengths, out=offsets[1:])
+            seqs, positions, scores, ids = seqs[index], positions[index], scores[index], [ids[i] for i in index.tolist()]
+        slots = []
+        for row in rows:
+            slot = self._requests.pop(int(requests[row]))
+            del self._request_of[slot]
+            slots.append(slot)
+        self._ids.add(seqs, positions, ids)
+        changes = self._engine.resolve(np.array(slots, np.int32), offsets, seqs, positions, scores)
+        due = set(changes.due.tolist())
+        for slot in slots:
+            if slot not in due:
+                del self._frozen[slot]
+        self._publish_changes(changes)
+        self._ask(changes.due)
+        self._write_states(self._context.clock_ms())
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _publish_changes(self, changes: Any) -> None:
+        if self._deltas:
+            self._send_deltas(changes.slot, changes.op, changes.seq, changes.score, changes.rank, changes.watermark)
+        self._publish_touched(changes.touched)
+
+    def _publish_touched(self, slots: np.ndarray) -> None:
+        first = [slot for slot in slots.tolist() if slot in self._fresh] if self._fresh else []
+        if first:
+            entries = self._topk_entries
+            self._fresh.difference_update(first)
+            self._publisher.events([entries.names[s] for s in first], [entries.registrations[s] for s in first],
+                                   ["active"] * len(first), [self._watermark] * len(first))
+        if self._states:
+            self._dirty.update(slots.tolist())
+
+    def _send_deltas(self, slots: np.ndarray, ops: np.ndarray, seqs: np.ndarray, scores: np.ndarray, ranks: np.ndarray, watermarks: np.ndarray) -> None:
+        if not len(slots):
+            return
+        self._counters["deltas"].inc(len(slots))
+        entries, rows = self._topk_entries, slots.tolist()
+        self._publisher.deltas([entries.names[s] for s in rows], [entries.registrations[s] for s in rows], ops, self._ids.get(seqs), scores, ranks,
+                               watermarks, [entries.metas[s] for s in rows])
+
+    def _write_states(self, now_ms: int) -> None:
+        """Write the lists that changed, at most every ``topk_interval_ms``; pending ones wait."""
+        if not self._dirty or now_ms - self._written_ms < self._settings.topk_interval_ms:
+            return
+        slots = np.array(sorted(self._dirty - self._frozen.keys()), np.int32)
+        if not len(slots):
+            return
+        self._written_ms = now_ms
+        self._dirty.difference_update(slots.tolist())
+        self._counters["states"].inc(len(slots))
+        offsets, seqs, _, scores = self._engine.topk(slots)
+        entries = self._topk_entries
+        self._publisher.states([entries.names[s] for s in slots.tolist()], [entries.registrations[s] for s in slots.tolist()],
+                               np.full(len(slots), self._watermark), offsets, self._ids.get(seqs), scores)
+
+    def _match_filters(self, messages: MessageBatch, ids: Any, arrival_ms: np.ndarray) -> None:
+        if not self._filters or not messages.n:
+            return
+        rows, slots = self._boolean.match(messages)
+        entries = self._filter_entries
+        if self._expiring:
+            ends = [entries.placements[s]["expires_ms"] for s in slots.tolist()]
+            alive = np.array([end is None or at < end for end, at in zip(ends, arrival_ms[rows].tolist())], bool)
+            rows, slots = rows[alive], slots[alive]
+        if len(rows) and self._deltas:
+            names = slots.tolist()
+            self._counters["matches"].inc(len(rows))
+            n = len(rows)
+            self._publisher.deltas([entries.names[s] for s in names], [entries.registrations[s] for s in names], np.full(n, 2, np.int8),
+                                   ids.to_numpy(zero_copy_only=False)[rows], np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
+                                   [entries.metas[s] for s in names])
+        if self._expiring:
+            oldest = int(arrival_ms.min()) - _TTL_SLACK_MS
+            for name, slot in [(n, s) for n, s in self._filters.items() if (end := entries.placements[s]["expires_ms"]) is not None and end <= oldest]:
+                del self._filters[name]
+                self._remove_filter(name, slot)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return everything, as arrays and plain values."""
+        return {
+            "engine": self._engine.snapshot(), "boolean": self._boolean.snapshot(), "ids": self._ids.snapshot(), "publisher": self._publisher.snapshot(),
+            "watermark": self._watermark, "announced": self._announced, "written_ms": self._written_ms, "asked": self._asked,
+            "queue": [[list(messages), names, arrival_ms] for messages, names, arrival_ms in self._queue],
+            "topk": self._topk_entries.snapshot(), "filters": self._filter_entries.snapshot(),
+            "requests": [[request, slot] for request, slot in self._requests.items()],
+            "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
+            "fresh": sorted(self._fresh), "dirty": sorted(self._dirty),
+        }
+
+    def restore(self, state: Any) -> None:
+        """Take it over."""
+        self._engine.restore(state["engine"])
+        self._boolean.restore(state["boolean"])
+        self._ids.restore(state["ids"])
+        self._publisher.restore(state["publisher"])
+        self._watermark, self._announced = state["watermark"], state["announced"]
+        self._written_ms, self._asked = state["written_ms"], state["asked"]
+        self._queue = [(MessageBatch(*(np.array(a) for a in messages)), names, np.array(arrival_ms)) for messages, names, arrival_ms in state["queue"]]
+        self._topk_entries.restore(state["topk"])
+        self._filter_entries.restore(state["filters"])
+        self._topk = self._topk_entries.by_name()
+        self._filters = self._filter_entries.by_name()
+        self._expiring = sum(self._filter_entries.placements[s]["expires_ms"] is not None for s in self._filters.values())
+        self._requests = {request: slot for request, slot in state["requests"]}
+        self._request_of = {slot: request for request, slot in state["requests"]}
+        self._frozen = {slot: watermark for slot, watermark in state["frozen"]}
+        self._fresh, self._dirty = set(state["fresh"]), set(state["dirty"])
+
+
+class _Entries:
+    """What is known of the subscription in each slot: name, registration, placement, meta."""
+
+    def __init__(self) -> None:
+        self.names: list[str | None] = []
+        self.registrations: list[str] = []
+        self.placements: list[Mapping[str, Any]] = []
+        self.metas: list[str | None] = []
+        self._free: list[int] = []
+
+    def free_slot(self) -> int:
+        """Return a slot that is not in use."""
+        return self._free.pop() if self._free else len(self.names)
+
+    def set(self, slot: int, name: str, registration: str, placement: Mapping[str, Any]) -> None:
+        """Fill a slot."""
+        while len(self.names) <= slot:
+            self.names.append(None)
+            self.registrations.append("")
+            self.placements.append({})
+            self.metas.append(None)
+        self.names[slot], self.registrations[slot] = name, registration
+        self.placements[slot], self.metas[slot] = placement, placement["meta"]
+
+    def clear(self, slot: int) -> None:
+        """Empty a slot."""
+        self.names[slot], self.registrations[slot], self.placements[slot], self.metas[slot] = None, "", {}, None
+        self._free.append(slot)
+
+    def by_name(self) -> dict[str, int]:
+        """Return name -> slot."""
+        return {name: slot for slot, name in enumerate(self.names) if name is not None}
+
+    def snapshot(self) -> Any:
+        """Return the slots as plain values."""
+        return [self.names, self.registrations, self.placements, self._free]
+
+    def restore(self, state: Any) -> None:
+        """Take them over."""
+        self.names, self.registrations, self.placements, self._free = (list(part) for part in state)
+        self.metas = [placement.get("meta") for placement in self.placements]
+
+
+def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:
+    """Return a frame of ``matching`` as messages, ids and arrival times, in arrays of their own."""
+    import pyarrow as pa
+
+    seq, position, ids, lat, lon, terms, weights, arrival_ms = batch.columns
+    offsets, flat_terms = lists_to_csr(terms, np.int64)
+    flat_weights = lists_to_csr(weights, np.float64)[1]
+    messages = MessageBatch(np.array(seq, np.int64), np.array(position, np.int64), np.array(lat, np.float64), np.array(lon, np.float64),
+                            np.array(offsets, np.int64), np.array(flat_terms, np.int64), np.array(flat_weights, np.float64))
+    return messages, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), np.array(arrival_ms, np.int64)
+
+
+def _column_rows(column: Any) -> list[Any]:
+    return column if isinstance(column, list) else column.to_pylist()

@@ -1,0 +1,212 @@
+"""The spouts of DSkype: records of the two input topics, parsed, checked and put in sequence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.spouts import streams
+from dskype.spouts.records import RecordError, parse_message, parse_subscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.topics import Topics
+from dskype.topology.components import KafkaSpout, OutputFieldsDeclarer
+from dskype.topology.errors import InvalidTopologyException, explain
+
+__all__ = ["MessageSpout", "SubscriptionSpout"]
+
+_NO_TIME = -1
+
+
+class MessageSpout(KafkaSpout):
+    """Reads messages, gives each its sequence number and emits them as columns on stream ``messages``.
+
+    Which records got which numbers is written to the topic ``<topology>.sequence``, so that anybody can replay the order:
+    ``{"v": 1, "task": t, "first": seq, "partition": p, "offset": o, "n": n}``, with ``"step"`` above 1 where several tasks
+    number in turns. Messages that cannot be used get no number; they are dead letters.
+
+    Count windows need one task: a window of the last |W| numbers is only defined where the numbers are dense. Time windows
+    take any number of tasks (not more than the topic has partitions: a task that reads nothing holds the watermark back).
+
+    With time windows a task's watermark is its newest message's time less the lateness, less one: others of the same
+    millisecond may follow. When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest.
+
+    :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
+    :param kafka_options: see :class:`KafkaSpout`.
+    """
+
+    emits_watermarks = True
+
+    def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(topics, kafka_options=kafka_options, outputs={streams.MESSAGES: streams.FIELDS[streams.MESSAGES]})
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
+        """Check the settings; refuse several tasks with a count window."""
+        super().check_topology(component_id, conf, topology)
+        settings = Settings.from_conf(conf)
+        spec = topology.components[component_id]
+        tasks = spec.conf.get("topology.tasks") or spec.parallelism_hint or 1
+        if settings.window_kind == "count" and tasks > 1:
+            raise InvalidTopologyException(explain(
+                "A count window is the last |W| sequence numbers, and only one task can number all messages.", given=f"{tasks} tasks",
+                legal="1 task, or a time window (dskype.window.span.ms)", hint="one task numbers far more messages than the rest can match",
+                component=component_id))
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Get ready."""
+        self._settings = Settings.from_conf(conf)
+        self._context, self._collector = context, collector
+        self._topic = Topics.of(context.plan.name).sequence
+        self._task = context.get_this_task_id()
+        self._step = len(context.get_component_tasks(context.get_this_component_id()))
+        self._index = context.get_this_task_index()
+        self._numbered = 0
+        self._newest = self._watermark = _NO_TIME
+        self._heard_ms = 0
+
+    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+        """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
+        settings = self._settings
+        timed = settings.window_kind == "time"
+        space, text_max_bytes = settings.space, settings.limits.text_max_bytes
+        good: list[tuple[Any, Any, int]] = []
+        refused: list[tuple[Any, str]] = []
+        for record in records:
+            try:
+                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes)
+                position = self._time_of(message, record) if timed else 0
+            except RecordError as error:
+                refused.append((record, error.reason))
+                continue
+            good.append((record, message, position))
+        if good:
+            self._emit(good, timed)
+        return refused
+
+    def _time_of(self, message: Any, record: Any) -> int:
+        ts = record.timestamp_ms if message.ts is None else message.ts
+        if ts <= self._watermark:
+            raise RecordError(f"the message is late: its time must be after {self._watermark}; given: {ts}; hint: dskype.window.lateness.ms")
+        if ts > record.timestamp_ms + self._settings.ahead_ms:
+            raise RecordError(f"the message's time is more than {self._settings.ahead_ms} ms ahead of its arrival at {record.timestamp_ms}; given: {ts}")
+        return ts
+
+    def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
+        import pyarrow as pa
+
+        n = len(good)
+        first = self._numbered
+        seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
+        position = np.array([p for _, _, p in good], np.int64) if timed else seq
+        ids = [m.id if m.id is not None else f'"{r.partition}-{r.offset}"' for r, m, _ in good]
+        self._collector.emit_batch([
+            seq, position, pa.array(ids, pa.string()), np.array([m.lat for _, m, _ in good], np.float64),
+            np.array([m.lon for _, m, _ in good], np.float64), pa.array([m.text for _, m, _ in good], pa.string()),
+            np.array([r.timestamp_ms for r, _, _ in good], np.int64)], stream=streams.MESSAGES)
+        self._numbered += n
+        self._write_runs(good, first)
+        if timed:
+            self._newest = max(self._newest, int(position.max()))
+            self._heard_ms = self._context.clock_ms()
+            self._advance(self._newest - self._settings.lateness_ms - 1)
+        else:
+            self._advance(int(seq[-1]))
+
+    def _advance(self, watermark: int) -> None:
+        if watermark > self._watermark:
+            self._watermark = watermark
+            self._collector.emit_watermark(watermark)
+
+    def _write_runs(self, good: list[tuple[Any, Any, int]], first: int) -> None:
+        partition = good[0][0].partition
+        offsets = np.array([r.offset for r, _, _ in good], np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(good)]
+        for start, stop in zip(cuts, cuts[1:]):
+            run = {"v": 1, "task": self._task, "first": (first + start) * self._step + self._index, "partition": partition,
+                   "offset": int(offsets[start]), "n": stop - start}
+            if self._step > 1:
+                run["step"] = self._step
+            self._collector.send_record(self._topic, None, json.dumps(run).encode())
+
+    def next_tuple(self) -> None:
+        """Let the watermark catch up with the newest message once it has been quiet for a while (time windows)."""
+        if self._settings.window_kind == "time" and self._newest > self._watermark \
+                and self._context.clock_ms() - self._heard_ms >= self._settings.idle_ms:
+            self._advance(self._newest)
+
+    def snapshot(self) -> Any:
+        """Return numbers and times."""
+        return [self._numbered, self._newest, self._watermark, self._heard_ms]
+
+    def restore(self, state: Any) -> None:
+        """Go on numbering there."""
+        self._numbered, self._newest, self._watermark, self._heard_ms = state
+
+
+class SubscriptionSpout(KafkaSpout):
+    """Reads registrations and emits them on stream ``subscriptions``: id, registration, and the record (None unregisters).
+
+    The registration ``<partition>-<offset>`` names the record of the topic, so results say which version they answer.
+
+    :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
+    :param kafka_options: see :class:`KafkaSpout`.
+    """
+
+    def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(topics, kafka_options=kafka_options, outputs={streams.SUBSCRIPTIONS: streams.FIELDS[streams.SUBSCRIPTIONS]})
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
+        """Check the settings."""
+        super().check_topology(component_id, conf, topology)
+        Settings.from_conf(conf)
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Get ready."""
+        self._settings = Settings.from_conf(conf)
+        self._tokenizer = Tokenizer(self._settings.stop_words)
+        self._collector = collector
+
+    def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+        """Parse and emit; see :meth:`KafkaSpout.emit_records`."""
+        settings, rows, refused = self._settings, [], []
+        for record in records:
+            registration = f"{record.partition}-{record.offset}"
+            try:
+                if record.value is None:
+                    rows.append((subscription_id(record.key, settings), registration, None))
+                    continue
+                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+            except RecordError as error:
+                refused.append((record, error.reason))
+                continue
+            entry = parsed.to_record()
+            if entry.get("ttl_s") is not None:
+                entry["expires_ms"] = record.timestamp_ms + round(entry["ttl_s"] * 1000)
+            rows.append((parsed.id, registration, entry))
+        for row in rows:
+            self._collector.emit(row, stream=streams.SUBSCRIPTIONS)
+        return refused
+
+    def snapshot(self) -> Any:
+        """Return nothing: a record says it all."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Do nothing."""
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare stream ``subscriptions``."""
+        super().declare_output_fields(declarer)
+
+
+def subscription_id(key: bytes | None, settings: Settings) -> str:
+    """Return the id of a record's key.
+
+    :raises RecordError: it cannot be one.
+    """
+    from dskype.spouts.records import parse_key
+
+    return parse_key(key, settings.limits)

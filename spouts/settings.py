@@ -1,0 +1,179 @@
+"""The configuration of DSkype: keys ``dskype.*`` of a topology's configuration, checked once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+from dskype.spouts.records import Limits
+from dskype.spouts.space import Space
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["DEFAULTS", "Settings"]
+
+DEFAULTS: dict[str, Any] = {
+    "dskype.space": [-180.0, -90.0, 180.0, 90.0],
+    "dskype.window.messages": None,
+    "dskype.window.span.ms": None,
+    "dskype.window.lateness.ms": 0,
+    "dskype.window.ahead.ms": 60_000,
+    "dskype.window.idle.ms": 500,
+    "dskype.vocabulary": None,
+    "dskype.stop.words": [],
+    "dskype.k.max": 1000,
+    "dskype.keywords.max": 64,
+    "dskype.text.max.bytes": 262_144,
+    "dskype.expression.max.depth": 16,
+    "dskype.expression.max.terms": 256,
+    "dskype.distributor": "hashing",
+    "dskype.distributor.options": {},
+    "dskype.index": "taat",
+    "dskype.index.options": {},
+    "dskype.buffer": "kmax",
+    "dskype.buffer.options": {},
+    "dskype.boolean.index": "plain",
+    "dskype.boolean.index.options": {},
+    "dskype.window.index": "chunks",
+    "dskype.window.index.options": {},
+    "dskype.results": "both",
+    "dskype.results.topk.interval.ms": 1000,
+    "dskype.store": "kafka",
+    "dskype.store.options": {},
+}
+"""Every key with its default. ``dskype.window.messages`` (a count window of the last messages) and
+``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
+
+``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
+``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter.
+``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
+"""
+
+_COUNT_DEFAULT = 100_000
+_RESULTS = ("deltas", "topk", "both")
+
+
+def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
+    return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
+
+
+def _integer(conf: Mapping[str, Any], key: str, least: int) -> int:
+    value = conf[key]
+    if type(value) is not int or value < least:
+        raise _refuse(key, value, f"an integer, {least} or more")
+    return value
+
+
+def _text(conf: Mapping[str, Any], key: str) -> str:
+    value = conf[key]
+    if not isinstance(value, str) or not value:
+        raise _refuse(key, value, "a name")
+    return value
+
+
+def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = conf[key]
+    if not isinstance(value, Mapping):
+        raise _refuse(key, value, "a map of options")
+    return dict(value)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all components of a DSkype topology agree on; see :data:`DEFAULTS` for the keys.
+
+    :ivar space: the data space; messages and subscriptions outside are refused.
+    :ivar window_kind: ``count`` or ``time``.
+    :ivar extent: |W| in messages, or the span in ms.
+    :ivar lateness_ms: time windows: how late a message may be.
+    :ivar ahead_ms: time windows: how far in the future a message may be.
+    :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
+    :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
+    :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
+    """
+
+    space: Space = Space(-180.0, -90.0, 180.0, 90.0)
+    window_kind: str = "count"
+    extent: int = _COUNT_DEFAULT
+    lateness_ms: int = 0
+    ahead_ms: int = 60_000
+    idle_ms: int = 500
+    vocabulary: str | None = None
+    stop_words: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    distributor: str = "hashing"
+    distributor_options: dict[str, Any] = field(default_factory=dict)
+    index: str = "taat"
+    index_options: dict[str, Any] = field(default_factory=dict)
+    buffer: str = "kmax"
+    buffer_options: dict[str, Any] = field(default_factory=dict)
+    boolean_index: str = "plain"
+    boolean_index_options: dict[str, Any] = field(default_factory=dict)
+    window_index: str = "chunks"
+    window_index_options: dict[str, Any] = field(default_factory=dict)
+    results: str = "both"
+    topk_interval_ms: int = 1000
+    store: str = "kafka"
+    store_options: dict[str, Any] = field(default_factory=dict)
+
+    _PLUGINS: ClassVar[dict[str, str]] = {
+        "distributor": "distributor", "index": "index", "buffer": "buffer", "boolean_index": "boolean.index",
+        "window_index": "window.index", "store": "store",
+    }
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> Settings:
+        """Read and check the keys ``dskype.*`` of a configuration; others are passed over.
+
+        :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
+        """
+        given = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith("dskype.")}
+        for key in given:
+            if key not in DEFAULTS:
+                near = difflib.get_close_matches(key, DEFAULTS, 1)
+                raise IllegalArgumentException(explain(f"The configuration key {key} is not known.", given=key, legal=", ".join(DEFAULTS),
+                                                       hint=f"did you mean {near[0]}?" if near else None))
+        conf = {**DEFAULTS, **given}
+        kind, extent = cls._window(conf)
+        limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
+                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
+                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1),
+                         expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
+        if conf["dskype.results"] not in _RESULTS:
+            raise _refuse("dskype.results", conf["dskype.results"], " | ".join(_RESULTS))
+        if not (conf["dskype.vocabulary"] is None or isinstance(conf["dskype.vocabulary"], str)):
+            raise _refuse("dskype.vocabulary", conf["dskype.vocabulary"], "the path of a file, or null")
+        words = conf["dskype.stop.words"]
+        if not isinstance(words, (list, tuple)) or not all(isinstance(w, str) for w in words):
+            raise _refuse("dskype.stop.words", words, "a list of words")
+        plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
+        options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
+        return cls(space=cls._space(conf["dskype.space"]), window_kind=kind, extent=extent,
+                   lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0), ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
+                   idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
+                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, results=conf["dskype.results"],
+                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0), **plugins, **options)
+
+    @staticmethod
+    def _window(conf: Mapping[str, Any]) -> tuple[str, int]:
+        messages, span = conf["dskype.window.messages"], conf["dskype.window.span.ms"]
+        if messages is not None and span is not None:
+            raise _refuse("dskype.window.messages", messages, "either dskype.window.messages or dskype.window.span.ms", "a window is counted or timed, not both")
+        if span is not None:
+            return "time", _integer(conf, "dskype.window.span.ms", 1)
+        if messages is not None:
+            return "count", _integer(conf, "dskype.window.messages", 1)
+        return "count", _COUNT_DEFAULT
+
+    @staticmethod
+    def _space(value: Any) -> Space:
+        if not isinstance(value, (list, tuple)) or len(value) != 4 or not all(type(v) in (int, float) for v in value):
+            raise _refuse("dskype.space", value, "[west, south, east, north] in degrees")
+        return Space(*map(float, value))
+
+    def __repr__(self) -> str:
+        # Options of a store may hold a password.
+        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "store_options")
+        return f"Settings({shown}, store_options={sorted(self.store_options)})"
