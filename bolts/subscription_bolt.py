@@ -18,6 +18,7 @@ Everything is a function of the inbox: a task that is restored from a snapshot a
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,7 +102,7 @@ class SubscriptionBolt(BatchBolt):
         self._fresh: set[int] = set()                  # slots that have never published
         self._dirty: set[int] = set()                  # slots whose list changed since it was written
         self._written_ms = 0
-        self._expiring = 0                             # boolean subscriptions with a time to live
+        self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
         context.register_gauge("pending_evaluations", lambda: len(self._request_of))
@@ -181,7 +182,7 @@ class SubscriptionBolt(BatchBolt):
             if subscription in names:
                 self._insert_topk(new)
                 new, names = [], set()
-            self._remove(subscription, replaced=placement is not None)
+            self._remove(subscription, None if placement is None else placement["type"])
             if placement is None:
                 continue
             if placement["type"] == "topk":
@@ -219,29 +220,33 @@ class SubscriptionBolt(BatchBolt):
         self._filters[subscription] = slot
         self._filter_entries.set(slot, subscription, registration, placement)
         self._boolean.insert(slot, placement["bbox"], placement["expression"])
-        self._expiring += placement["expires_ms"] is not None
+        if placement["expires_ms"] is not None:
+            heapq.heappush(self._expiring, (placement["expires_ms"], slot, registration))
         self._publisher.events([subscription], [registration], ["active"], [self._watermark])
 
-    def _remove(self, subscription: str, *, replaced: bool) -> None:
-        """Remove a subscription wherever it is. An unknown one is a no-op, and counted unless it is being registered."""
+    def _remove(self, subscription: str, new_type: str | None) -> None:
+        """Remove a subscription wherever it is; to unregister an unknown one is a no-op, and counted.
+
+        :param new_type: type of the subscription that takes its place; None: it is unregistered.
+        """
         slot = self._topk.pop(subscription, None)
         if slot is not None:
-            self._remove_topk(subscription, slot, replaced)
+            self._remove_topk(subscription, slot)
+            if new_type != "topk" and self._states:
+                self._publisher.removed([subscription])
             return
         slot = self._filters.pop(subscription, None)
         if slot is not None:
             self._remove_filter(subscription, slot)
-        elif not replaced:
+        elif new_type is None:
             self._counters["unknown_unregistered"].inc()
 
-    def _remove_topk(self, subscription: str, slot: int, replaced: bool) -> None:
+    def _remove_topk(self, subscription: str, slot: int) -> None:
         registration = self._topk_entries.registrations[slot]
         if slot not in self._fresh:
             if self._deltas:
                 self._withdraw(slot)
             self._publisher.events([subscription], [registration], ["removed"], [self._watermark])
-        if not replaced:
-            self._publisher.removed([subscription], [registration], [self._watermark])
         self._engine.remove(np.array([slot], np.int32))
         self._topk_entries.clear(slot)
         for waiting in (self._fresh, self._dirty):
@@ -261,7 +266,6 @@ class SubscriptionBolt(BatchBolt):
     def _remove_filter(self, subscription: str, slot: int) -> None:
         entry = self._filter_entries
         self._publisher.events([subscription], [entry.registrations[slot]], ["removed"], [self._watermark])
-        self._expiring -= entry.placements[slot]["expires_ms"] is not None
         self._boolean.remove(slot)
         entry.clear(slot)
 
@@ -376,8 +380,13 @@ class SubscriptionBolt(BatchBolt):
                                    ids.to_numpy(zero_copy_only=False)[rows], np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
                                    [entries.metas[s] for s in names])
         if self._expiring:
-            oldest = int(arrival_ms.min()) - _TTL_SLACK_MS
-            for name, slot in [(n, s) for n, s in self._filters.items() if (end := entries.placements[s]["expires_ms"]) is not None and end <= oldest]:
+            self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)
+
+    def _expire_filters(self, now_ms: int) -> None:
+        while self._expiring and self._expiring[0][0] <= now_ms:
+            _, slot, registration = heapq.heappop(self._expiring)
+            name = self._filter_entries.names[slot] if slot < len(self._filter_entries.names) else None
+            if name is not None and self._filter_entries.registrations[slot] == registration:
                 del self._filters[name]
                 self._remove_filter(name, slot)
 
@@ -408,7 +417,10 @@ class SubscriptionBolt(BatchBolt):
         self._filter_entries.restore(state["filters"])
         self._topk = self._topk_entries.by_name()
         self._filters = self._filter_entries.by_name()
-        self._expiring = sum(self._filter_entries.placements[s]["expires_ms"] is not None for s in self._filters.values())
+        entries = self._filter_entries
+        self._expiring = [(end, slot, entries.registrations[slot]) for slot in self._filters.values()
+                          if (end := entries.placements[slot]["expires_ms"]) is not None]
+        heapq.heapify(self._expiring)
         self._requests = {request: slot for request, slot in state["requests"]}
         self._request_of = {slot: request for request, slot in state["requests"]}
         self._frozen = {slot: watermark for slot, watermark in state["frozen"]}

@@ -372,7 +372,7 @@ class Task:
             "emitted": {name: out.emitted for name, out in self.outs.items() if out.emitted},
             "transferred": {name: out.transferred for name, out in self.outs.items() if out.transferred},
             "sent": self.outbox.snapshot(), "received": self._receiver.expected, "watermark": self.watermark,
-            **self.stats.to_dict(),
+            **self.stats.to_dict(), **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
         }
 
 
