@@ -1,1 +1,6 @@
 """The sliding window of messages: top-k queries at an exact past watermark."""
+
+from dskype.bolts.window.base import WINDOWS
+from dskype.bolts.window.chunks import ChunkWindow
+
+WINDOWS["chunks"] = ChunkWindow

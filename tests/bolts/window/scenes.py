@@ -1,0 +1,140 @@
+"""Messages and queries drawn at random, with the edge cases that windows get wrong; answers by the plain oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import lists_to_csr
+from tests import naive
+
+DIAGONAL = 25.0
+UNKNOWN = -(2**62)
+TERMS = [UNKNOWN, -77, -5, *range(14)]
+"""Few terms, some of them unknown to the vocabulary: many messages share some."""
+
+
+def draw_messages(rng: np.random.Generator, n: int, *, kind: str = "count", first_seq: int = 0, first_ms: int = 1000) -> list[dict[str, Any]]:
+    """Return ``n`` messages in order; one in ten has no keyword, points and weights repeat, so that scores are tied.
+
+    :param kind: ``count``: the position is the seq; ``time``: positions repeat, and seqs are no longer in order.
+    """
+    seqs = np.arange(first_seq, first_seq + n)
+    positions = seqs
+    if kind == "time":
+        positions = first_ms + np.cumsum(rng.integers(0, 3, n) * rng.integers(0, 5, n))
+        seqs = rng.permutation(seqs)
+        order = np.lexsort((seqs, positions))
+        positions, seqs = positions[order], seqs[order]
+    messages = []
+    for seq, position in zip(seqs.tolist(), positions.tolist()):
+        counts = {t: int(rng.integers(1, 3)) for t in rng.choice(len(TERMS), size=rng.integers(1, 6), replace=False).tolist()}
+        weights = naive.norm_weights({TERMS[t]: tf for t, tf in counts.items()}, {t: 1 + abs(t) % 7 for t in TERMS}, 20)
+        if rng.random() < 0.1:
+            weights = {}
+        messages.append({"seq": seq, "position": position, "lat": float(rng.integers(0, 5) * 2.5), "lon": float(rng.integers(0, 5) * 3.0),
+                         "weights": weights, "id": f'"m{seq}\u00e9"' if seq % 3 else str(seq)})
+    return messages
+
+
+def message_batch(messages: list[dict[str, Any]]) -> MessageBatch:
+    """Return messages as arrays that cannot be written to, as they come from a frame."""
+    terms = [sorted(m["weights"]) for m in messages]
+    offsets, values = lists_to_csr(terms, np.int64)
+    weights = lists_to_csr([[m["weights"][t] for t in ts] for m, ts in zip(messages, terms)], np.float64)[1]
+    columns = [np.array([m[name] for m in messages], dtype) for name, dtype in
+               (("seq", np.int64), ("position", np.int64), ("lat", np.float64), ("lon", np.float64))]
+    return MessageBatch(*map(frozen, (*columns, offsets, values, weights)))
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return the array, read-only from now on."""
+    array.setflags(write=False)
+    return array
+
+
+def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int) -> list[dict[str, Any]]:
+    """Return queries at watermarks from ``lowest`` to ``highest``: alpha 0 and 1 too, counts beyond the window and of zero, keywords that nothing has."""
+    queries = []
+    for _ in range(n):
+        terms = [TERMS[i] for i in rng.choice(len(TERMS), size=rng.integers(0, 6), replace=False)] + ([99] if rng.random() < 0.2 else [])
+        weights = naive.norm_weights({t: 1 for t in terms}, {t: 1 + abs(t) % 7 for t in TERMS}, 20) if terms else {}
+        queries.append({"watermark": int(rng.integers(lowest, highest + 1)), "k": int(rng.choice([0, 1, 2, 5, 20, 10_000])),
+                        "alpha": float(rng.choice([0.0, 1.0, 0.5, 0.3, rng.random()])), "lat": float(rng.integers(0, 5) * 2.5),
+                        "lon": float(rng.integers(0, 5) * 3.0), "weights": weights})
+    return queries
+
+
+def query_batch(queries: list[dict[str, Any]]) -> QueryBatch:
+    """Return queries as arrays that cannot be written to."""
+    terms = [sorted(q["weights"]) for q in queries]
+    offsets, values = lists_to_csr(terms, np.int64)
+    weights = lists_to_csr([[q["weights"][t] for t in ts] for q, ts in zip(queries, terms)], np.float64)[1]
+    columns = [np.array([q[name] for q in queries], dtype) for name, dtype in
+               (("watermark", np.int64), ("k", np.int64), ("alpha", np.float64), ("lat", np.float64), ("lon", np.float64))]
+    return QueryBatch(*map(frozen, (*columns, offsets, values, weights)))
+
+
+def exact_score(query: dict[str, Any], message: dict[str, Any]) -> float | None:
+    """Return the score, bit for bit as everything in the product must compute it."""
+    common = sorted(query["weights"].keys() & message["weights"].keys())
+    if not common:
+        return None
+    text = 0.0
+    for term in common:
+        text += query["weights"][term] * message["weights"][term]
+    dx, dy = message["lon"] - query["lon"], message["lat"] - query["lat"]
+    return query["alpha"] * (1.0 - float(np.sqrt(dx * dx + dy * dy)) / DIAGONAL) + (1.0 - query["alpha"]) * text
+
+
+def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int) -> list[tuple[int, int, float]]:
+    """Return (seq, position, score) of the query's answer; there is only one right one, to the last bit."""
+    found = [(s, m["position"], m["seq"]) for m in messages if query["watermark"] - extent < m["position"] <= query["watermark"]
+             and (s := exact_score(query, m)) is not None]
+    return [(seq, position, s) for s, position, seq in sorted(found, reverse=True)[:query["k"]]]
+
+
+def rows(answers: Answers, i: int) -> list[tuple[int, int, float]]:
+    """Return the answer to query ``i`` as (seq, position, score)."""
+    part = slice(answers.offsets[i], answers.offsets[i + 1])
+    return list(zip(answers.seqs[part].tolist(), answers.positions[part].tolist(), answers.scores[part].tolist()))
+
+
+@dataclass
+class Checked:
+    """A window, and all messages that it has got; every answer is compared with the oracles."""
+
+    window: MessageWindow
+    extent: int
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    freed: int = -(10**9)
+
+    def insert(self, messages: list[dict[str, Any]]) -> None:
+        """Insert messages into both."""
+        self.window.insert(message_batch(messages), [m["id"] for m in messages])
+        self.messages += messages
+        self.window._check()
+
+    def free(self, position: int) -> None:
+        """Free in both."""
+        self.window.free(position)
+        self.freed = max(self.freed, position)
+        self.window._check()
+
+    def ask(self, queries: list[dict[str, Any]]) -> None:
+        """Ask, and compare the answers."""
+        answers = self.window.topk(query_batch(queries), self.extent, DIAGONAL)
+        assert len(answers.offsets) == len(queries) + 1 and answers.offsets[0] == 0
+        assert answers.offsets[-1] == len(answers.seqs) == len(answers.positions) == len(answers.scores)
+        for i, query in enumerate(queries):
+            expected = exact_topk(query, self.messages, self.extent)
+            assert rows(answers, i) == expected, query
+            plain = naive.topk(query, self.messages, query["watermark"], self.extent, DIAGONAL)
+            scores = {m["seq"]: s for m in self.messages if (s := naive.score(query, m, DIAGONAL)) is not None}
+            assert naive.same_topk([(seq, s) for seq, _, s in rows(answers, i)], plain, scores)
+        id_of = {m["seq"]: m["id"] for m in self.messages}
+        assert self.window.ids(answers.seqs) == [id_of[seq] for seq in answers.seqs.tolist()]

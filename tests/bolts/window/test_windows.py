@@ -1,0 +1,212 @@
+"""What every message window must do; runs over all implementations, with tiny chunks or nodes."""
+
+import numpy as np
+import pytest
+
+from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.errors import IllegalArgumentException
+
+from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
+
+OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 4}, {"capacity": 7}, {}]}
+"""Options to test an implementation with: the smallest ones, and its defaults."""
+CASES = [pytest.param((name, options), id=f"{name}-{'-'.join(map(str, options.values())) or 'default'}")
+         for name in sorted(WINDOWS) for options in OPTIONS.get(name, [{}])]
+
+
+@pytest.fixture(params=CASES)
+def window(request):
+    return make_window(*request.param)
+
+
+def after_a_crash(window):
+    """Return a window that has the state of another, as it comes out of a snapshot."""
+    twin = type(window)()
+    twin.restore(unpack_state(pack_state(window.snapshot())))
+    twin._check()
+    return twin
+
+
+def simple(seq, terms=(1,), lat=0.0, lon=0.0, position=None):
+    weight = 1 / np.sqrt(len(terms)) if terms else 0.0
+    return {"seq": seq, "position": seq if position is None else position, "lat": lat, "lon": lon,
+            "weights": {t: float(weight) for t in terms}, "id": str(seq)}
+
+
+def ask(watermark, k=10, terms=(1,), alpha=0.5, lat=0.0, lon=0.0):
+    return {"watermark": watermark, "k": k, "alpha": alpha, "lat": lat, "lon": lon, "weights": {t: 1 / np.sqrt(len(terms)) for t in terms}}
+
+
+def seqs(window, query, extent):
+    answers = window.topk(query_batch([query]), extent, DIAGONAL)
+    return answers.seqs.tolist()
+
+
+@pytest.mark.parametrize("kind", ["count", "time"])
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_equal_the_oracle_at_every_watermark_that_is_not_freed(window, kind, seed):
+    rng = np.random.default_rng([seed, len(kind)])
+    extent = int(rng.choice([1, 5, 12, 40]))
+    checked = Checked(window, extent)
+    todo = draw_messages(rng, 150, kind=kind)
+    asked = -1
+    while todo:
+        n = int(rng.choice([0, 1, 2, 9, 30]))
+        checked.insert(todo[:n])
+        todo = todo[n:]
+        newest = checked.messages[-1]["position"] if checked.messages else 0
+        checked.ask(draw_queries(rng, 6, max(asked, checked.freed + extent), newest + 3))
+        if rng.random() < 0.5:
+            asked = int(rng.integers(asked, newest + 1)) if newest > asked else asked
+            checked.free(asked - extent)
+        if rng.random() < 0.3:
+            checked.window = after_a_crash(checked.window)
+
+
+def test_equal_scores_rank_newer_messages_first(window):
+    window.insert(message_batch([simple(s) for s in range(10)]), [str(s) for s in range(10)])
+    assert seqs(window, ask(9, k=4), 100) == [9, 8, 7, 6]
+    assert seqs(window, ask(6, k=4), 3) == [6, 5, 4]
+
+
+def test_equal_positions_rank_the_higher_sequence_number_first(window):
+    window.insert(message_batch([simple(5, position=7), simple(8, position=7), simple(2, position=9)]), ["5", "8", "2"])
+    assert seqs(window, ask(9), 100) == [2, 8, 5]
+    assert seqs(window, ask(8), 100) == [8, 5]
+
+
+def test_what_has_expired_is_never_returned_for_a_later_watermark(window):
+    window.insert(message_batch([simple(s) for s in range(20)]), [str(s) for s in range(20)])
+    assert len(window) == 20
+    assert seqs(window, ask(19, k=50), 5) == [19, 18, 17, 16, 15]
+    assert seqs(window, ask(12, k=50), 5) == [12, 11, 10, 9, 8]
+    assert seqs(window, ask(24, k=50), 5) == []
+    assert seqs(window, ask(22, k=50), 5) == [19, 18]
+
+
+def test_an_empty_window_has_no_answers(window):
+    answers = window.topk(query_batch([ask(5), ask(-1)]), 10, DIAGONAL)
+    assert answers.offsets.tolist() == [0, 0, 0] and len(answers.seqs) == len(answers.scores) == 0
+    assert window.ids(answers.seqs) == []
+    none = window.topk(QueryBatch.concat([]), 10, DIAGONAL)
+    assert none.offsets.tolist() == [0]
+    window.insert(MessageBatch.empty(), [])
+    window._check()
+    assert len(window) == 0
+
+
+def test_alpha_one_ranks_by_distance_and_alpha_zero_by_text_alone(window):
+    messages = [simple(0, (1,), lon=10.0), simple(1, (1, 2), lon=1.0), simple(2, (1, 2, 3), lon=2.0), simple(3, (4,), lon=0.0)]
+    window.insert(message_batch(messages), [m["id"] for m in messages])
+    assert seqs(window, ask(3, alpha=1.0), 10) == [1, 2, 0]
+    assert seqs(window, ask(3, alpha=0.0), 10) == [0, 1, 2]
+
+
+def test_terms_that_the_vocabulary_does_not_know_match_like_others(window):
+    messages = [simple(0, (-(2**62), 3)), simple(1, (-9,)), simple(2, (0,))]
+    window.insert(message_batch(messages), ["0", "1", "2"])
+    assert seqs(window, ask(2, terms=(-(2**62), -9)), 10) == [1, 0]
+
+
+def test_all_of_a_window_that_is_smaller_than_the_count_is_returned(window):
+    window.insert(message_batch([simple(s, (s % 3,)) for s in range(12)]), [str(s) for s in range(12)])
+    assert seqs(window, ask(11, k=10**15, terms=(1, 2)), 10**15) == [11, 10, 8, 7, 5, 4, 2, 1]
+
+
+def test_messages_out_of_order_are_refused(window):
+    window.insert(message_batch([simple(4, position=4)]), ["4"])
+    for wrong in ([simple(3)], [simple(4)], [simple(6), simple(5)], [simple(4, position=9), simple(3, position=9)]):
+        with pytest.raises(IllegalArgumentException, match="rising order"):
+            window.insert(message_batch(wrong), [m["id"] for m in wrong])
+    window._check()
+    assert len(window) == 1
+
+
+def test_freed_messages_cannot_be_asked_for_and_do_not_come_back(window):
+    window.insert(message_batch([simple(s) for s in range(10)]), [str(s) for s in range(10)])
+    window.free(4)
+    window.free(2)
+    assert seqs(window, ask(9, k=50), 5) == [9, 8, 7, 6, 5]
+    with pytest.raises(IllegalArgumentException, match="have been freed"):
+        seqs(window, ask(8), 5)
+    window.free(50)
+    window._check()
+    with pytest.raises(IllegalArgumentException, match="have been freed"):
+        window.insert(message_batch([simple(50)]), ["50"])
+    window.insert(message_batch([simple(51)]), ["51"])
+    assert seqs(window, ask(55), 5) == [51]
+
+
+def test_freed_messages_do_not_pile_up(window):
+    for start in range(0, 40_000, 500):
+        window.insert(message_batch([simple(s, (s % 50,)) for s in range(start, start + 500)]), list(map(str, range(start, start + 500))))
+        window.free(start - 500)
+        if start == 10_000:
+            early = window.memory_bytes
+    assert len(window) < 10_000
+    assert window.memory_bytes < 3 * early
+    window._check()
+
+
+def test_ids_are_found_in_any_order_and_unknown_ones_refused(window):
+    rng = np.random.default_rng(3)
+    messages = draw_messages(rng, 60, kind="time", first_seq=100)
+    window.insert(message_batch(messages), [m["id"] for m in messages])
+    id_of = {m["seq"]: m["id"] for m in messages}
+    wanted = rng.choice(list(id_of), 200)
+    assert window.ids(wanted) == [id_of[s] for s in wanted.tolist()]
+    for unknown in (99, 160, -1):
+        with pytest.raises(IllegalArgumentException, match="not in the window"):
+            window.ids(np.array([100, unknown]))
+
+
+def test_a_snapshot_holds_the_same_messages_in_another_process(window):
+    rng = np.random.default_rng(11)
+    checked = Checked(window, 25)
+    checked.insert(draw_messages(rng, 50))
+    checked.free(10)
+    data = pack_state(window.snapshot())
+    checked.insert(draw_messages(rng, 5, first_seq=50))     # the snapshot does not follow
+    twin = Checked(type(window)(), 25, checked.messages[:50], 10)
+    twin.window.restore(unpack_state(data))
+    assert len(twin.window) <= 50
+    twin.ask(draw_queries(rng, 20, 35, 50))
+    twin.insert(draw_messages(rng, 40, first_seq=50))
+    twin.free(30)
+    twin.ask(draw_queries(rng, 20, 55, 90))
+
+
+def test_a_snapshot_of_an_empty_window_is_an_empty_window(window):
+    twin = after_a_crash(window)
+    assert len(twin) == 0
+    window.insert(message_batch([simple(1)]), ["1"])
+    window.free(3)
+    twin = after_a_crash(window)
+    with pytest.raises(IllegalArgumentException, match="have been freed"):
+        twin.insert(message_batch([simple(2)]), ["2"])
+
+
+def test_many_queries_at_once_are_answered_as_one_by_one(window):
+    rng = np.random.default_rng(5)
+    messages = draw_messages(rng, 80)
+    window.insert(message_batch(messages), [m["id"] for m in messages])
+    queries = draw_queries(rng, 60, -1, 85)
+    together = window.topk(query_batch(queries), 30, DIAGONAL)
+    for i, query in enumerate(queries):
+        assert rows(window.topk(query_batch([query]), 30, DIAGONAL), 0) == rows(together, i)
+    parts = query_batch(queries)
+    mixed = QueryBatch.concat([parts.take(np.arange(20, 60)), parts.take(np.arange(20))])
+    again = window.topk(mixed, 30, DIAGONAL)
+    assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
+
+
+def test_unknown_names_and_options_are_refused():
+    with pytest.raises(IllegalArgumentException, match="legal: .*chunks"):
+        make_window("hash")
+    with pytest.raises(IllegalArgumentException, match="capacitty.*legal: capacity"):
+        make_window("chunks", {"capacitty": 5})
+    for wrong in (0, 65_537, 2.5, True):
+        with pytest.raises(IllegalArgumentException, match="1 to 65536"):
+            make_window("chunks", {"capacity": wrong})
