@@ -26,8 +26,11 @@ import numpy as np
 
 from dskype.bolts.boolean import make_boolean_index
 from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.results.base import run_of
+from dskype.bolts.results.formats import MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk import TopkEngine
+from dskype.distribution import DISTRIBUTORS
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
@@ -85,9 +88,9 @@ class SubscriptionBolt(BatchBolt):
         self._collector, self._context = collector, context
         self._engine = self._make_engine(settings)
         self._boolean = make_boolean_index(settings.boolean_index, settings.boolean_index_options)
-        self._publisher = ResultPublisher(settings, context, collector)
-        self._deltas = settings.results != "topk"
-        self._states = settings.results != "deltas"
+        replicates = DISTRIBUTORS[settings.distributor].replicates
+        self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
+                                          run=run_of(context.get_storm_id()))
         self._ids = MessageIds()
         self._watermark = self._announced = _BEFORE_ALL
         self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
@@ -231,9 +234,7 @@ class SubscriptionBolt(BatchBolt):
         """
         slot = self._topk.pop(subscription, None)
         if slot is not None:
-            self._remove_topk(subscription, slot)
-            if new_type != "topk" and self._states:
-                self._publisher.removed([subscription])
+            self._remove_topk(subscription, slot, replaced=new_type == "topk")
             return
         slot = self._filters.pop(subscription, None)
         if slot is not None:
@@ -241,12 +242,13 @@ class SubscriptionBolt(BatchBolt):
         elif new_type is None:
             self._counters["unknown_unregistered"].inc()
 
-    def _remove_topk(self, subscription: str, slot: int) -> None:
+    def _remove_topk(self, subscription: str, slot: int, *, replaced: bool) -> None:
         registration = self._topk_entries.registrations[slot]
-        if slot not in self._fresh:
-            if self._deltas:
-                self._withdraw(slot)
+        self._withdraw(slot)
+        if replaced:
             self._publisher.events([subscription], [registration], ["removed"], [self._watermark])
+        else:
+            self._publisher.removed([subscription], [registration], [self._watermark])
         self._engine.remove(np.array([slot], np.int32))
         self._topk_entries.clear(slot)
         for waiting in (self._fresh, self._dirty):
@@ -259,13 +261,12 @@ class SubscriptionBolt(BatchBolt):
     def _withdraw(self, slot: int) -> None:
         """Take back what was published for a subscription that ends."""
         seqs = self._engine.published(slot)
-        if len(seqs):
-            n = len(seqs)
-            self._send_deltas(np.full(n, slot), np.ones(n, np.int8), seqs, np.zeros(n), np.zeros(n, np.int64), np.full(n, self._watermark))
+        n = len(seqs)
+        self._send_deltas(np.full(n, slot), np.full(n, REMOVE, np.int8), seqs, np.zeros(n), np.zeros(n, np.int64), np.full(n, self._watermark))
 
     def _remove_filter(self, subscription: str, slot: int) -> None:
         entry = self._filter_entries
-        self._publisher.events([subscription], [entry.registrations[slot]], ["removed"], [self._watermark])
+        self._publisher.removed([subscription], [entry.registrations[slot]], [self._watermark], states=False)
         self._boolean.remove(slot)
         entry.clear(slot)
 
@@ -326,8 +327,7 @@ class SubscriptionBolt(BatchBolt):
     # -- results ----------------------------------------------------------------------------------
 
     def _publish_changes(self, changes: Any) -> None:
-        if self._deltas:
-            self._send_deltas(changes.slot, changes.op, changes.seq, changes.score, changes.rank, changes.watermark)
+        self._send_deltas(changes.slot, changes.op, changes.seq, changes.score, changes.rank, changes.watermark)
         self._publish_touched(changes.touched)
 
     def _publish_touched(self, slots: np.ndarray) -> None:
@@ -337,11 +337,11 @@ class SubscriptionBolt(BatchBolt):
             self._fresh.difference_update(first)
             self._publisher.events([entries.names[s] for s in first], [entries.registrations[s] for s in first],
                                    ["active"] * len(first), [self._watermark] * len(first))
-        if self._states:
+        if self._publisher.wants_states:
             self._dirty.update(slots.tolist())
 
     def _send_deltas(self, slots: np.ndarray, ops: np.ndarray, seqs: np.ndarray, scores: np.ndarray, ranks: np.ndarray, watermarks: np.ndarray) -> None:
-        if not len(slots):
+        if not len(slots) or not self._publisher.wants_deltas:
             return
         self._counters["deltas"].inc(len(slots))
         entries, rows = self._topk_entries, slots.tolist()
@@ -372,11 +372,11 @@ class SubscriptionBolt(BatchBolt):
             ends = [entries.placements[s]["expires_ms"] for s in slots.tolist()]
             alive = np.array([end is None or at < end for end, at in zip(ends, arrival_ms[rows].tolist())], bool)
             rows, slots = rows[alive], slots[alive]
-        if len(rows) and self._deltas:
+        if len(rows):
             names = slots.tolist()
             self._counters["matches"].inc(len(rows))
             n = len(rows)
-            self._publisher.deltas([entries.names[s] for s in names], [entries.registrations[s] for s in names], np.full(n, 2, np.int8),
+            self._publisher.deltas([entries.names[s] for s in names], [entries.registrations[s] for s in names], np.full(n, MATCH, np.int8),
                                    ids.to_numpy(zero_copy_only=False)[rows], np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
                                    [entries.metas[s] for s in names])
         if self._expiring:
@@ -395,7 +395,7 @@ class SubscriptionBolt(BatchBolt):
     def snapshot(self) -> Any:
         """Return everything, as arrays and plain values."""
         return {
-            "engine": self._engine.snapshot(), "boolean": self._boolean.snapshot(), "ids": self._ids.snapshot(), "publisher": self._publisher.snapshot(),
+            "engine": self._engine.snapshot(), "boolean": self._boolean.snapshot(), "ids": self._ids.snapshot(),
             "watermark": self._watermark, "announced": self._announced, "written_ms": self._written_ms, "asked": self._asked,
             "queue": [[list(messages), names, arrival_ms] for messages, names, arrival_ms in self._queue],
             "topk": self._topk_entries.snapshot(), "filters": self._filter_entries.snapshot(),
@@ -409,7 +409,6 @@ class SubscriptionBolt(BatchBolt):
         self._engine.restore(state["engine"])
         self._boolean.restore(state["boolean"])
         self._ids.restore(state["ids"])
-        self._publisher.restore(state["publisher"])
         self._watermark, self._announced = state["watermark"], state["announced"]
         self._written_ms, self._asked = state["written_ms"], state["asked"]
         self._queue = [(MessageBatch(*(np.array(a) for a in messages)), names, np.array(arrival_ms)) for messages, names, arrival_ms in state["queue"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MODULES = sorted(p for folder in ("topology", "deploy") for p in (ROOT / folder).rglob("*.py"))
+MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 
 
 def imports(path: Path) -> set[str]:
@@ -33,6 +33,16 @@ def test_the_emulator_knows_nothing_above_it(path):
     assert not uses(path, "dskype.deploy", "dskype.spouts", "dskype.bolts", "dskype.distribution")
 
 
+@pytest.mark.parametrize(("folder", "above"), [("spouts", ("distribution", "bolts", "deploy")), ("distribution", ("bolts", "deploy")), ("bolts", ("deploy",))])
+def test_imports_follow_the_data(folder, above):
+    assert not {path.name: found for path in in_folder(folder) if (found := uses(path, *(f"dskype.{name}" for name in above)))}
+
+
+@pytest.mark.parametrize("path", in_folder("spouts") + in_folder("distribution") + in_folder("bolts"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_application_knows_neither_spark_nor_kafka_clients(path):
+    assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
+
+
 @pytest.mark.parametrize("path", in_folder("topology", "core") + in_folder("topology", "simulated"), ids=lambda p: p.name)
 def test_the_executor_core_knows_neither_spark_nor_kafka(path):
     assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
@@ -40,7 +50,8 @@ def test_the_executor_core_knows_neither_spark_nor_kafka(path):
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name == "_kernels.py"], ids=lambda p: str(p.relative_to(ROOT)))
 def test_kernels_import_numpy_and_numba_only(path):
-    assert {name.split(".")[0] for name in imports(path)} <= {"__future__", "numpy", "numba", "collections"}
+    assert {name.split(".")[0] for name in imports(path)} <= {"__future__", "numpy", "numba", "collections", "typing", "dskype"}
+    assert all(name.split(".")[-2 if name.count(".") > 1 and not name.endswith("_kernels") else -1] == "_kernels" for name in imports(path) if name.startswith("dskype"))
 
 
 def test_only_component_code_is_pickled():

@@ -184,11 +184,8 @@ class SimulatedTopology:
         return {key: (position, end) for key, position in query.positions.items()
                 if (end := self.log.end(*key)) > position}
 
-    def run_until_quiet(self, max_batches: int = 100_000) -> int:
-        """Run batches until no query has anything to read; returns how many batches were run.
-
-        :raises RuntimeError: after ``max_batches``, when a topology never comes to rest.
-        """
+    def run(self, max_batches: int) -> int:
+        """Run up to ``max_batches`` batches, fewer when no query has anything to read; returns how many were run."""
         for count in range(max_batches):
             busy = [q for q in self._queries.values() if q.in_flight or self._available(q)]
             if not busy:
@@ -198,8 +195,18 @@ class SimulatedTopology:
             else:
                 self._run_batch_with_faults(self._random.choice(busy))
             self._read_metrics()
-        msg = f"topology {self.plan.name!r} is not at rest after {max_batches} batches (seed {self.seed})"
-        raise RuntimeError(msg)
+        return max_batches
+
+    def run_until_quiet(self, max_batches: int = 100_000) -> int:
+        """Run batches until no query has anything to read; returns how many batches were run.
+
+        :raises RuntimeError: after ``max_batches``, when a topology never comes to rest.
+        """
+        count = self.run(max_batches)
+        if count == max_batches:
+            msg = f"topology {self.plan.name!r} is not at rest after {max_batches} batches (seed {self.seed})"
+            raise RuntimeError(msg)
+        return count
 
     def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
         return [r for (topic, partition), (start, stop) in sorted(ranges.items())

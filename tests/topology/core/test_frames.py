@@ -37,12 +37,26 @@ def test_a_frame_holds_any_number_of_segments(count):
     np.arange(6, dtype=np.uint16)[::2], pa.array(["a", "", "žluť🙂"]), pa.array(["x", "y", "zz", "w"]).slice(1, 3),
     pa.array(["p", "q", "p"]).dictionary_encode(), pa.array([str(i) for i in range(100)]).dictionary_encode().slice(40, 3),
     pa.chunked_array([["a"], ["b", "c"]]), pa.array(["a", None, "b"]), pa.array(["a", "b", "c"], pa.large_string()),
-    pa.array([], pa.string()), pa.array([1, 2, 3]),
+    pa.array([], pa.string()), pa.array([1, 2, 3]), pa.array([[1, 2], [], [3]]), pa.array([[1.5], [2.5, -0.0]]).slice(1), pa.array([[], []], pa.list_(pa.int64())),
+    pa.array([[1], None]), pa.array([[1, None]]), pa.array([["a"], []]),
 ], ids=repr)
 def test_typed_columns_keep_their_values(column):
     expected = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     segment = decode_frame(data_frame(encode_segment("s", len(column), [column], None))).segments[0]
     assert repr(list(column_rows(segment.columns[0]))) == repr(expected)
+
+
+def test_lists_of_numbers_arrive_as_arrow_lists():
+    column = pa.array([[1, 2], [], [3]]).slice(1)
+    lists = decode_frame(data_frame(encode_segment("s", 2, [column], None))).segments[0].columns[0]
+    assert lists.type == pa.list_(pa.int64()) and lists.values.to_pylist() == [3] and lists.offsets.to_pylist() == [0, 0, 1]
+
+
+def test_lists_whose_offsets_do_not_fit_are_refused():
+    data = frames._pack_lists(pa.array([[1, 2], [3]])).data
+    bad = data[:8] + b"\x09\0\0\0" + data[12:]
+    with pytest.raises(FrameError, match="offsets of lists"):
+        frames._read_lists(memoryview(bad))
 
 
 def test_typed_columns_arrive_read_only_and_typed():

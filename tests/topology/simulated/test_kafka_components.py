@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from dskype.topology import Bolt, DeadLetter, Fields, IllegalArgumentException, KafkaBolt, KafkaSpout, TopologyBuilder
+from dskype.topology import Bolt, DeadLetter, Fields, IllegalArgumentException, InvalidTopologyException, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.local import LocalCluster
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -36,6 +36,85 @@ def started(cluster, spout, bolt, conf=None, secs=1.0, **kwargs):
 def committed(run):
     """Return topic, partition -> lowest offset that is not settled, as the statistics report it."""
     return {(t, p): c for task in run.sim.stats.tasks.values() for t, p, _, c in task.get("kafka", ())}
+
+
+# --- many records at once ---------------------------------------------------------------------------------------------
+
+
+class KeepAlways(Keep):
+    """Keeps its inputs over crashes, too."""
+
+    def snapshot(self):
+        return [list(row) for row in self.seen]
+
+    def restore(self, state):
+        self.seen = [tuple(row) for row in state]
+
+
+class Sums(KafkaSpout):
+    """Emits numbers as columns, with the sum of all numbers so far: a spout that keeps state."""
+
+    def __init__(self, topic):
+        super().__init__(topic, outputs=Fields("number", "sum"))
+
+    def open(self, conf, context, collector):
+        self.collector, self.sum, self.calls = collector, 0, []
+
+    def emit_records(self, records):
+        values = [json.loads(r.value) for r in records]
+        good = [v for v in values if isinstance(v, int)]
+        self.calls.append(len(records))
+        if good:
+            sums = [self.sum + sum(good[:i + 1]) for i in range(len(good))]
+            self.sum = sums[-1]
+            self.collector.emit_batch([good, sums])
+        return [(r, "no number") for r, v in zip(records, values) if not isinstance(v, int)]
+
+    def snapshot(self):
+        return self.sum
+
+    def restore(self, state):
+        self.sum = state
+
+
+def test_a_spout_may_take_many_records_at_once():
+    with LocalCluster(simulated=True) as cluster:
+        write(cluster, "n", *range(5), "x", 5)
+        run = started(cluster, Sums("n"), Keep(), {"topology.acker.executors": 0})
+        assert run.components("out")[0].seen == [(0, 0), (1, 1), (2, 3), (3, 6), (4, 10), (5, 15)]
+        assert run.components("in")[0].calls == [7]
+        assert [(x["offset"], x["error"]) for x in run.dead_letters()] == [("5", "no number")]
+        assert committed(run) == {("n", 0): 7}
+
+
+def test_a_record_that_breaks_emit_records_is_found_and_the_others_are_emitted():
+    with LocalCluster(simulated=True) as cluster:
+        write(cluster, "n", 1, b"{", 2)
+        run = started(cluster, Sums("n"), Keep(), {"topology.acker.executors": 0})
+        assert [number for number, _ in run.components("out")[0].seen] == [1, 2]
+        assert [x["offset"] for x in run.dead_letters()] == ["1"]
+
+
+def test_emit_records_needs_a_topology_without_ackers():
+    with LocalCluster(simulated=True) as cluster, pytest.raises(InvalidTopologyException, match="emit_records emits untracked tuples.*legal: topology.acker.executors: 0"):
+        cluster.submit_topology("t", {}, topology(Sums("n"), Keep()))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_spout_with_state_gives_the_same_after_crashes(seed):
+    time_ms = [0]
+    log = MemoryLog(lambda: time_ms[0])
+    plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, topology(Sums("n"), KeepAlways()))
+    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
+    sim.activate()
+    for number in range(40):
+        log.append("n", 0, None, json.dumps(number).encode())
+        time_ms[0] += 100
+        sim.tick_clock()
+        sim.run(3)
+    sim.tick_clock()
+    sim.run_until_quiet()
+    assert sim.components("out")[0].seen == [(n, n * (n + 1) // 2) for n in range(40)]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

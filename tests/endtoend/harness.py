@@ -1,0 +1,320 @@
+"""DSkype as a whole on the simulated log: random scenarios, and the check of everything that was published."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from dskype.bolts.aggregation_bolt import AggregationBolt
+from dskype.bolts.distribution_bolt import DistributionBolt
+from dskype.bolts.message_bolt import MessageBolt
+from dskype.bolts.result_bolt import ResultBolt
+from dskype.bolts.subscription_bolt import SubscriptionBolt
+from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
+from dskype.spouts.topics import Topics
+from dskype.topology import TopologyBuilder
+from dskype.topology.fields import Fields
+from dskype.topology.plan import TopologyPlan
+from dskype.topology.simulated.engine import Faults, SimulatedTopology
+from dskype.topology.simulated.log import MemoryLog
+from tests import naive
+
+TOPICS = Topics.of("dskype")
+SPACE = [-10.0, -10.0, 10.0, 10.0]
+DIAGONAL = math.hypot(20, 20)
+WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
+
+
+def topology(tasks):
+    """Build DSkype; ``tasks``: component -> number of tasks."""
+    builder = TopologyBuilder()
+    builder.set_spout("message-spout", MessageSpout(TOPICS.messages), tasks.get("message-spout", 1))
+    builder.set_spout("subscription-spout", SubscriptionSpout(TOPICS.subscriptions), tasks.get("subscription-spout", 1))
+    builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)) \
+        .shuffle_grouping("message-spout", "messages").fields_grouping("subscription-spout", Fields("subscription"), "subscriptions")
+    builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)) \
+        .direct_grouping("distribution-bolt", "matching").direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
+    builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)) \
+        .direct_grouping("distribution-bolt", "window").all_grouping("subscription-bolt", "requests").all_grouping("subscription-bolt", "progress")
+    builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks.get("aggregation-bolt", 1)) \
+        .fields_grouping("message-bolt", Fields("subscription"), "partials")
+    builder.set_bolt("result-bolt", ResultBolt(), tasks.get("result-bolt", 1)).fields_grouping("subscription-bolt", Fields("subscription"), "results")
+    return builder.create_topology()
+
+
+class Simulation:
+    """One DSkype on the simulated log."""
+
+    def __init__(self, conf=None, tasks=None, seed=None, faults=Faults()):
+        self.time_ms = 1_700_000_000_000
+        self.log = MemoryLog(lambda: self.time_ms)
+        self.conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": SPACE, "dskype.window.messages": 20,
+                     "dskype.results.topk.interval.ms": 0, **(conf or {})}
+        self.plan = TopologyPlan.build("dskype", "dskype-1-0", self.conf, topology(tasks or {}))
+        self.sim = SimulatedTopology(self.plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
+        self.sim.activate()
+
+    def message(self, record, partition=0):
+        self.log.append(TOPICS.messages, partition, None, record if isinstance(record, bytes) else json.dumps(record).encode())
+
+    def subscription(self, id, record, partition=0):
+        self.log.append(TOPICS.subscriptions, partition, id.encode() if isinstance(id, str) else id,
+                        record if record is None or isinstance(record, bytes) else json.dumps(record).encode())
+
+    def step(self, max_batches=100_000, ms=200):
+        self.time_ms += ms
+        self.sim.tick_clock()
+        self.sim.run(max_batches)
+
+    def drain(self, rounds=12):
+        for _ in range(rounds):
+            self.step()
+
+    def records(self, topic):
+        return self.log.records(topic)
+
+    def json(self, topic):
+        """Return the records of a topic as (key, value) with repetitions dropped."""
+        seen, found = set(), []
+        for record in self.records(topic):
+            headers = dict(record.headers or [])
+            mark = headers.get("record-id")
+            if mark is not None:
+                if mark in seen:
+                    continue
+                seen.add(mark)
+            found.append((record.key.decode() if record.key else None, None if record.value is None else json.loads(record.value), headers))
+        return found
+
+
+# -- scenarios ------------------------------------------------------------------------------------
+
+
+def random_message(rng, number):
+    words = rng.choices(WORDS, k=rng.randint(0, 5))
+    message = {"text": " ".join(words), "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
+    if rng.random() < 0.5:
+        message["id"] = number if rng.random() < 0.5 else f"m{number}"
+    return message
+
+
+def random_subscription(rng):
+    words = rng.sample(WORDS, rng.randint(1, 3))
+    if rng.random() < 0.7:
+        record = {"type": "topk", "keywords": words, "k": rng.randint(1, 6), "alpha": rng.choice([0, 1, 0.5, rng.random()]),
+                  "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
+    else:
+        west, south = rng.uniform(-10, 5), rng.uniform(-10, 5)
+        record = {"type": "boolean", "bbox": [west, south, west + rng.uniform(0, 15), south + rng.uniform(0, 5)],
+                  "expression": f" {rng.choice(['AND', 'OR'])} ".join(words)}
+        if rng.random() < 0.2:
+            record["ttl_s"] = rng.choice([0.5, 1, 2])
+    if rng.random() < 0.3:
+        record["meta"] = {"n": rng.randint(0, 9)}
+    return record
+
+
+BAD = [b"{", b"[]", b'{"text": "lake"}', b'{"text": "lake", "lat": NaN, "lon": 1}', b'{"text": "lake", "lat": 50, "lon": 1}', b'{"text": 1, "lat": 0, "lon": 0}']
+
+
+def play(simulation, rng, *, messages=60, subscriptions=14, timed=False, partitions=1):
+    """Write messages and subscriptions bit by bit and let the topology run in between."""
+    number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
+    while number < messages:
+        for _ in range(rng.randint(0, 8)):
+            if rng.random() < 0.05:
+                simulation.message(rng.choice(BAD), rng.randrange(partitions))
+                continue
+            message = random_message(rng, number)
+            if timed:
+                message["ts"] = simulation.time_ms - rng.randint(0, 300)
+            simulation.message(message, rng.randrange(partitions))
+            number += 1
+        for _ in range(rng.choice([0, 0, 1, 2, 3])):
+            chosen = rng.choice(ids)
+            simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng))
+        if rng.random() < 0.05:
+            simulation.subscription(rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']))
+        simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
+    simulation.drain()
+
+
+# -- the check ------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """What went in, as the plain oracle sees it."""
+
+    messages: list = field(default_factory=list)
+    by_id: dict = field(default_factory=dict)
+    subscriptions: dict = field(default_factory=dict)  # registration -> parsed
+    newest: dict = field(default_factory=dict)         # id -> registration or None
+    watermark: int = -1
+
+
+def tokens(text):
+    return [w for w in text.casefold().split() if w]
+
+
+def world_of(simulation, timed=False):
+    """Read what went in back from the log: numbers from the sequence topic, everything else from the inputs."""
+    world = World()
+    raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
+    numbered = {}
+    for _, run, _ in simulation.json(TOPICS.sequence):
+        for i in range(run["n"]):
+            seq = run["first"] + i * run.get("step", 1)
+            assert seq not in numbered, f"number {seq} was given twice"
+            numbered[seq] = raw[run["partition"], run["offset"] + i]
+    for seq, record in sorted(numbered.items()):
+        value = json.loads(record.value)
+        counts = defaultdict(int)
+        for token in tokens(value["text"]):
+            counts[token] += 1
+        id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
+        message = {"seq": seq, "position": value.get("ts", record.timestamp_ms) if timed else seq, "lat": value["lat"], "lon": value["lon"], "id": id,
+                   "weights": naive.norm_weights(counts, {}, 1) if counts else {}, "arrival_ms": record.timestamp_ms}
+        world.messages.append(message)
+        world.by_id[id] = message
+    assert len(world.by_id) == len(world.messages), "the scenario repeats a message id"
+    if not timed:
+        assert sorted(numbered) == list(range(len(numbered))), "numbers are not dense"
+    dead = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.messages}
+    assert dead | {(r.partition, r.offset) for r in numbered.values()} == set(raw), "a message is neither numbered nor a dead letter"
+    world.watermark = max((m["position"] for m in world.messages), default=-1)
+    bad = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.subscriptions}
+    for record in simulation.records(TOPICS.subscriptions):
+        if (record.partition, record.offset) in bad:
+            continue
+        id = record.key.decode()
+        registration = f"{record.partition}-{record.offset}"
+        world.newest[id] = None if record.value is None else registration
+        if record.value is not None:
+            value = json.loads(record.value)
+            words = [t for w in value["keywords"] for t in tokens(w)] if "keywords" in value else None
+            value["id"], value["at_ms"] = id, record.timestamp_ms
+            if value["type"] == "topk":
+                value["weights"] = naive.norm_weights(dict.fromkeys(words, 1), {}, 1)
+            else:
+                operator = " AND " if " AND " in value["expression"] else " OR "
+                value["tree"] = [operator.strip().lower(), *value["expression"].split(operator)]
+            world.subscriptions[registration] = value
+    return world
+
+
+def dead_letters(simulation):
+    """Return (topic, partition, offset) of every dead letter once; each must give a reason."""
+    found = set()
+    for record in simulation.sim.dead_letters():
+        headers = {k: v.decode() for k, v in record.headers}
+        assert headers["error"] and headers["stage"]
+        found.add((headers["topic"], int(headers["partition"]), int(headers["offset"])))
+    return found
+
+
+def check(simulation, timed=False, hint=""):
+    """Compare everything that was published with the plain oracle; returns how much was compared."""
+    world = world_of(simulation, timed)
+    extent = simulation.conf["dskype.window.span.ms" if timed else "dskype.window.messages"]
+    compared = defaultdict(int)
+    expected_cache = {}
+
+    def expected(registration, watermark):
+        key = registration, watermark
+        if key not in expected_cache:
+            subscription = world.subscriptions[registration]
+            window = [m for m in world.messages if watermark - extent < m["position"] <= watermark]
+            scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, DIAGONAL)) is not None}
+            best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, DIAGONAL)]
+            expected_cache[key] = best, scores
+        return expected_cache[key]
+
+    world_ids = {m["seq"]: m["id"] for m in world.messages}
+
+    def compare(what, registration, watermark, found):
+        best, scores = expected(registration, watermark)
+        assert naive.same_topk(found, best, scores), (
+            f"{what} of {world.subscriptions[registration]['id']} ({registration}) at {watermark}: published {found}, expected {best}; {hint}")
+        compared[what] += 1
+
+    # whole lists
+    states = defaultdict(list)
+    for id, state, _ in simulation.json(TOPICS.topk):
+        states[id].append(state)
+        if state is not None:
+            assert state["v"] == 1 and state["subscription"] == id
+            compare("state", state["registration"], state["watermark"], [(json.dumps(e["message"]), e["score"]) for e in state["topk"]])
+    # events
+    active, removed = {}, {}
+    for id, event, _ in simulation.json(TOPICS.registrations):
+        into = active if event["event"] == "active" else removed
+        assert event["registration"] not in into, f"{event} twice; {hint}"
+        into[event["registration"]] = event["watermark"]
+    # deltas
+    unique = {}
+    for id, delta, headers in simulation.json(TOPICS.results):
+        key = headers["result-id"]
+        assert unique.setdefault(key, delta) == delta, f"one result-id, two results: {unique[key]} and {delta}; {hint}"
+    by_registration = defaultdict(list)
+    for key, delta in unique.items():
+        by_registration[key.decode().split("/")[0]].append(delta)
+    for registration, subscription in world.subscriptions.items():
+        deltas = by_registration.pop(registration, [])
+        if subscription["type"] == "boolean":
+            check_matches(world, subscription, registration, deltas, active, removed, compared, hint)
+            continue
+        current, at = {}, None
+        for delta in [*deltas, None]:
+            if at is not None and (delta is None or delta["watermark"] != at):
+                if not (registration in removed and not current):  # taken back at the end
+                    best = sorted(current.items(), key=lambda pair: -pair[1])
+                    compare("delta", registration, at, order_by_oracle(best, expected(registration, at)))
+            if delta is None:
+                break
+            at = delta["watermark"]
+            message = json.dumps(delta["message"])
+            if delta["op"] == "add":
+                assert message not in current, f"{delta} added twice; {hint}"
+                assert delta.get("meta") == subscription.get("meta")
+                current[message] = delta["score"]
+            else:
+                assert delta["op"] == "remove" and message in current, f"{delta} was not there; {hint}"
+                del current[message]
+        if world.newest[subscription["id"]] == registration and simulation.conf.get("dskype.results", "both") == "both":
+            assert registration in active, f"{registration} never became active; {hint}"
+            best, scores = expected(registration, world.watermark)
+            last = states[subscription["id"]][-1]
+            assert last is not None and last["registration"] == registration, f"the last state of {registration} is missing; {hint}"
+            found = [(json.dumps(e["message"]), e["score"]) for e in last["topk"]]
+            assert naive.same_topk(found, best, scores), f"final state of {registration}: {found}, expected {best}; {hint}"
+            assert naive.same_topk(order_by_oracle(sorted(current.items(), key=lambda p: -p[1]), (best, scores)), best, scores), f"final deltas of {registration}; {hint}"
+            compared["final"] += 1
+        elif world.newest[subscription["id"]] is None:
+            assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{subscription['id']} is unregistered and has a state; {hint}"
+    assert not by_registration, f"results of nobody: {by_registration}; {hint}"
+    return compared
+
+
+def order_by_oracle(pairs, expected):
+    """Order a set of (message, score) as the oracle does: deltas carry no order of ties."""
+    place = {m: i for i, (m, _) in enumerate(expected[0])}
+    return sorted(pairs, key=lambda pair: (-round(pair[1], 9), place.get(pair[0], 1 << 60)))
+
+
+def check_matches(world, subscription, registration, deltas, active, removed, compared, hint):
+    """Compare the matches of a boolean subscription: none wrong, none missing, none twice."""
+    found = [json.dumps(d["message"]) for d in deltas]
+    assert all(d["op"] == "match" for d in deltas) and len(set(found)) == len(found), f"{registration}: {found}; {hint}"
+    if registration not in active:
+        assert not found
+        return
+    after, until = active[registration], removed.get(registration, math.inf)
+    end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
+    expected = [m["id"] for m in world.messages if after < m["position"] <= until and m["arrival_ms"] < end_ms
+                and naive.in_bbox(subscription["bbox"], m["lat"], m["lon"]) and naive.satisfies(subscription["tree"], set(m["weights"]))]
+    assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
+    compared["match"] += len(found)
