@@ -15,6 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy import commands
+from dskype.deploy.arguments import (
+    Ignored, UsageError, common, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target,
+)
 from dskype.deploy.cluster import Target
 
 __all__ = ["main", "registry"]
@@ -29,91 +33,26 @@ _NOT_HERE = {
 }
 """Verbs of ``storm`` that are recognised and not served (K7)."""
 
+_DSKYPE = {
+    "dskype.MessageSpout": "dskype.spouts.kafka:MessageSpout",
+    "dskype.SubscriptionSpout": "dskype.spouts.kafka:SubscriptionSpout",
+    "dskype.DistributionBolt": "dskype.bolts.distribution_bolt:DistributionBolt",
+    "dskype.SubscriptionBolt": "dskype.bolts.subscription_bolt:SubscriptionBolt",
+    "dskype.MessageBolt": "dskype.bolts.message_bolt:MessageBolt",
+    "dskype.AggregationBolt": "dskype.bolts.aggregation_bolt:AggregationBolt",
+    "dskype.ResultBolt": "dskype.bolts.result_bolt:ResultBolt",
+}
 _DEMO = {f"dskype.demo.{name}": f"dskype.deploy.demo:{name}" for name in ("PlacesSpout", "SplitBolt", "CountBolt", "TopBolt")}
 
 
-class UsageError(Exception):
-    """The arguments make no sense."""
-
-
 def registry() -> Any:
-    """Return the classes that a Flux file may name here: the emulator's and the demo's."""
+    """Return the classes that a Flux file may name here: the emulator's, DSkype's and the demo's."""
     from dskype.topology.flux import default_registry
 
-    return default_registry().extended(_DEMO)
+    return default_registry().extended({**_DSKYPE, **_DEMO})
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _conf(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"expected key=JSON, given: {text!r}")
-    try:
-        return key.strip(), json.loads(value)
-    except ValueError:
-        return key.strip(), value  # as in Storm: what is no JSON is a string
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"expected key=value, given: {key if equals else text!r}")
-    return key.strip(), value
-
-
-def _executor(text: str) -> tuple[str, int]:
-    component, equals, count = text.rpartition("=")
-    if not equals or not component or not count.strip().isdecimal() or int(count) < 1:
-        raise argparse.ArgumentTypeError(f"Number of executors must be greater than 0; expected component=N, given: {text!r}")
-    return component, int(count)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, given: {text!r}")
-    return int(value) if value == int(value) else value
-
-
-def _positive(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer greater than 0, given: {text!r}")
-    return int(text)
-
-
-def _positive_seconds(text: str) -> float:
-    value = _seconds(text)
-    if not value:
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, given: {text!r}")
-    return value
-
-
-class _Ignored(argparse.Action):
-    """An option of Storm that has no meaning here: accepted, and said so."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        namespace.ignored = [*(getattr(namespace, "ignored", None) or []), option_string]
-
-
-def _common(kafka: bool = True) -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("common options")
-    group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
-    group.add_argument("-c", dest="conf", metavar="KEY=JSON", type=_conf, action="append", default=[], help="one configuration key, above all others; repeatable")
-    group.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
-    if kafka:
-        group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka brokers; default: $DSKYPE_BOOTSTRAP_SERVERS")
-        group.add_argument("--kafka", metavar="KEY=VALUE", type=_pair, action="append", default=[], help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable")
-    return parent
-
-
-def _output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
 def _flux_options(parser: argparse.ArgumentParser) -> None:
@@ -129,96 +68,82 @@ def _flux_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
     ignored = parser.add_argument_group("options of storm that are accepted and ignored")
     for flags in (("-l", "--local"), ("-r", "--remote"), ("--java-debug",)):
-        ignored.add_argument(*flags, nargs="?" if flags == ("--java-debug",) else 0, action=_Ignored, help=argparse.SUPPRESS, default=None)
+        ignored.add_argument(*flags, nargs="?" if flags == ("--java-debug",) else 0, action=Ignored, help=argparse.SUPPRESS, default=None)
     for flags in (("-s", "--sleep"), ("-z", "--zookeeper"), ("--local-zookeeper",), ("--jars",), ("--artifacts",), ("--artifactRepositories",),
                   ("--mavenLocalRepositoryDirectory",), ("--proxyUrl",), ("--proxyUsername",), ("--proxyPassword",), ("--storm-server-classpath",)):
-        ignored.add_argument(*flags, action=_Ignored, help=argparse.SUPPRESS, default=None)
+        ignored.add_argument(*flags, action=Ignored, help=argparse.SUPPRESS, default=None)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dskype", description="Storm topologies on Spark and Kafka.", epilog="'dskype help COMMAND' or 'dskype COMMAND -h' says more.")
-    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", parser_class=argparse.ArgumentParser)
-    common = _common()
+def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of everything.
 
-    def verb(name: str, run: Callable[[argparse.Namespace], int], text: str, parent: argparse.ArgumentParser = common, **more: Any) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[parent], allow_abbrev=False, **more)
+    :param requested: the command line; the arguments of some verbs are only loaded when they are called.
+    """
+    parser = argparse.ArgumentParser(prog="dskype", usage="dskype COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(prog="dskype", dest="verb", metavar="COMMAND", parser_class=argparse.ArgumentParser, help=argparse.SUPPRESS)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    both, local_only = common(), common(kafka=False)
+    group = "topologies"
+
+    def verb(name: str, run: Callable[[argparse.Namespace], int] | None, text: str, parent: argparse.ArgumentParser = both, **more: Any) -> argparse.ArgumentParser:
+        groups.setdefault(group, []).append((" ".join([name, *(f"({a})" for a in more.get("aliases", ()))]), text))
+        sub = verbs.add_parser(name, description=text[0].upper() + text[1:] + ".", **{"parents": [parent], "allow_abbrev": False, **more})
         sub.set_defaults(run=run)
         return sub
 
     local = verb("local", _local, "run a topology on this machine for a while")
     _flux_options(local)
-    local.add_argument("--local-ttl", metavar="SECS", type=_seconds, default=20, help="how long; 0: until Ctrl-C; default: 20")
+    local.add_argument("--local-ttl", metavar="SECS", type=seconds, default=20, help="how long; 0: until Ctrl-C; default: 20")
     submit = verb("submit", _submit, "run a topology as one of a cluster's, until it is killed", aliases=["jar"])
     _flux_options(submit)
 
-    _output(verb("list", _list, "list the topologies"))
+    output(verb("list", _list, "list the topologies"))
     verb("activate", _switch("ACTIVATE"), "switch a topology's spouts on").add_argument("name", metavar="NAME")
     verb("deactivate", _switch("INACTIVATE"), "switch a topology's spouts off").add_argument("name", metavar="NAME")
     rebalance = verb("rebalance", _rebalance, "change a topology's workers and executors; its tasks stay")
     rebalance.add_argument("name", metavar="NAME")
-    rebalance.add_argument("-w", "--wait-time-secs", metavar="SECS", type=_seconds, help="default: the topology's message timeout")
-    rebalance.add_argument("-n", "--num-workers", metavar="N", type=_positive)
-    rebalance.add_argument("-e", "--executor", metavar="COMPONENT=N", type=_executor, action="append", default=[], help="repeatable")
+    rebalance.add_argument("-w", "--wait-time-secs", metavar="SECS", type=seconds, help="default: the topology's message timeout")
+    rebalance.add_argument("-n", "--num-workers", metavar="N", type=positive)
+    rebalance.add_argument("-e", "--executor", metavar="COMPONENT=N", type=executor, action="append", default=[], help="repeatable")
     for flags in (("-r", "--resources"), ("-t", "--topology-conf")):
-        rebalance.add_argument(*flags, metavar="JSON", action=_Ignored, help="accepted and ignored", default=None)
+        rebalance.add_argument(*flags, metavar="JSON", action=Ignored, help="accepted and ignored", default=None)
     kill = verb("kill", _kill, "end topologies")
     kill.add_argument("name", metavar="NAME", nargs="+")
-    kill.add_argument("-w", "--wait-time-secs", metavar="SECS", type=_seconds, help="default: the topology's message timeout")
+    kill.add_argument("-w", "--wait-time-secs", metavar="SECS", type=seconds, help="default: the topology's message timeout")
     kill.add_argument("-i", "--ignore-errors", action="store_true", help="go on with the next name after an error")
     verb("get-errors", _get_errors, "print the newest error of each component as JSON").add_argument("name", metavar="NAME")
     monitor = verb("monitor", _monitor, "print a component's throughput again and again")
     monitor.add_argument("name", metavar="NAME")
-    monitor.add_argument("-i", "--interval", metavar="SECS", type=_positive_seconds, default=4, help="default: 4")
+    monitor.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=4, help="default: 4")
     monitor.add_argument("-m", "--component", metavar="ID", help="without it the components are listed")
     monitor.add_argument("-s", "--stream", metavar="ID", default="default", help="default: default")
     monitor.add_argument("-w", "--watch", choices=("emitted", "transferred"), default="emitted", help="default: emitted")
-    monitor.add_argument("--count", metavar="N", type=_positive, help="end after so many lines")
+    monitor.add_argument("--count", metavar="N", type=positive, help="end after so many lines")
 
-    local_only = _common(kafka=False)
+    group = "publish and subscribe"
+    commands.add_verbs(verb, requested)
+
+    group = "this machine"
     for name, text in (("localconfvalue", "print a configuration value of this machine"), ("remoteconfvalue", "print a configuration value of the cluster")):
         verb(name, _confvalue, text, local_only).add_argument("key", metavar="KEY")
-    _output(verb("version", _version, "print versions", local_only))
+    output(verb("version", _version, "print versions", local_only))
     doctor = verb("doctor", _doctor, "check what a topology needs on this machine")
-    _output(doctor)
+    output(doctor)
     doctor.add_argument("--no-broker", action="store_true", help="do not start an embedded broker")
     jars = verb("jars", _jars, "fetch the connector's and the broker's jars", local_only)
     jars.add_argument("--force", action="store_true", help="fetch them again")
     jars.add_argument("--verify", action="store_true", help="only compare what is there with the checksums")
     help_verb = verb("help", _help, "explain a command", local_only)
-    help_verb.add_argument("command", metavar="COMMAND", nargs="?")
+    help_verb.add_argument("command", metavar="COMMAND", nargs="*")
     help_verb.set_defaults(parser=parser, verbs=verbs.choices)
+    parser.description = "Storm topologies on Spark and Kafka; on them DSkype: publish and subscribe by words and place."
+    order = ("publish and subscribe", "topologies", "this machine")
+    listed = "\n\n".join(f"{name}:\n" + "\n".join(f"  {verb:<18} {text}" for verb, text in groups[name]) for name in order)
+    parser.epilog = f"{listed}\n\n'dskype help COMMAND' or 'dskype COMMAND -h' says more."
     return parser
 
 
 # --- helpers of the verbs ---------------------------------------------------------------------------------------------
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _file_conf(args: argparse.Namespace) -> dict[str, Any]:
-    if not args.config:
-        return {}
-    from dskype.topology.flux import FluxException
-    from dskype.topology.flux.loader import read_yaml
-
-    data = read_yaml(args.config)
-    if data is not None and not isinstance(data, dict):
-        raise FluxException(f"{args.config} must be a map of configuration keys. given: a {type(data).__name__}")
-    return data or {}
-
-
-def _split(conf: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a configuration into the topology's and that of Spark and Kafka, which may hold secrets."""
-    below = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith(("spark.", "kafka."))}
-    return {k: v for k, v in conf.items() if k not in below}, below
-
-
-def _target(args: argparse.Namespace, conf: dict[str, Any] | None = None) -> Target:
-    settings = _split({**_file_conf(args), **(conf or {}), **dict(args.conf)})[1]
-    settings.update({k if k.startswith("kafka.") else f"kafka.{k}": v for k, v in args.kafka})
-    return Target(args.bootstrap_servers, getattr(args, "master", None), settings)
 
 
 def _load(args: argparse.Namespace, parser_of: str) -> tuple[Any, Target]:
@@ -233,23 +158,23 @@ def _load(args: argparse.Namespace, parser_of: str) -> tuple[Any, Target]:
         # Behind all else: a module here must not take the place of an installed one.
         sys.path += [p for p in (os.getcwd(), str(Path(file).resolve().parent)) if p not in sys.path]
     if not args.no_splash:
-        _say(f"dskype {_own_version()}: Storm topologies on Spark and Kafka")
+        say(f"dskype {_own_version()}: Storm topologies on Spark and Kafka")
     if not args.no_detail:
-        _say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
-    below, _ = _split(_file_conf(args))
-    above, _ = _split(dict(args.conf))
+        say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
+    below, _ = split(file_conf(args))
+    above, _ = split(dict(args.conf))
     flux = load(
         file, properties=args.filter, environ=os.environ if args.env_filter else None, allow_modules=args.allow_module,
         registry=registry(), resources=[_TOPOLOGIES], resource=args.resource, config=above,
     )
-    in_file, settings = _split(flux.config)
+    in_file, settings = split(flux.config)
     flux.config = {**below, **in_file}
     storm_config.validate(flux.config)
     for warning in flux.warnings:
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     if not args.no_detail:
         print(flux.describe(), flush=True)
-    return flux, _target(args, settings)
+    return flux, target(args, settings)
 
 
 def _dry_run(flux: Any) -> int:
@@ -260,23 +185,23 @@ def _dry_run(flux: Any) -> int:
     try:
         flux.check_runnable()
         for warning in validate_submission(flux.name, flux.config, flux.topology):
-            _say(f"warning: {warning}")
+            say(f"warning: {warning}")
     except TopologyError as ex:
-        _say(f"note: a submission would be refused: {ex}")
+        say(f"note: a submission would be refused: {ex}")
     return 0
 
 
 def _client(args: argparse.Namespace) -> Any:
     from dskype.deploy import cluster
 
-    return cluster.client(_target(args))
+    return cluster.client(target(args))
 
 
 # --- verbs ------------------------------------------------------------------------------------------------------------
 
 
 def _local(args: argparse.Namespace) -> int:
-    flux, target = _load(args, "local")
+    flux, where = _load(args, "local")
     if args.dry_run:
         return _dry_run(flux)
     flux.check_runnable()
@@ -284,12 +209,12 @@ def _local(args: argparse.Namespace) -> int:
     from dskype.topology.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)  # before Spark and Kafka are started
-    cluster.run_local(flux, target, ttl_s=args.local_ttl, active=not args.inactive, progress=_say, watch=live.show)
+    cluster.run_local(flux, where, ttl_s=args.local_ttl, active=not args.inactive, progress=say, watch=live.show)
     return 0
 
 
 def _submit(args: argparse.Namespace) -> int:
-    flux, target = _load(args, "submit")
+    flux, where = _load(args, "submit")
     if args.dry_run:
         return _dry_run(flux)
     flux.check_runnable()
@@ -297,7 +222,7 @@ def _submit(args: argparse.Namespace) -> int:
     from dskype.topology.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
-    cluster.submit(flux, target, active=not args.inactive, progress=_say)
+    cluster.submit(flux, where, active=not args.inactive, progress=say)
     return 0
 
 
@@ -316,14 +241,14 @@ def _list(args: argparse.Namespace) -> int:
         print(row % (t["name"], t["status"], t["num_tasks"], t["num_workers"], t["uptime_secs"], t["id"], t["owner"]))
     for t in topologies:
         if not t.get("driver_alive", True):
-            _say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
+            say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
     return 0
 
 
 def _switch(event: str) -> Callable[[argparse.Namespace], int]:
     def run(args: argparse.Namespace) -> int:
         _client(args).send({"name": args.name, "event": event})
-        _say(f"{'Activated' if event == 'ACTIVATE' else 'Deactivated'} topology: {args.name}")
+        say(f"{'Activated' if event == 'ACTIVATE' else 'Deactivated'} topology: {args.name}")
         return 0
 
     return run
@@ -334,7 +259,7 @@ def _rebalance(args: argparse.Namespace) -> int:
     _client(args).send(
         {"name": args.name, "event": "REBALANCE", "wait_secs": args.wait_time_secs, "workers": args.num_workers, "executors": executors}
     )
-    _say(f"Topology {args.name} is rebalancing")
+    say(f"Topology {args.name} is rebalancing")
     return 0
 
 
@@ -345,12 +270,12 @@ def _kill(args: argparse.Namespace) -> int:
     for name in args.name:
         try:
             client.send({"name": name, "event": "KILL", "wait_secs": args.wait_time_secs})
-            _say(f"Killed topology: {name}")
+            say(f"Killed topology: {name}")
         except TopologyError as ex:
             if not args.ignore_errors:
                 raise
             failed = 1
-            _say(f"error: {ex}")
+            say(f"error: {ex}")
     return failed
 
 
@@ -376,7 +301,7 @@ def _monitor(args: argparse.Namespace) -> int:
 def _confvalue(args: argparse.Namespace) -> int:
     from dskype.topology.config import DEFAULTS
 
-    conf = {**DEFAULTS, **_file_conf(args), **dict(args.conf)}
+    conf = {**DEFAULTS, **file_conf(args), **dict(args.conf)}
     value = conf.get(args.key)
     print(f"{args.key}: {value if isinstance(value, str) else json.dumps(value)}")
     return 0
@@ -411,10 +336,10 @@ def _version(args: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from dskype.deploy import connection, doctor
 
-    target = _target(args)
+    where = target(args)
     rows = doctor.run_checks(
-        connection.resolve_bootstrap(target.bootstrap_servers), client_options=connection.kafka_options(target.conf),
-        start_broker=not args.no_broker, progress=_say if args.verbose else None,
+        connection.resolve_bootstrap(where.bootstrap_servers), client_options=connection.kafka_options(where.conf),
+        start_broker=not args.no_broker, progress=say if args.verbose else None,
     )
     print(json.dumps(doctor.as_json(rows), indent=2) if args.output == "json" else doctor.as_text(rows))
     return doctor.exit_code(rows)
@@ -443,19 +368,27 @@ def _jars(args: argparse.Namespace) -> int:
 
 
 def _help(args: argparse.Namespace) -> int:
-    if args.command is None:
+    if not args.command:
         args.parser.print_help()
-    elif args.command in _NOT_HERE:
-        return _not_here(args.command)
-    elif args.command in args.verbs:
-        args.verbs[args.command].print_help()
-    else:
-        raise UsageError(f"{args.command!r} is no command" + _near(args.command, args.verbs))
+        return 0
+    if args.command[0] in _NOT_HERE:
+        return _not_here(args.command[0])
+    parser, known = args.parser, args.verbs
+    for word in args.command:
+        if word not in known:
+            raise UsageError(f"{word!r} is no command" + _near(word, known))
+        parser, known = known[word], _choices(known[word])
+    parser.print_help()
     return 0
 
 
+def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the verbs below a parser."""
+    return next((a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)), {})
+
+
 def _not_here(verb: str) -> int:
-    _say(f"error: 'storm {verb}' is not part of the emulator" + (f": {_NOT_HERE[verb]}" if _NOT_HERE[verb] else ""))
+    say(f"error: 'storm {verb}' is not part of the emulator" + (f": {_NOT_HERE[verb]}" if _NOT_HERE[verb] else ""))
     return 1
 
 
@@ -476,10 +409,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] in _NOT_HERE:
         return _not_here(arguments[0])
-    parser = _parser()
-    verbs = next(a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    arguments = commands.join_negative(arguments)
+    parser = _parser(arguments)
+    verbs = _choices(parser)
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
-        _say(f"error: {arguments[0]!r} is no command{_near(arguments[0], verbs)}; 'dskype --help' lists them")
+        say(f"error: {arguments[0]!r} is no command{_near(arguments[0], verbs)}; 'dskype --help' lists them")
         return 2
     try:
         args = parser.parse_args(arguments)
@@ -488,13 +422,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.verb is None:
         parser.print_help(sys.stderr)
         return 2
-    _logging(args.verbose)
+    _logging(getattr(args, "verbose", False))
     for option in getattr(args, "ignored", None) or ():
-        _say(f"note: {option} is ignored: it has no meaning here")
+        say(f"note: {option} is ignored: it has no meaning here")
     try:
         return args.run(args)
     except UsageError as ex:
-        _say(f"usage: dskype {args.verb} [options] ...; see 'dskype help {args.verb}'")
+        say(f"usage: dskype {args.verb} [options] ...; see 'dskype help {args.verb}'")
         return _failed(ex, args.verbose)
     except KeyboardInterrupt:
         return 130
@@ -522,7 +456,7 @@ def _failed(ex: Exception, verbose: bool) -> int:
         traceback.print_exception(ex)
     known = type(ex).__module__.startswith(("dskype.", "kafka.")) or isinstance(ex, OSError)
     text = str(ex) or type(ex).__name__
-    _say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
+    say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
     return 1
 
 

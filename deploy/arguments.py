@@ -1,0 +1,126 @@
+"""What the verbs of the command line share: types of arguments, common options, where to talk to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from dskype.deploy.cluster import Target
+
+__all__ = ["Ignored", "UsageError", "common", "conf_item", "executor", "file_conf", "output", "pair", "positive", "positive_seconds", "say", "seconds",
+           "split", "target"]
+
+
+class UsageError(Exception):
+    """The arguments make no sense."""
+
+
+def conf_item(text: str) -> tuple[str, Any]:
+    """Read ``key=JSON``; what is no JSON is a string, as in Storm."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"expected key=JSON, given: {text!r}")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Read ``key=value``; the value may be a secret and is never quoted."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"expected key=value, given: {key if equals else text!r}")
+    return key.strip(), value
+
+
+def executor(text: str) -> tuple[str, int]:
+    """Read ``component=N``."""
+    component, equals, count = text.rpartition("=")
+    if not equals or not component or not count.strip().isdecimal() or int(count) < 1:
+        raise argparse.ArgumentTypeError(f"Number of executors must be greater than 0; expected component=N, given: {text!r}")
+    return component, int(count)
+
+
+def seconds(text: str) -> float:
+    """Read seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, given: {text!r}")
+    return int(value) if value == int(value) else value
+
+
+def positive(text: str) -> int:
+    """Read an integer from 1."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer greater than 0, given: {text!r}")
+    return int(text)
+
+
+def positive_seconds(text: str) -> float:
+    """Read seconds, more than 0."""
+    value = seconds(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, given: {text!r}")
+    return value
+
+
+class Ignored(argparse.Action):
+    """An option of Storm that has no meaning here: accepted, and said so."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        namespace.ignored = [*(getattr(namespace, "ignored", None) or []), option_string]
+
+
+def common(kafka: bool = True) -> argparse.ArgumentParser:
+    """Return the parent parser of every verb; ``kafka``: with the options that name a cluster."""
+    parent = argparse.ArgumentParser(add_help=False)
+    group = parent.add_argument_group("common options")
+    group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
+    group.add_argument("-c", dest="conf", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key, above all others; repeatable")
+    group.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
+    if kafka:
+        group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka brokers; default: $DSKYPE_BOOTSTRAP_SERVERS")
+        group.add_argument("--kafka", metavar="KEY=VALUE", type=pair, action="append", default=[], help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable")
+    return parent
+
+
+def output(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o text|json``."""
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+
+
+def say(text: str) -> None:
+    """Print a line that is no result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def file_conf(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration of ``--config``."""
+    if not args.config:
+        return {}
+    from dskype.topology.flux import FluxException
+    from dskype.topology.flux.loader import read_yaml
+
+    data = read_yaml(args.config)
+    if data is not None and not isinstance(data, dict):
+        raise FluxException(f"{args.config} must be a map of configuration keys. given: a {type(data).__name__}")
+    return data or {}
+
+
+def split(conf: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a configuration into the topology's and that of Spark and Kafka, which may hold secrets."""
+    below = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith(("spark.", "kafka."))}
+    return {k: v for k, v in conf.items() if k not in below}, below
+
+
+def target(args: argparse.Namespace, conf: dict[str, Any] | None = None) -> Target:
+    """Return the cluster that the options name, ``conf`` lying between ``--config`` and ``-c``."""
+    settings = split({**file_conf(args), **(conf or {}), **dict(args.conf)})[1]
+    settings.update({k if k.startswith("kafka.") else f"kafka.{k}": v for k, v in args.kafka})
+    return Target(args.bootstrap_servers, getattr(args, "master", None), settings)
