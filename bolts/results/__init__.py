@@ -1,1 +1,26 @@
-"""Where results go: the record formats, and the stores they are written to."""
+"""Results: their formats, their way to Kafka, and the stores that keep whole top-k states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dskype.bolts.results.base import ResultStore
+from dskype.bolts.results.kafka_store import KafkaStore
+from dskype.bolts.results.redis_store import RedisStore
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["STORES", "make_store"]
+
+STORES: dict[str, type[ResultStore]] = {store.name: store for store in (KafkaStore, RedisStore)}
+"""Name (``dskype.store``) -> class."""
+
+
+def make_store(name: str, options: Mapping[str, Any] | None = None) -> ResultStore:
+    """Return a store, not yet open.
+
+    :raises IllegalArgumentException: an unknown store, or options that it cannot use.
+    """
+    if name not in STORES:
+        raise IllegalArgumentException(explain("A result store is not known.", given=name, legal=", ".join(STORES)))
+    return STORES[name](options)

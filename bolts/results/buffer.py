@@ -1,0 +1,115 @@
+"""States that wait for a store: what keeps a store's outage from losing or stopping anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+
+__all__ = ["StateBuffer"]
+
+_BATCH = 1000
+
+
+class StateBuffer:
+    """Keeps the newest state (or removal) per subscription until the store has taken it.
+
+    While the store is away, states wait here: one per subscription, so the buffer is bounded by the number of subscriptions,
+    and a state that was never written is replaced by a newer one, which is what the store would have done. Trying again is
+    spaced out, from ``first_wait_s`` doubling to ``last_wait_s``. The buffer belongs to the bolt's state: after a crash what
+    waited comes back with the snapshot, or is made again by the replay.
+
+    Whether a write succeeds depends on the world, so nothing that a bolt emits may depend on this object.
+
+    :param store: an open store.
+    :param run: of the topology, see :func:`~dskype.bolts.results.base.run_of`.
+    :param report: called with a text when the store is lost, and when it refuses a subscription.
+    :param clock: seconds, for the waits.
+    :param budget_s: one flush stops after so long and goes on the next time.
+    """
+
+    def __init__(self, store: ResultStore, run: int, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic, *,
+                 first_wait_s: float = 0.2, last_wait_s: float = 5.0, budget_s: float = 2.0) -> None:
+        self._store, self._run, self._report, self._clock = store, run, report, clock
+        self._first_wait_s, self._last_wait_s, self._budget_s = first_wait_s, last_wait_s, budget_s
+        self._waiting: dict[str, Stored] = {}
+        self._wait_s = 0.0
+        self._not_before: float | None = None
+        self.written = self.stale = self.replaced = self.failures = 0
+        """States written; dropped as older than the store's; replaced here before they were written; failed attempts."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def away(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._not_before is not None
+
+    def add(self, items: Iterable[State | Removal]) -> None:
+        """Take in states and removals, in the order of their making."""
+        waiting = self._waiting
+        for item in items:
+            new = Stored(item.registration, item.watermark, item.value if isinstance(item, State) else None, self._run)
+            known = waiting.get(item.subscription)
+            if known is not None:
+                if not supersedes(new, known):
+                    self.stale += 1
+                    continue
+                self.replaced += 1
+            waiting[item.subscription] = new
+
+    def flush(self) -> None:
+        """Write what waits, unless the store failed a moment ago; never raises for a store that is away."""
+        if not self._waiting or (self._not_before is not None and self._clock() < self._not_before):
+            return
+        stop_at = self._clock() + self._budget_s
+        names = list(self._waiting)
+        for start in range(0, len(names), _BATCH):
+            if not self._write(names[start:start + _BATCH]) or self._clock() >= stop_at:
+                return
+
+    def _write(self, names: list[str]) -> bool:
+        states, removals = [], []
+        for name in names:
+            registration, watermark, value, _ = self._waiting[name]
+            if value is None:
+                removals.append(Removal(name, registration, watermark))
+            else:
+                states.append(State(name, registration, watermark, value))
+        try:
+            for call, batch in ((self._store.put, states), (self._store.remove, removals)):
+                if batch:
+                    self._done(call(batch), batch)
+        except StoreUnavailable as error:
+            self.failures += 1
+            if self._not_before is None:
+                self._report(f"{error} ({len(self._waiting)} states wait and will be written when it is back)")
+            self._wait_s = min(self._last_wait_s, 2 * self._wait_s) or self._first_wait_s
+            self._not_before = self._clock() + self._wait_s
+            return False
+        self._wait_s, self._not_before = 0.0, None
+        return True
+
+    def _done(self, outcome: Outcome, batch: list[Any]) -> None:
+        self.written += outcome.written
+        self.stale += outcome.stale
+        refused = dict(outcome.failed)
+        for item in batch:
+            if item.subscription not in refused:
+                del self._waiting[item.subscription]
+        for name, reason in refused.items():
+            self.failures += 1
+            self._report(f"the state of subscription {name!r} cannot be written: {reason}")
+
+    # -- state ----------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[Any]:
+        """Return what waits."""
+        return [[name, item.registration, item.watermark, item.value] for name, item in self._waiting.items()]
+
+    def restore(self, state: list[Any]) -> None:
+        """Take over what waited."""
+        self._waiting = {name: Stored(registration, watermark, value, self._run) for name, registration, watermark, value in state}

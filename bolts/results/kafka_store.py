@@ -1,0 +1,96 @@
+"""The store ``kafka``: the compacted topic ``<topology>.topk``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+from dskype.spouts.topics import Topics
+from dskype.topology.errors import IllegalStateException, explain
+
+__all__ = ["KafkaStore"]
+
+_READ_TIMEOUT_S = 60.0
+_NONE = Outcome()
+
+
+class KafkaStore(ResultStore):
+    """One record per state, key = subscription id; a null value when a subscription is removed.
+
+    Records leave with the task's batch, at least once and in order, so the last record of a key is the newest state once a
+    replay is over. The header ``version`` (run, registration, watermark) lets a reader tell sooner; it also says which
+    registration a null value ends.
+    """
+
+    name = "kafka"
+    in_log = True
+    OPTIONS: ClassVar = {}
+
+    def open(self, opening: Opening) -> None:
+        """Keep collector or brokers."""
+        self._topic = Topics.of(opening.topology).topk
+        self._run, self._collector, self._kafka = opening.run, opening.collector, opening.kafka
+
+    def _send(self, subscription: str, registration: str, watermark: int, value: bytes | None) -> None:
+        self._collector.send_record(self._topic, subscription.encode(), value, [("version", f"{self._run} {registration} {watermark}".encode())])
+
+    def put(self, states: Sequence[State]) -> Outcome:
+        """Write records."""
+        for state in states:
+            self._send(*state)
+        return Outcome(written=len(states)) if states else _NONE
+
+    def remove(self, removals: Sequence[Removal]) -> Outcome:
+        """Write null values."""
+        for removal in removals:
+            self._send(*removal, None)
+        return Outcome(written=len(removals)) if removals else _NONE
+
+    def get(self, subscription: str) -> Stored | None:
+        """Read the topic to its end and return the newest state of ``subscription``; takes time in proportion to the topic."""
+        if self._kafka is None:
+            raise IllegalStateException(explain("The store 'kafka' was opened for writing.", hint="give Opening(kafka=...) to read"))
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError
+
+        key, newest = subscription.encode(), None
+        try:
+            consumer = self._kafka.consumer()
+        except KafkaError as error:
+            raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
+        try:
+            partitions = [TopicPartition(self._topic, p) for p in sorted(consumer.partitions_for_topic(self._topic) or ())]
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            consumer.seek_to_beginning(*partitions)
+            deadline = time.monotonic() + _READ_TIMEOUT_S
+            while any(consumer.position(p) < ends[p] for p in partitions):
+                for records in (batch := consumer.poll(timeout_ms=500)).values():
+                    for record in records:
+                        if record.key == key:
+                            newest = newer(newest, stored_of(record))
+                if batch:
+                    deadline = time.monotonic() + _READ_TIMEOUT_S
+                elif time.monotonic() > deadline:
+                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.", given=f"no record for {_READ_TIMEOUT_S:g} s"))
+        except KafkaError as error:
+            raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
+        finally:
+            consumer.close()
+        return newest
+
+    def close(self) -> None:
+        """Do nothing: the connections are the runtime's."""
+
+
+def stored_of(record: Any) -> Stored:
+    """Return what a record of the topic says; the version is in its header."""
+    run, registration, watermark = dict(record.headers)["version"].decode().split(" ")
+    return Stored(registration, int(watermark), record.value, int(run))
+
+
+def newer(known: Stored | None, found: Stored) -> Stored:
+    """Return the one that stays when ``found`` comes after ``known``."""
+    return found if known is None or supersedes(found, known) else known

@@ -1,0 +1,130 @@
+import json
+import math
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dskype.bolts.results.formats import ADD, MATCH, REMOVE, delta_records, event_record, head, parse_registration, state_values
+from dskype.topology import IllegalArgumentException
+
+ODD = ["s1", "with space", 'quo"te', "back\\slash", "ünï", "漢字", "new\nline", "a/b", "", "\U0001f600", "\x00"]
+
+
+def deltas(n, seed):
+    rng = random.Random(seed)
+    rows = []
+    for i in range(n):
+        subscription = rng.choice(ODD)
+        meta = rng.choice([None, {"a": [1, None, "ü"]}, "x", 0, None])
+        message = rng.choice([rng.randrange(10**6), f"m{rng.randrange(99)}", 'q"', "漢"])
+        op = rng.randrange(3)
+        score = rng.choice([0.0, 1.0, 1 / 3, 5e-324, 1.7976931348623157e308, 1e22, rng.random(), rng.random() * 1e-9])
+        rows.append((subscription, f"{rng.randrange(3)}-{i}", meta, op, message, i - 1, score, rng.randrange(1, 1000)))
+    return rows
+
+
+def encode(rows):
+    heads = [head(s, r, None if m is None else json.dumps(m)) for s, r, m, *_ in rows]
+    return delta_records(heads, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
+                         np.array([r[6] for r in rows]), np.array([r[7] for r in rows], np.int32))
+
+
+def test_deltas_read_back_as_what_they_say():
+    rows = deltas(2000, 1)
+    for (subscription, registration, meta, op, message, watermark, score, rank), (key, value, _) in zip(rows, encode(rows), strict=True):
+        expected = {"v": 1, "subscription": subscription, "watermark": watermark, "op": ("add", "remove", "match")[op], "message": message}
+        if op == ADD:
+            expected |= {"score": score, "rank": rank}
+        if meta is not None:
+            expected["meta"] = meta
+        assert json.loads(value) == expected
+        assert list(json.loads(value)) == list(expected), "the order of the fields"
+        assert key == subscription.encode()
+
+
+def test_the_text_of_a_delta_is_fixed():
+    shared, bare = head("s1", "0-17", '{"room": 3}'), head("ü", "2-5")
+    records = delta_records([shared, shared, bare], [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0])
+    assert records == [
+        (b"s1", b'{"v":1,"subscription":"s1","watermark":5,"op":"add","message":"a17","score":0.125,"rank":1,"meta":{"room": 3}}', b'0-17/"s1"/5/add/"a17"'),
+        (b"s1", b'{"v":1,"subscription":"s1","watermark":6,"op":"remove","message":18,"meta":{"room": 3}}', b'0-17/"s1"/6/remove/18'),
+        ("ü".encode(), '{"v":1,"subscription":"\\u00fc","watermark":7,"op":"match","message":"ö"}'.encode(), '2-5/"\\u00fc"/7/match/"ö"'.encode()),
+    ]
+
+
+def test_result_ids_differ_wherever_results_differ():
+    rows = deltas(3000, 2)
+    rows += [(s, r, m, (op + 1) % 3, *rest) for s, r, m, op, *rest in rows[:100]]
+    rows += [(s, r, m, op, message, w + 10**6, *rest) for s, r, m, op, message, w, *rest in rows[:100]]
+    rows += [(s, r, m, op, f"{message}/", w, *rest) for s, r, m, op, message, w, *rest in rows[:100]]
+    assert len({result_id for *_, result_id in encode(rows)}) == len({(r[0], r[1], r[3], json.dumps(r[4]), r[5]) for r in rows}) == 3300
+    assert encode(rows) == encode(rows)
+
+
+def test_columns_may_be_arrays_arrow_or_lists_of_numpy_numbers():
+    heads = [head("s", "0-1")] * 2
+    plain = delta_records(heads, [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2])
+    assert delta_records(heads, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)], np.array([1, 2], np.int32)) == plain
+    read_only = np.array([0.5, 0.25])
+    read_only.flags.writeable = False
+    assert delta_records(iter(heads), pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2]) == plain
+    assert delta_records([], [], [], []) == []
+
+
+def test_removes_and_matches_need_no_scores():
+    records = delta_records([head("s", "0-1")] * 2, [REMOVE, MATCH], ["1", "2"], [3, 4])
+    assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
+
+
+@pytest.mark.parametrize("op", [3, -1])
+def test_an_unknown_op_is_refused(op):
+    with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
+        delta_records([head("s", "0-1")], [op], ["1"], [3], [0.5], [1])
+
+
+def test_an_add_without_scores_is_refused_and_so_are_columns_of_different_lengths():
+    with pytest.raises(IllegalArgumentException, match="with scores and ranks"):
+        delta_records([head("s", "0-1")], [ADD], ["1"], [3])
+    with pytest.raises(ValueError, match="zip"):
+        delta_records([head("s", "0-1")], [ADD], ["1", "2"], [3], [0.5], [1])
+
+
+def test_states_read_back_as_what_they_say():
+    rng = random.Random(3)
+    subscriptions = [rng.choice(ODD) for _ in range(50)]
+    lists = [[(rng.choice([rng.randrange(99), "m", "ü"]), rng.random()) for _ in range(rng.randrange(5))] for _ in subscriptions]
+    offsets = np.cumsum([0, *map(len, lists)])
+    heads = [head(s, f"1-{i}") for i, s in enumerate(subscriptions)]
+    values = state_values(heads, np.arange(50) - 1, offsets, [json.dumps(m) for ms in lists for m, _ in ms], np.array([s for ms in lists for _, s in ms]))
+    assert [json.loads(v) for v in values] == [
+        {"v": 1, "subscription": s, "registration": f"1-{i}", "watermark": i - 1, "topk": [{"message": m, "score": score} for m, score in ms]}
+        for i, (s, ms) in enumerate(zip(subscriptions, lists))]
+    assert state_values([heads[0]], [4], [0, 1], ['"a"'], [0.5]) == [
+        f'{heads[0].state}4,"topk":[{{"message":"a","score":0.5}}]}}'.encode()]
+    assert state_values([head("s", "0-3")], [4], [0, 0], [], []) == [b'{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
+
+
+def test_events_read_back_as_what_they_say():
+    shared = head('s"1', "2-9", '"meta is not for events"')
+    assert event_record(shared, "active", -1) == (
+        b's"1', b'{"v":1,"subscription":"s\\"1","registration":"2-9","event":"active","watermark":-1}', b'2-9/"s\\"1"/-1/active')
+    assert json.loads(event_record(shared, "removed", 7)[1]) == {"v": 1, "subscription": 's"1', "registration": "2-9", "event": "removed", "watermark": 7}
+    with pytest.raises(IllegalArgumentException, match=r"given: 'gone'; legal: active \| removed"):
+        event_record(shared, "gone", 7)
+
+
+@pytest.mark.parametrize("registration", ["", "1", "1-", "-1", "a-1", "1-b", "1-2-3", "-1-2", "１-2", None, 7])
+def test_a_malformed_registration_is_refused(registration):
+    with pytest.raises(IllegalArgumentException, match='legal: "<partition>-<offset>"'):
+        head("s", registration)
+    assert parse_registration("3-17") == (3, 17)
+
+
+def test_scores_read_back_bit_for_bit():
+    rng = np.random.default_rng(4)
+    scores = np.concatenate([rng.random(2000), np.nextafter(rng.random(100), 2), [0.1 + 0.2, math.pi, 1e-300]])
+    n = len(scores)
+    records = delta_records([head("s", "0-1")] * n, np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32))
+    assert [json.loads(v)["score"] for _, v, _ in records] == scores.tolist()
