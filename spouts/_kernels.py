@@ -1,0 +1,294 @@
+"""Kernels of texts and vocabularies: over UTF-8 bytes, many documents per call.
+
+A table of terms is three arrays: ``blob`` uint8[] holds the terms one after another, term *i* is ``blob[offsets[i]:offsets[i + 1]]``
+(``offsets`` unsigned or int64, n + 1), and ``slots`` uint32[2^m] is an open-addressing hash table with linear probing: 0 is free, else the
+low bits hold the number + 1 and the bits above them a piece of the term's hash.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["fill_table", "find_terms", "fold_table", "measure_texts", "parse_lines", "term_ids", "weigh_rows"]
+
+
+def _fold() -> np.ndarray:
+    fold = np.full(256, 32, np.uint8)
+    for c in range(48, 58):
+        fold[c] = c
+    for c in range(97, 123):
+        fold[c] = fold[c - 32] = c
+    fold[128:] = np.arange(128, 256)
+    return fold
+
+
+fold_table = _fold()
+"""uint8[256]: byte -> the byte of a token in lower case, or a space. Bytes from 128 on pass: what is not ASCII comes here as tokens, spaces between."""
+
+
+@njit(cache=True)
+def _hash(data, start, end):
+    h = np.uint64(0xCBF29CE484222325)
+    for i in range(start, end):
+        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    return h ^ (h >> np.uint64(33))
+
+
+@njit(cache=True)
+def _bits(n):
+    bits = 1
+    while (1 << bits) <= n:
+        bits += 1
+    return bits
+
+
+@njit(cache=True)
+def _find(data, start, end, h, blob, offsets, slots, bits):
+    """Return (number of the term ``data[start:end]`` or -1, its slot or the free one where it would go)."""
+    mask = np.int64(len(slots) - 1)
+    low = (np.int64(1) << bits) - 1
+    piece = (np.int64(h >> np.uint64(32)) << bits) & np.int64(0xFFFFFFFF)
+    at = np.int64(h & np.uint64(0x7FFFFFFF)) & mask
+    while slots[at] != 0:
+        slot = np.int64(slots[at])
+        if slot & ~low == piece:
+            term = (slot & low) - 1
+            first = np.int64(offsets[term])
+            if np.int64(offsets[term + 1]) - first == end - start:
+                i = 0
+                while start + i < end and blob[first + i] == data[start + i]:
+                    i += 1
+                if start + i == end:
+                    return term, at
+        at = (at + 1) & mask
+    return np.int64(-1), at
+
+
+@njit(cache=True)
+def fill_table(blob, offsets, slots):
+    """Enter all terms into the empty ``slots``; return the number of the first term that was there before, or -1."""
+    n = len(offsets) - 1
+    bits = _bits(n)
+    for term in range(n):
+        start, end = np.int64(offsets[term]), np.int64(offsets[term + 1])
+        h = _hash(blob, start, end)
+        found, at = _find(blob, start, end, h, blob, offsets, slots, bits)
+        if found >= 0:
+            return term
+        slots[at] = np.uint32(((np.int64(h >> np.uint64(32)) << bits) & np.int64(0xFFFFFFFF)) | (term + 1))
+    return -1
+
+
+_IV = np.array([0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
+                0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179], np.uint64)
+_SIGMA = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
+                   [11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4], [7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8],
+                   [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13], [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
+                   [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11], [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
+                   [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5], [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0]], np.int64)
+_LANES = np.array([[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15],
+                   [0, 5, 10, 15], [1, 6, 11, 12], [2, 7, 8, 13], [3, 4, 9, 14]], np.int64)
+
+
+@njit(cache=True, inline="always")
+def _rotate(x, n):
+    return (x >> np.uint64(n)) | (x << np.uint64(64 - n))
+
+
+@njit(cache=True)
+def _unknown(data, start, end):
+    """Return -(1 + the first 62 bits of BLAKE2b (RFC 7693, digest of 8 bytes) of ``data[start:end]``)."""
+    h, m, v = _IV.copy(), np.empty(16, np.uint64), np.empty(16, np.uint64)
+    h[0] ^= np.uint64(0x01010008)
+    at, last = start, False
+    while not last:
+        last = end - at <= 128
+        stop = end if last else at + 128
+        m[:] = 0
+        for i in range(at, stop):
+            m[(i - at) >> 3] |= np.uint64(data[i]) << np.uint64(8 * ((i - at) & 7))
+        v[:8] = h
+        v[8:] = _IV
+        v[12] ^= np.uint64(stop - start)
+        if last:
+            v[14] = ~v[14]
+        for r in range(12):
+            for g in range(8):
+                a, b, c, d = _LANES[g, 0], _LANES[g, 1], _LANES[g, 2], _LANES[g, 3]
+                v[a] = v[a] + v[b] + m[_SIGMA[r % 10, 2 * g]]
+                v[d] = _rotate(v[d] ^ v[a], 32)
+                v[c] = v[c] + v[d]
+                v[b] = _rotate(v[b] ^ v[c], 24)
+                v[a] = v[a] + v[b] + m[_SIGMA[r % 10, 2 * g + 1]]
+                v[d] = _rotate(v[d] ^ v[a], 16)
+                v[c] = v[c] + v[d]
+                v[b] = _rotate(v[b] ^ v[c], 63)
+        for i in range(8):
+            h[i] ^= v[i] ^ v[i + 8]
+        at = stop
+    big = np.uint64(0)
+    for i in range(8):
+        big = (big << np.uint64(8)) | ((h[0] >> np.uint64(8 * i)) & np.uint64(255))
+    return -1 - np.int64(big >> np.uint64(2))
+
+
+@njit(cache=True)
+def find_terms(data, ends, blob, offsets, slots):
+    """Return the ids of the terms that stand in ``data`` one after another; ``ends`` int64[n] says where each ends."""
+    bits = _bits(len(offsets) - 1)
+    ids = np.empty(len(ends), np.int64)
+    start = np.int64(0)
+    for i in range(len(ends)):
+        ids[i] = _find(data, start, ends[i], _hash(data, start, ends[i]), blob, offsets, slots, bits)[0]
+        if ids[i] < 0:
+            ids[i] = _unknown(data, start, ends[i])
+        start = ends[i]
+    return ids
+
+
+@njit(cache=True)
+def measure_texts(folded, starts, ends):
+    """Return, by text, (the number of tokens int64[n], whether all of it is ASCII bool[n]).
+
+    :param folded: uint8[], bytes that went through ``fold_table``; text *i* is ``folded[starts[i]:ends[i]]``.
+    """
+    counts, plain = np.zeros(len(starts), np.int64), np.ones(len(starts), np.bool_)
+    for i in range(len(starts)):
+        before, high = np.uint8(32), np.uint8(0)
+        n = 0
+        for j in range(starts[i], ends[i]):
+            n += (before == 32) & (folded[j] != 32)
+            before = folded[j]
+            high |= before
+        counts[i], plain[i] = n, high < 128
+    return counts, plain
+
+
+@njit(cache=True)
+def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_offsets, stop_slots):
+    """Return (ids int64[], counts int64[n]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, stop words left out.
+
+    :param folded, starts, ends: as in :func:`measure_texts`.
+    :param room: int64[n + 1], rising, space for all tokens of each text.
+    """
+    bits, stop_bits = _bits(len(offsets) - 1), _bits(len(stop_offsets) - 1)
+    stops = len(stop_offsets) > 1
+    ids, counts = np.empty(room[-1], np.int64), np.zeros(len(starts), np.int64)
+    for i in range(len(starts)):
+        to, j, end = room[i], starts[i], ends[i]
+        while j < end:
+            if folded[j] == 32:
+                j += 1
+                continue
+            first = j
+            h = np.uint64(0xCBF29CE484222325)
+            while j < end and folded[j] != 32:
+                h = (h ^ np.uint64(folded[j])) * np.uint64(0x100000001B3)
+                j += 1
+            h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(33)
+            if stops and _find(folded, first, j, h, stop_blob, stop_offsets, stop_slots, stop_bits)[0] >= 0:
+                continue
+            term = _find(folded, first, j, h, blob, offsets, slots, bits)[0]
+            ids[to] = term if term >= 0 else _unknown(folded, first, j)
+            to += 1
+        counts[i] = to - room[i]
+    return ids, counts
+
+
+@njit(cache=True)
+def weigh_rows(ids, room, counts, df, documents):
+    """Return the weighted documents (offsets int64[n + 1], terms int64[], weights float64[]).
+
+    Weight = tf * ln(1 + N / df), divided by the Euclidean norm, which is summed in rising order of the term ids; df of a negative id is 1.
+
+    :param ids: int64[], sorted in place; those of document *i* are ``ids[room[i]:room[i] + counts[i]]``.
+    :param df: int32[V]; ``documents``: N.
+    """
+    n = len(counts)
+    out = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        first, end = room[i], room[i] + counts[i]
+        if counts[i] > 40:
+            ids[first:end].sort()
+        else:
+            for j in range(first + 1, end):
+                x, k = ids[j], j
+                while k > first and ids[k - 1] > x:
+                    ids[k] = ids[k - 1]
+                    k -= 1
+                ids[k] = x
+        distinct = 0
+        for j in range(first, end):
+            distinct += j == first or ids[j] != ids[j - 1]
+        out[i + 1] = out[i] + distinct
+    terms, weights = np.empty(out[n], np.int64), np.empty(out[n], np.float64)
+    for i in range(n):
+        j, end, to = room[i], room[i] + counts[i], out[i]
+        total = 0.0
+        while j < end:
+            term, first = ids[j], j
+            while j < end and ids[j] == term:
+                j += 1
+            frequency = np.float64(df[term]) if term >= 0 else 1.0
+            weight = np.float64(j - first) * np.log(1.0 + documents / frequency)
+            terms[to], weights[to] = term, weight
+            total += weight * weight
+            to += 1
+        norm = np.sqrt(total)
+        for k in range(out[i], to):
+            weights[k] /= norm
+    return out, terms, weights
+
+
+@njit(cache=True)
+def parse_lines(data, n, documents):
+    """Read the ``n`` lines ``term<TAB>df`` of a vocabulary.
+
+    :param data: uint8[], each line ended by a line feed.
+    :returns: (blob, offsets int64[n + 1], df int32[n], error, line): error 0, or what is wrong with that line (from 0): 1 the term,
+        2 the number, 3 a df outside 1..documents, 4 the order.
+    """
+    blob, offsets, df = np.empty(len(data), np.uint8), np.zeros(n + 1, np.int64), np.zeros(n, np.int32)
+    at = to = np.int64(0)
+    for line in range(n):
+        first = to
+        while data[at] != 9 and data[at] != 10:
+            c = data[at]
+            if not (c >= 128 or 97 <= c <= 122 or 48 <= c <= 57):
+                return blob, offsets, df, 1, line
+            blob[to] = c
+            to += 1
+            at += 1
+        if to == first:
+            return blob, offsets, df, 1, line
+        offsets[line + 1] = to
+        if data[at] == 10:
+            return blob, offsets, df, 2, line
+        at += 1
+        value, digits = np.int64(0), 0
+        while data[at] != 10:
+            if not 48 <= data[at] <= 57 or digits == 10 or (digits > 0 and value == 0):
+                return blob, offsets, df, 2, line
+            value = value * 10 + (np.int64(data[at]) - 48)
+            digits += 1
+            at += 1
+        at += 1
+        if digits == 0:
+            return blob, offsets, df, 2, line
+        if value < 1 or value > documents or value > 2147483647:
+            return blob, offsets, df, 3, line
+        df[line] = value
+        if line > 0:
+            if value < df[line - 1]:
+                return blob, offsets, df, 4, line
+            if value == df[line - 1]:
+                i, before = first, offsets[line - 1]
+                while i < to and before < first and blob[i] == blob[before]:
+                    i += 1
+                    before += 1
+                if i == to or (before < first and blob[i] < blob[before]):
+                    return blob, offsets, df, 4, line
+    return blob, offsets, df, 0, -1

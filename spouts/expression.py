@@ -1,0 +1,181 @@
+"""Keyword expressions of boolean subscriptions: ``coffee AND (wifi OR "late night")``.
+
+An expression is a term or a list of an operator and two or more expressions: ``["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]``.
+It stays a tree of this form on every wire; terms are strings until the vocabulary maps them to ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
+
+from dskype.spouts.text import Tokenizer
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["Expression", "ExpressionError", "from_keywords", "map_terms", "parse", "satisfies", "terms", "to_text"]
+
+Expression = Any
+"""A term (``str``, or ``int`` after mapping), or ``["and" | "or", expression, expression, ...]``."""
+
+T = TypeVar("T")
+
+_PARTS = re.compile(r'\s+|[()]|"[^"]*"?|[^\s()"]+')
+
+
+class ExpressionError(IllegalArgumentException):
+    """A text is no keyword expression.
+
+    :ivar position: where, in characters, from 1.
+    """
+
+    def __init__(self, expected: str, position: int, *, given: Any, legal: str | None = None, hint: str | None = None) -> None:
+        shown = given[:57] + "..." if isinstance(given, str) and len(given) > 60 else given
+        super().__init__(explain(f"Expected {expected} at position {position} of the expression", given=shown, legal=legal, hint=hint))
+        self.position = position
+
+
+def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int = 256) -> Expression:
+    """Read an expression: words, ``"quoted phrases"``, AND, OR (in any case; AND binds tighter) and parentheses.
+
+    A phrase, and a word that the tokenizer cuts (``wi-fi``), is its tokens joined by AND; stop words in it are left out. The result is
+    simplified: no AND directly inside an AND and no OR inside an OR, nothing twice beside itself.
+
+    :param max_depth: how many parentheses may be open at once.
+    :param max_terms: how many terms there may be, repetitions included.
+    :raises ExpressionError: with the position, if it is none, if it is too deep or too long, or if a word has no token that is not a stop word.
+
+    >>> parse('Coffee AND (wifi OR "late night")', Tokenizer())
+    ['and', 'coffee', ['or', 'wifi', ['and', 'late', 'night']]]
+    >>> parse("tea or coffee and (coffee and cake)", Tokenizer())
+    ['or', 'tea', ['and', 'coffee', 'cake']]
+    """
+    frames: list[list[list[Expression]]] = [[[]]]    # by open parenthesis: factors of each alternative
+    opened: list[int] = []
+    operand = False      # whether the part before was one
+    count, last = 0, ""
+    for match in _PARTS.finditer(text):
+        part, position = match[0], match.start() + 1
+        word = part.upper()
+        if part.isspace():
+            continue
+        if word in ("AND", "OR") or part == ")":
+            if not operand:
+                what = "a word, a quoted phrase or '('" if not last else f"a word, a quoted phrase or '(' after {last!r}"
+                hint = "put the word in quotes to search for it" if part != ")" else None
+                raise ExpressionError(what, position, given=part, hint=hint)
+            if word == "OR":
+                frames[-1].append([])
+            elif part == ")":
+                if not opened:
+                    raise ExpressionError("no ')' without a '('", position, given=part)
+                opened.pop()
+                frames[-2][-1].append(_either(frames.pop()))
+            operand = part == ")"
+        elif word == "NOT" or part[0] in "-!":
+            raise ExpressionError("no negation", position, given=part, legal="words, quoted phrases, AND, OR, parentheses",
+                                  hint=f'to search for the word, put it in quotes: "{part.lstrip("-!")}"')
+        elif part in ("&&", "&", "||", "|"):
+            raise ExpressionError("AND or OR in letters", position, given=part, hint=f"write {'AND' if part[0] == '&' else 'OR'}")
+        else:
+            if operand:
+                raise ExpressionError(f"AND or OR after {_shorten(last)}", position, given=part, hint="a phrase needs quotes")
+            if part == "(":
+                if len(opened) >= max_depth:
+                    raise ExpressionError(f"at most {max_depth} open parentheses", position, given=len(opened) + 1)
+                opened.append(position)
+                frames.append([[]])
+            else:
+                if part[0] == '"' and (len(part) == 1 or part[-1] != '"'):
+                    raise ExpressionError("a closing quote for the one", position, given=part)
+                tokens = tokenizer.tokens(part)
+                if not tokens:
+                    raise ExpressionError("a word with letters or digits that is not a stop word", position, given=part)
+                count += len(tokens)
+                if count > max_terms:
+                    raise ExpressionError(f"at most {max_terms} terms", position, given=count)
+                frames[-1][-1].extend(tokens)
+                operand = True
+        last = part
+    if opened:
+        raise ExpressionError("a ')' for the '('", opened[-1], given=text)
+    if not operand:
+        raise ExpressionError(f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase", len(text) + 1, given=text)
+    return _either(frames[0])
+
+
+def _shorten(part: str) -> str:
+    return repr(part if len(part) <= 40 else part[:37] + "...")
+
+
+def _either(alternatives: list[list[Expression]]) -> Expression:
+    return _join("or", [_join("and", factors) for factors in alternatives])
+
+
+def _join(operator: str, parts: Iterable[Expression]) -> Expression:
+    """Join simplified expressions to a simplified one."""
+    found: dict[Any, Expression] = {}
+    for part in parts:
+        for e in part[1:] if isinstance(part, list) and part[0] == operator else (part,):
+            found.setdefault(_key(e), e)
+    return [operator, *found.values()] if len(found) > 1 else next(iter(found.values()))
+
+
+def _key(expression: Expression) -> Any:
+    return (expression[0], frozenset(map(_key, expression[1:]))) if isinstance(expression, list) else expression
+
+
+def from_keywords(keywords: Iterable[str]) -> Expression:
+    """Return the expression that asks for all of the terms, of which there is at least one.
+
+    >>> from_keywords(["late", "coffee", "late"])
+    ['and', 'late', 'coffee']
+    """
+    keywords = list(keywords)
+    if not keywords:
+        raise IllegalArgumentException(explain("Expected at least one keyword", given=keywords))
+    return _join("and", keywords)
+
+
+def map_terms(expression: Expression, fn: Callable[[Any], Any]) -> Expression:
+    """Return the expression with ``fn(term)`` in place of each term.
+
+    >>> map_terms(["or", "a", ["and", "b", "c"]], {"a": 1, "b": 2, "c": 3}.get)
+    ['or', 1, ['and', 2, 3]]
+    """
+    return [expression[0], *(map_terms(e, fn) for e in expression[1:])] if isinstance(expression, list) else fn(expression)
+
+
+def satisfies(expression: Expression, terms: Collection[Any]) -> bool:
+    """Tell whether a text with these terms satisfies the expression; a set makes it fast.
+
+    >>> satisfies(["or", "a", ["and", "b", "c"]], {"b", "c"})
+    True
+    """
+    if isinstance(expression, list):
+        return (all if expression[0] == "and" else any)(satisfies(e, terms) for e in expression[1:])
+    return expression in terms
+
+
+def terms(expression: Expression) -> list[Any]:
+    """Return the terms, each once, in order of appearance.
+
+    >>> terms(["or", "a", ["and", "b", "a"]])
+    ['a', 'b']
+    """
+    if not isinstance(expression, list):
+        return [expression]
+    return list(dict.fromkeys(t for e in expression[1:] for t in terms(e)))
+
+
+def to_text(expression: Expression) -> str:
+    """Return the expression as a user would write it; :func:`parse` reads it back.
+
+    >>> to_text(["and", "coffee", ["or", "wifi", ["and", "late", "night"]], "and"])
+    'coffee AND (wifi OR late AND night) AND "and"'
+    """
+    if not isinstance(expression, list):
+        return f'"{expression}"' if str(expression).upper() in ("AND", "OR", "NOT") else str(expression)
+    if expression[0] == "or":
+        return " OR ".join(map(to_text, expression[1:]))
+    return " AND ".join(f"({to_text(e)})" if isinstance(e, list) else to_text(e) for e in expression[1:])

@@ -1,0 +1,119 @@
+"""Text to tokens: what counts as a keyword, for messages, subscriptions and vocabularies alike."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, final
+
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["Tokenizer", "is_token_character"]
+
+# ASCII letters in lower case, digits as they are, everything else a space.
+_ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else 32 for c in range(256))
+
+
+def is_token_character(character: str) -> bool:
+    """Tell whether a normalised character belongs to a token: a letter (L*), a mark (M*) or a decimal digit (Nd)."""
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category == "Nd"
+
+
+@final
+class Tokenizer:
+    """Cuts a text into keywords.
+
+    Tokens are the maximal runs of Unicode letters, marks and decimal digits of the text, NFKC-normalised and case-folded, in
+    order and with repetitions. The folded form is normalised once more, because folding can decompose: so it does not matter
+    how a text spells a letter, and a token is its own only token.
+
+    :param stop_words: words that are no keywords (none by default). They go through the same rule: ``don't`` stops ``don`` and ``t``.
+    :raises IllegalArgumentException: if ``stop_words`` is not a collection of strings.
+
+    >>> Tokenizer().tokens("Späti & Café, ２4/7 late-night")
+    ['späti', 'café', '24', '7', 'late', 'night']
+    >>> Tokenizer(["The"]).tokens("the Straße THE STRASSE")
+    ['strasse', 'strasse']
+    """
+
+    __slots__ = ("_table", "stop_words")
+
+    def __init__(self, stop_words: Iterable[str] = ()) -> None:
+        words = [stop_words] if isinstance(stop_words, str) else list(stop_words)
+        if isinstance(stop_words, str) or not all(isinstance(word, str) for word in words):
+            raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
+        #: The tokens that are left out.
+        self.stop_words: frozenset[str] = frozenset(token for word in words for token in _tokens(word))
+        self._table: Any = None     # a compiled form of the stop words, of whoever needs one
+
+    def tokens(self, text: str) -> list[str]:
+        """Return the tokens of ``text`` in order, with repetitions, without stop words. O(length)."""
+        found = text.encode().translate(_ASCII).decode().split() if text.isascii() else _tokens(text)
+        if self.stop_words:
+            return [token for token in found if token not in self.stop_words]
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self.stop_words == other.stop_words if isinstance(other, Tokenizer) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.stop_words)
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(stop_words={sorted(self.stop_words)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (sorted(self.stop_words),)
+
+
+def _tokens(text: str) -> list[str]:
+    if len(text) > 256:
+        text = _heaps().sub(_in_order, text)
+    return _runs()(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
+
+
+@cache
+def _heaps() -> re.Pattern[str]:
+    """Return the pattern of many combining characters in a row.
+
+    Normalisation sorts them by insertion: 100 KB of them would take ten seconds. Sorted already, they take no time.
+    """
+    def combines(point: int) -> bool:
+        return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(point))))
+
+    basic, beyond = _character_class(range(0x80, 0x10000), combines), _character_class(range(0x10000, 0x20000), combines)
+    return re.compile(f"(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{beyond}]){{32,}}")
+
+
+def _in_order(heap: re.Match[str]) -> str:
+    return "".join(sorted("".join(unicodedata.normalize("NFKD", c) for c in heap[0]), key=unicodedata.combining))
+
+
+@cache
+def _runs() -> Callable[[str], list[str]]:
+    """Return the function that finds the runs in a folded text.
+
+    ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one: it should not do so at each separator.
+    """
+    basic = _character_class(range(0x10000))
+    beyond = _character_class(range(0x10000, 0x40000)) + _character_class(range(0xE0000, 0xF0000))     # other planes have no letters
+    return re.compile(f"(?:[{basic}]++|(?=[\U00010000-\U0010ffff])[{beyond}])++").findall
+
+
+def _character_class(points: range, belongs: Callable[[int], bool] | None = None) -> str:
+    """Return the ranges of code points that belong, as the inside of a character class."""
+    category = unicodedata.category
+    ranges, start = [], -1
+    for point in points:
+        inside = belongs(point) if belongs else (c := category(chr(point)))[0] in "LM" or c == "Nd"
+        if inside and start < 0:
+            start = point
+        elif not inside and start >= 0:
+            ranges.append(f"\\U{start:08x}-\\U{point - 1:08x}")
+            start = -1
+    if start >= 0:
+        ranges.append(f"\\U{start:08x}-\\U{points[-1]:08x}")
+    return "".join(ranges)

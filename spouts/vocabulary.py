@@ -1,0 +1,266 @@
+"""The vocabulary: which term has which id, how rare it is, and what it weighs."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dskype.spouts import _kernels
+from dskype.spouts.text import Tokenizer
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["Vocabulary", "unknown_id"]
+
+
+def unknown_id(term: str) -> int:
+    """Return the id of a term that the vocabulary does not have: -(1 + the first 62 bits of BLAKE2b, digest of 8 bytes).
+
+    It is negative, and the same in every process and for every vocabulary.
+
+    >>> unknown_id("zythum")
+    -4365377727431255531
+    """
+    return -1 - (int.from_bytes(blake2b(term.encode(), digest_size=8).digest(), "big") >> 2)
+
+
+class _Table(NamedTuple):
+    """Terms in compact form; see :mod:`dskype.spouts._kernels`."""
+
+    blob: np.ndarray
+    offsets: np.ndarray
+    slots: np.ndarray
+
+    @classmethod
+    def of(cls, blob: np.ndarray, offsets: np.ndarray) -> tuple[_Table, int]:
+        """Return the table, and the number of the first term that occurs a second time (-1: none)."""
+        n = len(offsets) - 1
+        offsets = offsets.astype(np.uint32 if len(blob) < 1 << 32 else np.int64)
+        table = cls(blob, offsets, np.zeros(1 << max(1, (2 * n).bit_length()), np.uint32))
+        return table, int(_kernels.fill_table(*table))
+
+    @classmethod
+    def of_terms(cls, terms: Sequence[str]) -> _Table:
+        """Return the table of different terms."""
+        encoded = [term.encode() for term in terms]
+        offsets = np.zeros(len(terms) + 1, np.int64)
+        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        return cls.of(np.frombuffer(b"".join(encoded), np.uint8), offsets)[0]
+
+
+class Vocabulary:
+    """Terms with their document frequencies: built once from a sample of the stream, then only read.
+
+    The id of a term is its rank by (document frequency, term), from 0: the rarest first. This is the keyword order of the
+    papers. A term that is not in the vocabulary has document frequency 1 and a negative id that depends on the term alone.
+    The weight of a term in a document is ``tf * ln(1 + N / df)``, divided by the Euclidean norm of the document's weights
+    (summed in rising order of the ids, so equal everywhere to the last bit).
+
+    Memory: 4 bytes per term for the document frequency, 4 for where it starts, 8 to 16 for the hash table, and its UTF-8 bytes.
+    Looking a term up is O(its length). Safe to use from several threads.
+
+    >>> vocabulary = Vocabulary.build(["late coffee", "coffee and wifi", "Coffee!"], Tokenizer())
+    >>> vocabulary.documents, len(vocabulary), vocabulary.ids(["coffee", "and"]).tolist(), vocabulary.term(0)
+    (3, 4, [3, 0], 'and')
+    >>> terms, weights = vocabulary.weigh(["coffee", "wifi", "coffee"])
+    >>> terms.tolist(), weights.round(3).tolist()
+    ([2, 3], [0.707, 0.707])
+    """
+
+    __slots__ = ("_df", "_documents", "_table")
+
+    def __init__(self, table: _Table, df: np.ndarray, documents: int) -> None:
+        """Use :meth:`build`, :meth:`load` or :meth:`empty`."""
+        self._table, self._df, self._documents = table, df, documents
+
+    @classmethod
+    def empty(cls) -> Vocabulary:
+        """Return a vocabulary of one document without terms: every term weighs ``tf * ln 2``."""
+        return cls(_Table.of_terms([]), np.zeros(0, np.int32), 1)
+
+    @classmethod
+    def build(cls, texts: Iterable[str], tokenizer: Tokenizer) -> Vocabulary:
+        """Count the texts of a sample; a text counts once for each of its terms. Texts without terms count as documents."""
+        counts: Counter[str] = Counter()
+        documents = 0
+        for text in texts:
+            counts.update(set(tokenizer.tokens(text)))
+            documents += 1
+        terms = sorted(counts)
+        df = np.fromiter(map(counts.__getitem__, terms), np.int32, len(terms))
+        order = np.argsort(df, kind="stable")
+        return cls(_Table.of_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. All of it or nothing."""
+        path = Path(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+        blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
+        try:
+            with open(partial, "wb") as file:
+                file.write(b'{"documents": %d}\n' % self._documents)
+                for first in range(0, len(self), 1 << 16):
+                    ends = offsets[first:first + (1 << 16) + 1]
+                    df = self._df[first:first + (1 << 16)].tolist()
+                    file.write(b"".join(b"%b\t%d\n" % (blob[a:b], n) for a, b, n in zip(ends, ends[1:], df)))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+        """Read a vocabulary's file; tasks of one process share what was read, until the file changes.
+
+        :raises IllegalArgumentException: if the file cannot be read or is not a vocabulary, with the line number.
+        """
+        real = os.path.realpath(path)
+        with _LOCK:
+            try:
+                found = os.stat(real)
+                version = (found.st_mtime_ns, found.st_size)
+                if real not in _LOADED or _LOADED[real][0] != version:
+                    _LOADED[real] = version, cls._read(Path(real))
+            except OSError as e:
+                raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), legal="a file written by Vocabulary.save",
+                                                       hint=e.strerror)) from e
+            return _LOADED[real][1]
+
+    @classmethod
+    def _read(cls, path: Path) -> Vocabulary:
+        def refuse(line: int, expected: str, given: Any) -> IllegalArgumentException:
+            return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given))
+
+        content = path.read_bytes()
+        head, _, body = content.partition(b"\n")
+        del content
+        try:
+            documents = json.loads(head)["documents"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            documents = None
+        if type(documents) is not int or not 1 <= documents < 1 << 53:
+            raise refuse(1, '{"documents": N} with an integer N >= 1', head[:80].decode(errors="replace"))
+        lines = body.count(b"\n")
+        if body and not body.endswith(b"\n"):
+            raise refuse(lines + 2, "a line feed at the end (the file is cut off)", body[-80:].rpartition(b"\n")[2].decode(errors="replace"))
+        try:
+            body.decode()
+        except UnicodeDecodeError as e:
+            raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start:e.end]) from None
+        blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
+        if not error:
+            table, line = _Table.of(blob[:offsets[-1]].copy(), offsets)
+            if line < 0:
+                return cls(table, df, documents)
+            error = 5
+        expected = ("a term of letters, marks and digits, folded as the tokenizer does it, then a tab", "a tab and the document frequency as an integer",
+                    f"a document frequency from 1 to {documents}", "lines by rising document frequency, ties by term", "each term once")[error - 1]
+        raise refuse(line + 2, expected, body.split(b"\n", line + 1)[line][:80].decode(errors="replace"))
+
+    @property
+    def documents(self) -> int:
+        """N: how many documents the sample had."""
+        return self._documents
+
+    @property
+    def memory_bytes(self) -> int:
+        """The size of the arrays."""
+        return sum(a.nbytes for a in (*self._table, self._df))
+
+    def __len__(self) -> int:
+        return len(self._df)
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary: {len(self)} terms of {self._documents} documents>"
+
+    def term(self, id: int) -> str | None:
+        """Return the term of an id; None for one that the vocabulary does not have."""
+        if not 0 <= id < len(self):
+            return None
+        return self._table.blob[self._table.offsets[id]:self._table.offsets[id + 1]].tobytes().decode()
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """Return the ids of tokens, int64[len(tokens)]; negative for unknown ones (:func:`unknown_id`)."""
+        encoded = [token.encode() for token in tokens]
+        ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+        return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
+
+    def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
+        """Return document frequencies, int64[n]; 1 for unknown terms."""
+        ids = np.asarray(ids, np.int64)
+        found = np.ones(len(ids), np.int64)
+        known = ids >= 0
+        found[known] = self._df[ids[known]]
+        return found
+
+    def weigh(self, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return one document's terms int64[] (rising, each once) and weights float64[] (unit norm); repetitions count."""
+        ids = self.ids(tokens)
+        room = np.array([0, len(ids)], np.int64)
+        return _kernels.weigh_rows(ids, room, room[1:], self._df, self._documents)[1:]
+
+    def weigh_texts(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cut and weigh many documents: what :meth:`weigh` gives for the tokens of each, to the last bit, however they are batched.
+
+        :param texts: strings; None counts as a text without tokens.
+        :returns: (offsets int64[n + 1], terms int64[], weights float64[]): document *i* has ``terms[offsets[i]:offsets[i + 1]]``, rising, each
+            once, and the weights beside them. Empty for a text without tokens.
+        """
+        data, starts, ends = _bytes_of(texts)
+        folded = _kernels.fold_table[data]
+        counts, plain = _kernels.measure_texts(folded, starts, ends)
+        if not plain.all():
+            rows = np.flatnonzero(~plain)
+            whole = data.tobytes()
+            cut = [" ".join(tokenizer.tokens(whole[a:b].decode())).encode() for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
+            folded = np.concatenate([folded, np.frombuffer(b"".join(cut), np.uint8)])
+            lengths = np.fromiter(map(len, cut), np.int64, len(cut))
+            ends = ends.copy()
+            starts = starts.copy()
+            ends[rows] = len(data) + np.cumsum(lengths)
+            starts[rows] = ends[rows] - lengths
+            counts[rows] = np.fromiter((c.count(b" ") + (c != b"") for c in cut), np.int64, len(cut))
+        room = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=room[1:])
+        ids, counts = _kernels.term_ids(folded, starts, ends, room, *self._table, *_stop_table(tokenizer))
+        return _kernels.weigh_rows(ids, room, counts, self._df, self._documents)
+
+
+def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return texts as (UTF-8 bytes uint8[], starts int64[n], ends int64[n])."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    if not isinstance(texts, pa.Array):
+        try:
+            texts = pa.array(texts, pa.string())
+        except UnicodeEncodeError:      # half a surrogate pair: no token character
+            texts = pa.array([text and text.encode(errors="replace").decode() for text in texts], pa.string())
+    if texts.null_count:
+        texts = texts.fill_null("")
+    if not pa.types.is_string(texts.type):
+        texts = texts.cast(pa.large_string())
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets or bytes(8), np.int32 if pa.types.is_string(texts.type) else np.int64)[texts.offset:texts.offset + len(texts) + 1]
+    ends = ends.astype(np.int64)
+    first, last = (int(ends[0]), int(ends[-1])) if len(ends) else (0, 0)
+    view = np.frombuffer(data, np.uint8)[first:last] if data is not None else np.zeros(0, np.uint8)
+    return view, ends[:-1] - first, ends[1:] - first
+
+
+def _stop_table(tokenizer: Tokenizer) -> _Table:
+    if tokenizer._table is None:
+        tokenizer._table = _Table.of_terms(sorted(tokenizer.stop_words))
+    return tokenizer._table
+
+
+_LOCK = threading.Lock()
+_LOADED: dict[str, tuple[tuple[int, int], Vocabulary]] = {}
