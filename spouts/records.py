@@ -1,0 +1,394 @@
+"""Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
+
+Unknown fields are ignored. What cannot be used raises :class:`RecordError` with one sentence for the dead letter's ``error`` header.
+A field that is optional is absent or of its type; null is no type of any field but ``meta``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring as _quoted      # type: ignore[attr-defined]
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from dskype.spouts import expression as expressions
+from dskype.spouts.space import WORLD, Space
+from dskype.spouts.text import Tokenizer
+from dskype.topology.errors import DeadLetter, explain
+
+__all__ = ["BooleanSubscription", "Limits", "Message", "RecordError", "Subscription", "TopkSubscription",
+           "parse_message", "parse_subscription", "parse_subscription_id", "subscription_from_record"]
+
+
+class RecordError(DeadLetter):
+    """A record cannot be used; ``reason`` says what was expected, what was given and what is legal."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a record may ask for.
+
+    :param k_max: greatest ``k`` of a top-k subscription.
+    :param keywords_max: most different keywords of a subscription.
+    :param text_max_bytes: longest text (or expression) in bytes of UTF-8.
+    :param expression_max_depth: most parentheses that are open at once.
+    :param expression_max_terms: most terms of an expression, repetitions included.
+    :param meta_max_bytes: longest ``meta`` as compact JSON.
+    :param id_max_bytes: longest id of a message or subscription in bytes of UTF-8.
+    """
+
+    k_max: int = 1000
+    keywords_max: int = 64
+    text_max_bytes: int = 262144
+    expression_max_depth: int = 16
+    expression_max_terms: int = 256
+    meta_max_bytes: int = 4096
+    id_max_bytes: int = 512
+
+
+_DEFAULTS = Limits()
+
+
+class Message(NamedTuple):
+    """A geo-tagged message.
+
+    :ivar id: the id as JSON text (``17`` or ``"a17"``); None: it is named after its place in the topic, ``"<partition>-<offset>"``.
+    :ivar text: what it says; may have no keyword.
+    :ivar lat, lon: degrees, inside the data space.
+    :ivar ts: event time in ms since the epoch, 0..2^53 - 1; None if the record has none.
+    """
+
+    id: str | None
+    text: str
+    lat: float
+    lon: float
+    ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopkSubscription:
+    """The best ``k`` messages of the window for a place and a set of keywords.
+
+    :ivar id: the key of its record.
+    :ivar keywords: different tokens, at least one.
+    :ivar k: how many messages, from 1.
+    :ivar alpha: what the place weighs against the text, 0..1.
+    :ivar lat, lon: degrees, inside the data space.
+    :ivar meta: JSON text that results carry along; None without.
+    """
+
+    id: str
+    keywords: list[str]
+    k: int
+    alpha: float
+    lat: float
+    lon: float
+    meta: str | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
+        return {"type": "topk", "id": self.id, "keywords": list(self.keywords), "k": self.k, "alpha": self.alpha, "lat": self.lat, "lon": self.lon,
+                "meta": self.meta}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
+        """Return the subscription of a dict that :meth:`to_record` made."""
+        return cls(record["id"], list(record["keywords"]), record["k"], record["alpha"], record["lat"], record["lon"], record["meta"])
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanSubscription:
+    """All messages in a rectangle whose keywords satisfy an expression.
+
+    :ivar id: the key of its record.
+    :ivar bbox: (west, south, east, north) in degrees, borders included; west > east crosses the antimeridian.
+    :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
+    :ivar ttl_s: seconds that it lives; None: until it is unregistered.
+    :ivar meta: JSON text that results carry along; None without.
+    """
+
+    id: str
+    bbox: tuple[float, float, float, float]
+    expression: expressions.Expression
+    ttl_s: float | None = None
+    meta: str | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
+        return {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
+        """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
+        return cls(record["id"], tuple(record["bbox"]), _as_lists(record["expression"]), record["ttl_s"], record["meta"])
+
+
+Subscription = TopkSubscription | BooleanSubscription
+
+
+def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
+    """Return the subscription of a dict that its ``to_record`` made."""
+    return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
+
+
+def parse_message(value: bytes | None, *, space: Space = WORLD, text_max_bytes: int = _DEFAULTS.text_max_bytes,
+                  id_max_bytes: int = _DEFAULTS.id_max_bytes) -> Message:
+    """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
+
+    :raises RecordError: if it cannot be used.
+
+    >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None)
+    >>> parse_message(b'{"text": "Late coffee", "lat": 98.1, "lon": 11.6}')
+    Traceback (most recent call last):
+    dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 98.1; legal: a number from -90 to 90
+    """
+    record = _object(value, text_max_bytes, "a message")
+    text = record.get("text")
+    if type(text) is not str:
+        _refuse("Expected 'text' as a string", record, "text")
+    if not text.isascii() or len(text) > text_max_bytes:
+        _check_text(text, "text", text_max_bytes)
+    lat, lon = record.get("lat"), record.get("lon")
+    if not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
+        lat, lon = _place(record, space)
+    id = record.get("id")
+    if id is not None or "id" in record:
+        id = _message_id(id, id_max_bytes)
+    ts = record.get("ts")
+    if (ts is not None or "ts" in record) and not (type(ts) is int and 0 <= ts < 9007199254740992):
+        _refuse("Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
+    return Message(id, text, lat, lon, ts)
+
+
+def parse_subscription_id(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
+    """Return the subscription id that a record's key is: UTF-8, not empty, not too long.
+
+    :raises RecordError: if it is none.
+    """
+    if not key:
+        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+    if len(key) > limits.id_max_bytes:
+        raise RecordError(explain("Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"),
+                                  legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+    try:
+        return key.decode()
+    except UnicodeDecodeError as e:
+        raise RecordError(explain(f"Expected the record's key in UTF-8, which ends at byte {e.start}", given=key[:40])) from None
+
+
+def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
+    """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_subscription_id`).
+
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
+    tokens, each counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+
+    :raises RecordError: if it cannot be used.
+
+    >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
+    """
+    id = parse_subscription_id(key, limits)
+    record = _object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
+    kind = record.get("type")
+    if kind == "topk":
+        return _topk(id, record, tokenizer, space, limits)
+    if kind == "boolean":
+        return _boolean(id, record, tokenizer, limits)
+    _refuse("Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
+
+
+def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
+    if _one_of(record, "text", "keywords") == "text":
+        text = _check_text(record["text"], "text", limits.text_max_bytes)
+        keywords = list(dict.fromkeys(tokenizer.tokens(text)))
+        if not keywords:
+            _refuse("Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
+        _check_count(keywords, "text", limits)
+    else:
+        keywords = _keywords(record, tokenizer, limits)
+    lat, lon = _place(record, space)
+    k, alpha = record.get("k"), record.get("alpha")
+    if type(k) is not int or not 1 <= k <= limits.k_max:
+        _refuse("Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
+    if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
+        _refuse("Expected 'alpha'", record, "alpha", "a number from 0 to 1")
+    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits))
+
+
+def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> BooleanSubscription:
+    if _one_of(record, "expression", "keywords") == "expression":
+        text = _check_text(record["expression"], "expression", limits.text_max_bytes)
+        try:
+            expression = expressions.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms)
+        except expressions.ExpressionError as e:
+            raise RecordError(str(e)) from None
+    else:
+        expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
+    bbox = record.get("bbox")
+    legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
+    if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
+        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
+    west, south, east, north = bbox
+    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+        raise RecordError(explain("Expected 'bbox' on the globe", given=_Shown(", ".join(map(_shown, bbox)).join("[]")), legal=legal))
+    ttl_s = record.get("ttl_s")
+    if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
+        _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
+    return BooleanSubscription(id, (float(west), float(south), float(east), float(north)), expression, None if ttl_s is None else float(ttl_s),
+                               _meta(record, limits))
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def _no_number(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is no JSON number")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_number).decode
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
+    """Return the JSON object of a record; a record that is far too long is not even read."""
+    if value is None:
+        raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
+    longest = 6 * (text_max_bytes + more_bytes) + 65536      # an escape takes up to six bytes for one
+    if len(value) > longest:
+        raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
+    try:
+        record = _decode(value.decode())
+    except UnicodeDecodeError as e:
+        raise RecordError(explain(f"Expected {what} in UTF-8, which ends at byte {e.start}", given=value[e.start:e.start + 20])) from None
+    except json.JSONDecodeError as e:
+        raise RecordError(explain(f"Expected {what} as JSON, which ends at character {e.pos + 1} ({e.msg})", given=_Shown(_short(repr(e.doc[e.pos:e.pos + 40]))))) from None
+    except ValueError as e:
+        raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None
+    except RecursionError:
+        raise RecordError(explain(f"Expected {what} with less nesting", given=_Shown(repr(value[:40])))) from None
+    if type(record) is not dict:
+        raise RecordError(explain(f"Expected {what} as a JSON object", given=_Shown(_shown(record))))
+    return record
+
+
+class _Shown(str):
+    """A text that :func:`explain` shows as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _short(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else text[:limit - 3] + "..."
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a reader of the record knows it, and never much of it."""
+    if isinstance(value, str):
+        return _short(json.dumps(value[:80], ensure_ascii=not value[:80].isprintable()) + ("..." if len(value) > 80 else ""), 120)
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if len(value) > 4 or any(isinstance(v, (list, dict)) for v in value) else "[" + ", ".join(map(_shown, value)) + "]"
+    return _short(json.dumps(value))
+
+
+def _refuse(words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
+    given = _shown(record[name]) if name in record else "nothing"
+    raise RecordError(explain(words, given=_Shown(given), legal=legal))
+
+
+# -- fields ---------------------------------------------------------------------------------------
+
+
+def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
+    """Return (lat, lon), checked."""
+    place = []
+    for name, bound in (("lat", 90), ("lon", 180)):
+        degrees = record.get(name)
+        if type(degrees) not in (int, float) or not -bound <= degrees <= bound:
+            _refuse(f"Expected '{name}' in degrees", record, name, f"a number from -{bound} to {bound}")
+        place.append(float(degrees))
+    lat, lon = place
+    if not space.contains(lat, lon):
+        raise RecordError(explain("Expected a place inside the data space", given=_Shown(f"lat {lat}, lon {lon}"),
+                                  legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"))
+    return lat, lon
+
+
+def _check_text(text: Any, name: str, max_bytes: int) -> str:
+    if type(text) is not str:
+        raise RecordError(explain(f"Expected '{name}' as a string", given=_Shown(_shown(text))))
+    try:
+        size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
+    except UnicodeEncodeError as e:
+        raise RecordError(explain(f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})",
+                                  given=_Shown(_shown(text[e.start:e.start + 1])))) from None
+    if size > max_bytes:
+        raise RecordError(explain(f"Expected a shorter '{name}'", given=_Shown(f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"),
+                                  legal=f"up to {max_bytes} bytes of UTF-8"))
+    return text
+
+
+def _message_id(id: Any, max_bytes: int) -> str:
+    if type(id) is int and -(1 << 63) <= id < 1 << 63:
+        return str(id)
+    if type(id) is not str or not id:
+        raise RecordError(explain("Expected 'id' as a string or an integer", given=_Shown(_shown(id)), legal=f"1 to {max_bytes} bytes of UTF-8, or 64 bits"))
+    if not id.isascii() or len(id) > max_bytes:
+        _check_text(id, "id", max_bytes)
+    return _quoted(id)
+
+
+def _one_of(record: dict[str, Any], name: str, other: str) -> str:
+    """Return which of two fields the record has."""
+    if name in record and other in record:
+        raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=_Shown(f"{_shown(record[name])} and {_shown(record[other])}")))
+    if name not in record and other not in record:
+        raise RecordError(explain(f"Expected '{name}' or '{other}'", given=_Shown("neither")))
+    return name if name in record else other
+
+
+def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
+    given = record["keywords"]
+    if type(given) is not list or not given:
+        _refuse("Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
+    found: dict[str, None] = {}
+    for i, keyword in enumerate(given, 1):
+        tokens = tokenizer.tokens(_check_text(keyword, f"keyword {i}", limits.text_max_bytes))
+        if not tokens:
+            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)), legal="letters or digits that are not a stop word"))
+        found.update(dict.fromkeys(tokens))
+        if len(found) > limits.keywords_max:
+            break
+    return _check_count(list(found), "keywords", limits)
+
+
+def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
+    if len(keywords) > limits.keywords_max:
+        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"), legal=f"1 to {limits.keywords_max}"))
+    return keywords
+
+
+def _meta(record: dict[str, Any], limits: Limits) -> str | None:
+    """Return ``meta`` as compact JSON."""
+    if "meta" not in record:
+        return None
+    try:
+        meta = _encode(record["meta"])
+        size = len(meta.encode())
+    except UnicodeEncodeError:
+        raise RecordError("Expected 'meta' of whole characters, without half a surrogate pair") from None
+    except ValueError:
+        raise RecordError("Expected 'meta' with numbers that fit into 64 bit floating point") from None
+    except RecursionError:
+        raise RecordError("Expected 'meta' with less nesting") from None
+    if size > limits.meta_max_bytes:
+        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"), legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
+    return meta
+
+
+def _as_lists(expression: Any) -> expressions.Expression:
+    return [expression[0], *map(_as_lists, expression[1:])] if isinstance(expression, (list, tuple)) else expression
