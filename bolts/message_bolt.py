@@ -1,0 +1,257 @@
+"""The message bolt: keeps its share of the window, and answers for it at exactly the watermark that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch, make_window
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
+from dskype.spouts.settings import Settings
+from dskype.spouts.streams import FIELDS, PARTIALS, PROGRESS, REQUESTS, WINDOW
+from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.tuples import TupleBatch, column_to_list
+
+__all__ = ["MessageBolt"]
+
+_BEFORE_ALL = -1
+_AT_ONCE = 256
+"""Queries evaluated by one call: enough to share the work, few enough to bound the memory for their answers."""
+
+
+class _Requests(NamedTuple):
+    """Requests by columns: their numbers, subscriptions, the tasks that asked, and what they ask."""
+
+    request: np.ndarray
+    subscription: list[str]
+    task: np.ndarray
+    queries: QueryBatch
+
+    def take(self, rows: np.ndarray) -> _Requests:
+        return _Requests(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.take(rows))
+
+    @classmethod
+    def concat(cls, parts: Sequence[_Requests]) -> _Requests:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(np.concatenate([p.request for p in parts]), [s for p in parts for s in p.subscription],
+                   np.concatenate([p.task for p in parts]), QueryBatch.concat([p.queries for p in parts]))
+
+
+class MessageBolt(BatchBolt):
+    """Evaluates subscriptions over the messages of its task, as of a past or present watermark.
+
+    Takes ``window`` (direct, from distribution bolts: each message goes to one task), ``requests`` and ``progress`` (all,
+    from subscription bolts); emits ``partials`` (fields(subscription), to the aggregation bolt).
+
+    - Messages come from several distribution tasks; they are inserted in order of (position, seq) when the bolt's
+      watermark passes them, so at watermark *w* the window holds exactly the messages up to *w*.
+    - A request at watermark *w* waits until the bolt's watermark has reached *w*. Those that can be answered at the same
+      moment are evaluated together.
+    - A message is kept while anybody may ask for it: until every subscription task has announced (``progress``) a
+      watermark whose window begins behind it, and no waiting request needs it.
+
+    All of it is a function of the inbox: a restored task that gets its inbox again emits the same.
+
+    :param window_index: name of the window's implementation; default ``dskype.window.index`` of the configuration.
+    :param window_index_options: its options; default ``dskype.window.index.options``, or none where ``window_index`` is given.
+    :param subscription_bolt: id of the bolt whose tasks announce their progress; default ``subscription-bolt``.
+    """
+
+    def __init__(self, window_index: str | None = None, window_index_options: Mapping[str, Any] | None = None,
+                 subscription_bolt: str = "subscription-bolt") -> None:
+        self._window_index, self._window_index_options = window_index, window_index_options
+        self._subscription_bolt = subscription_bolt
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
+        """Check the settings, the window's name and options, and that the subscription bolt is there."""
+        self._make_window(Settings.from_conf(conf))
+        if self._subscription_bolt not in topology.components:
+            raise InvalidTopologyException(explain("The subscription bolt is not there.", given=self._subscription_bolt,
+                                                   legal=", ".join(sorted(topology.components)), component=component_id))
+
+    def _make_window(self, settings: Settings) -> MessageWindow:
+        if self._window_index is None:
+            return make_window(settings.window_index, settings.window_index_options if self._window_index_options is None else self._window_index_options)
+        return make_window(self._window_index, self._window_index_options)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare ``partials``."""
+        declarer.declare_stream(PARTIALS, FIELDS[PARTIALS])
+
+    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        """Get ready, empty."""
+        settings = Settings.from_conf(conf)
+        self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
+        self._collector = collector
+        self._window = self._make_window(settings)
+        self._askers = len(context.get_component_tasks(self._subscription_bolt))
+        self._watermark = _BEFORE_ALL
+        self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []     # messages above the watermark
+        self._waiting: list[_Requests] = []                             # requests above the watermark
+        self._progress: dict[int, int] = {}                             # subscription task -> the watermark it announced
+        self._freed: int | None = None                                  # positions up to here are not needed any more
+        context.register_gauge("window_messages", lambda: len(self._window))
+        context.register_gauge("window_bytes", lambda: self._window.memory_bytes)
+        context.register_gauge("pending_requests", lambda: sum(len(r.request) for r in self._waiting))
+        self._answered = context.register_counter("requests_answered")
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def execute_batch(self, batch: TupleBatch) -> None:
+        """Take messages, requests or progress."""
+        stream = batch.get_source_stream_id()
+        if stream == WINDOW:
+            self._take_messages(batch)
+        elif stream == REQUESTS:
+            self._take_requests(batch)
+        elif stream == PROGRESS:
+            task = batch.get_source_task()
+            self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, batch[0]))
+            self._free()
+        else:
+            raise IllegalArgumentException(explain("The message bolt does not take this stream.", given=stream, legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}",
+                                                   component=batch.get_source_component()))
+
+    def on_watermark(self, watermark: int) -> None:
+        """Insert the messages up to ``watermark``, and answer what can be answered."""
+        self._watermark = watermark
+        self._insert_due()
+        due, self._waiting = _split(self._waiting, watermark)
+        if due:
+            self._answer(_Requests.concat(due))
+            self._free()
+
+    def _take_messages(self, batch: TupleBatch) -> None:
+        seq, position, ids, lat, lon, terms, weights = batch.columns
+        offsets, flat_terms = lists_to_csr(terms, np.int64)
+        messages = MessageBatch(np.asarray(seq, np.int64), np.asarray(position, np.int64), np.asarray(lat, np.float64), np.asarray(lon, np.float64),
+                                offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        names = to_strings(ids)
+        late = messages.position <= self._watermark
+        if late.any():
+            rows = np.flatnonzero(~late)
+            self._collector.report_error(explain(
+                f"{late.sum()} messages have come behind the watermark and are left out.", given=f"position {messages.position[late][0]}",
+                legal=f"above {self._watermark}", hint="a task upstream announced a watermark before all of its messages were sent"))
+            messages, names = messages.take(rows), names.take(pa.array(rows))
+        if messages.n:
+            self._ahead.append((messages, names))
+
+    def _take_requests(self, batch: TupleBatch) -> None:
+        request, subscription, watermark, count, alpha, lat, lon, terms, weights = batch.columns
+        offsets, flat_terms = lists_to_csr(terms, np.int64)
+        queries = QueryBatch(np.asarray(watermark, np.int64), np.asarray(count, np.int64), np.asarray(alpha, np.float64), np.asarray(lat, np.float64),
+                             np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        asked = _Requests(np.asarray(request, np.int64), column_to_list(subscription), np.full(batch.n, batch.get_source_task(), np.int64), queries)
+        due, later = _split([asked], self._watermark)
+        self._waiting += later
+        if due:
+            self._answer(due[0])
+
+    # -- window -----------------------------------------------------------------------------------
+
+    def _insert_due(self) -> None:
+        """Insert the messages that the watermark has passed, in order."""
+        due, ahead = [], []
+        for messages, ids in self._ahead:
+            passed = messages.position <= self._watermark
+            if passed.all():
+                due.append((messages, ids))
+            elif not passed.any():
+                ahead.append((messages, ids))
+            else:
+                for rows, part in ((np.flatnonzero(passed), due), (np.flatnonzero(~passed), ahead)):
+                    part.append((messages.take(rows), ids.take(pa.array(rows))))
+        if not due:
+            return
+        self._ahead = ahead
+        messages, ids = MessageBatch.concat([m for m, _ in due]), pa.concat_arrays([i for _, i in due])
+        order = np.lexsort((messages.seq, messages.position))
+        if self._freed is not None:
+            order = order[messages.position[order] > self._freed]
+        if len(order) < messages.n or (order[1:] < order[:-1]).any():
+            messages, ids = messages.take(order), ids.take(pa.array(order))
+        self._window.insert(messages, ids)
+
+    def _free(self) -> None:
+        """Give up the messages that nobody can ask for any more."""
+        if len(self._progress) < self._askers or not self._progress:
+            return
+        lowest = min([*self._progress.values(), *(int(r.queries.watermark.min()) for r in self._waiting)])
+        if self._freed is None or lowest - self._extent > self._freed:
+            self._freed = lowest - self._extent
+            self._window.free(self._freed)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _answer(self, asked: _Requests) -> None:
+        """Evaluate requests whose watermark is reached, and send what was found."""
+        watermark = asked.queries.watermark
+        before = watermark <= _BEFORE_ALL   # the window before the first message
+        if self._freed is not None:
+            gone = ~before & (watermark < self._freed + self._extent)
+            if gone.any():
+                self._collector.report_error(explain(
+                    f"{gone.sum()} requests are below the watermark that was announced; they are not answered.", given=f"watermark {watermark[gone][0]}",
+                    legal=f"{self._freed + self._extent} and above", hint="a subscription bolt must announce nothing above what it may still ask for"))
+                rows = np.flatnonzero(~gone)
+                asked, before = asked.take(rows), before[rows]
+        for start in range(0, len(asked.request), _AT_ONCE):
+            rows = np.arange(start, min(start + _AT_ONCE, len(asked.request)))
+            part = asked if len(rows) == len(asked.request) else asked.take(rows)
+            self._send(part, self._evaluate(part.queries, before[rows]))
+        self._answered.inc(len(asked.request))
+
+    def _evaluate(self, queries: QueryBatch, before: np.ndarray) -> Answers:
+        if not before.any():
+            return self._window.topk(queries, self._extent, self._diagonal_deg)
+        rows = np.flatnonzero(~before)
+        answers = self._window.topk(queries.take(rows), self._extent, self._diagonal_deg)
+        lengths = np.zeros(len(before), np.int64)
+        lengths[rows] = np.diff(answers.offsets)
+        return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
+
+    def _send(self, asked: _Requests, answers: Answers) -> None:
+        names, offsets = self._window.ids(answers.seqs), answers.offsets.tolist()
+        self._collector.emit_batch([
+            asked.request, asked.subscription, asked.task, asked.queries.count,
+            csr_to_lists(answers.offsets, answers.seqs), csr_to_lists(answers.offsets, answers.positions), csr_to_lists(answers.offsets, answers.scores),
+            [names[start:stop] for start, stop in zip(offsets, offsets[1:])],
+        ], PARTIALS)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the window and all that waits."""
+        return {
+            "window": self._window.snapshot(), "watermark": self._watermark, "freed": self._freed, "progress": dict(self._progress),
+            "ahead": [[list(messages), ids] for messages, ids in self._ahead],
+            "waiting": [[r.request, r.subscription, r.task, list(r.queries)] for r in self._waiting],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take it over."""
+        self._window.restore(state["window"])
+        self._watermark, self._freed, self._progress = state["watermark"], state["freed"], dict(state["progress"])
+        self._ahead = [(MessageBatch(*messages), to_strings(ids)) for messages, ids in state["ahead"]]
+        self._waiting = [_Requests(request, subscription, task, QueryBatch(*queries)) for request, subscription, task, queries in state["waiting"]]
+
+
+def _split(parts: list[_Requests], watermark: int) -> tuple[list[_Requests], list[_Requests]]:
+    """Return the requests up to ``watermark``, and the others; each in their order."""
+    due: list[_Requests] = []
+    later: list[_Requests] = []
+    for part in parts:
+        reached = (part.queries.watermark <= watermark) | (part.queries.watermark <= _BEFORE_ALL)
+        if reached.all() or not reached.any():
+            (due if reached.any() else later).append(part)
+        else:
+            due.append(part.take(np.flatnonzero(reached)))
+            later.append(part.take(np.flatnonzero(~reached)))
+    return due, later
