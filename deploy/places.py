@@ -75,11 +75,15 @@ class Places:
         rows = zip(part.ids.to_pylist(), part.texts.to_pylist(), part.lat.tolist(), part.lon.tolist())
         return [f'{{"id":{id},"text":{json.dumps(text, ensure_ascii=False)},"lat":{lat},"lon":{lon}}}'.encode() for id, text, lat, lon in rows]
 
+    def region(self, row: int) -> str:
+        """Return where a place is: its country, in the USA its state."""
+        region = self.regions[row].as_py()
+        return _region_names().get(region, region)
+
     def label(self, row: int) -> str:
         """Return a place in words: ``Lake Park (Florida)``, ``Limón (Costa Rica)``."""
-        region = self.regions[row].as_py()
-        name = self.names[row].as_py()
-        return f"{name} ({_region_names().get(region, region)})" if region else name
+        name, region = self.names[row].as_py(), self.region(row)
+        return f"{name} ({region})" if region else name
 
 
 def places_file() -> Path:
