@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dskype.spouts import streams
-from dskype.spouts.records import RecordError, parse_message, parse_subscription
+from dskype.spouts.records import RecordError, parse_message, parse_subscription, parse_subscription_id
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
-from dskype.spouts.topics import Topics
-from dskype.topology.components import KafkaSpout, OutputFieldsDeclarer
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.topology.components import KafkaSpout
 from dskype.topology.errors import InvalidTopologyException, explain
 
 __all__ = ["MessageSpout", "SubscriptionSpout"]
@@ -54,6 +54,10 @@ class MessageSpout(KafkaSpout):
                 "A count window is the last |W| sequence numbers, and only one task can number all messages.", given=f"{tasks} tasks",
                 legal="1 task, or a time window (dskype.window.span.ms)", hint="one task numbers far more messages than the rest can match",
                 component=component_id))
+
+    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+        """Return the topics of messages and the one of the sequence."""
+        return {**dict.fromkeys(self.topics, TOPIC_CONFIG["messages"]), Topics.of(topology).sequence: TOPIC_CONFIG["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
@@ -163,6 +167,10 @@ class SubscriptionSpout(KafkaSpout):
         super().check_topology(component_id, conf, topology)
         Settings.from_conf(conf)
 
+    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+        """Return the topics of subscriptions."""
+        return dict.fromkeys(self.topics, TOPIC_CONFIG["subscriptions"])
+
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
         self._settings = Settings.from_conf(conf)
@@ -176,7 +184,7 @@ class SubscriptionSpout(KafkaSpout):
             registration = f"{record.partition}-{record.offset}"
             try:
                 if record.value is None:
-                    rows.append((subscription_id(record.key, settings), registration, None))
+                    rows.append((parse_subscription_id(record.key, settings.limits), registration, None))
                     continue
                 parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
             except RecordError as error:
@@ -196,17 +204,3 @@ class SubscriptionSpout(KafkaSpout):
 
     def restore(self, state: Any) -> None:
         """Do nothing."""
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare stream ``subscriptions``."""
-        super().declare_output_fields(declarer)
-
-
-def subscription_id(key: bytes | None, settings: Settings) -> str:
-    """Return the id of a record's key.
-
-    :raises RecordError: it cannot be one.
-    """
-    from dskype.spouts.records import parse_key
-
-    return parse_key(key, settings.limits)

@@ -6,7 +6,24 @@ from typing import NamedTuple
 
 from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic
 
-__all__ = ["Topics"]
+__all__ = ["TOPIC_CONFIG", "Topics"]
+
+_KEEP, _COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
+_LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
+
+TOPIC_CONFIG: dict[str, dict[str, str]] = {
+    # Arrival is what the broker's clock says: a ttl and a latency then do not depend on the clocks of clients.
+    "messages": {**_KEEP, **_LOG_TIME},
+    "subscriptions": {**_COMPACT, **_LOG_TIME},
+    "results": _KEEP,
+    # Written often, needed once per key: closed segments are what Kafka compacts.
+    "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.2"},
+    # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
+    "registrations": {**_KEEP, "retention.ms": "-1"},
+    # As long as its messages: numbers of messages that are gone help nobody.
+    "sequence": _KEEP,
+}
+"""How the topics are set up where they are missing, by the names of :class:`Topics`."""
 
 
 class Topics(NamedTuple):
@@ -32,5 +49,4 @@ class Topics(NamedTuple):
     @classmethod
     def of(cls, topology: str) -> Topics:
         """Return the topics of a topology by its name."""
-        names = ("messages", "subscriptions", "results", "topk", "registrations", "sequence")
-        return cls(*(inbox_topic(topology, name) for name in names), dead_letters_topic(topology), metrics_topic(topology))
+        return cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))

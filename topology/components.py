@@ -89,6 +89,15 @@ class Component(ABC):
         :raises InvalidTopologyException: with the reason.
         """
 
+    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
+
+        Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
+
+        :param topology: the topology's name.
+        """
+        return {}
+
     def snapshot(self) -> Any:
         """Return the state of this task, to be given to ``restore`` later, maybe in another process.
 
@@ -336,6 +345,10 @@ class KafkaBolt(BaseBolt):
         self.value_field = value_field
         self.topic_field = topic_field
         self.kafka_options = dict(kafka_options or {})
+
+    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the topic, if it is fixed."""
+        return {self.topic: {}} if self.topic else {}
 
     def translate(self, tup: Tuple) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
         """Turn one tuple into a record ``(topic, key, value, headers)``; None drops it."""

@@ -45,8 +45,8 @@ class _Collector:
                     headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
         """Write a record to an external Kafka topic with this batch; at least once, in order.
 
-        The header ``record-id`` (task id and a number) is the same whenever the record is written
-        again, so that consumers can drop repetitions.
+        The header ``record-id`` (the topology's start, task id and a number) is the same whenever the record
+        is written again, so that consumers can drop repetitions.
         """
         self._task.send_record(topic, key, value, headers, partition)
 

@@ -88,6 +88,8 @@ class Task:
         self.letters: list[OutRecord] = []
         self.records: list[OutRecord] = []
         self._records_sent = 0
+        # The id of a topology ends in a number and its start: a successor of the same name has other record ids.
+        self._record_id = f"{plan.topology_id.removeprefix(plan.name).lstrip('-')}-{task}-"
         self._receiver = Receiver(self.stats, self.report_error)
         self._metas: dict[tuple[int, str], StreamMeta] = {}
         self._watermark_sources = watermark_sources(plan.topology, component)
@@ -239,7 +241,7 @@ class Task:
         number = self._records_sent
         self._records_sent += 1
         self.records.append(OutRecord(topic, partition, key, value,
-                                      [("record-id", f"{self.id}-{number}".encode()), *headers]))
+                                      [("record-id", f"{self._record_id}{number}".encode()), *headers]))
 
     # -- errors and dead letters ------------------------------------------------------------------
 

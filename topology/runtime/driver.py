@@ -209,17 +209,22 @@ class TopologyDriver:
             admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), **size})
             admin.create(own, {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size})
             admin.create({dead_letters_topic(self.plan.name): 1}, size)
-            self._make_output_topics(admin)
+            self._make_external_topics(admin)
             if self.resume:
                 self._check_retention(admin)
         finally:
             admin.close()
 
-    def _make_output_topics(self, admin: TopicAdmin) -> None:
-        """Make the topics that Kafka bolts write to where they are missing: brokers need not do so by themselves."""
-        topics = {spec.obj.topic for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaBolt) and spec.obj.topic}
-        if missing := topics - set(admin.existing(topics)):
-            admin.create(dict.fromkeys(missing, 1), {})
+    def _make_external_topics(self, admin: TopicAdmin) -> None:
+        """Make the topics that components need where they are missing: brokers need not do so by themselves."""
+        wanted: dict[str, dict[str, str]] = {}
+        for spec in self.plan.topology.components.values():
+            for topic, config in spec.obj.external_topics(self.plan.name).items():
+                wanted.setdefault(topic, {}).update(config)
+        existing = admin.existing(wanted)
+        for topic, config in wanted.items():
+            if topic not in existing:
+                admin.create({topic: 1}, config)
 
     def _check_retention(self, admin: TopicAdmin) -> None:
         for component in self.plan.component_ids:
