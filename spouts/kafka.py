@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.spouts import streams
-from dskype.spouts.records import RecordError, parse_message, parse_subscription, parse_subscription_id
+from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
@@ -184,7 +184,7 @@ class SubscriptionSpout(KafkaSpout):
             registration = f"{record.partition}-{record.offset}"
             try:
                 if record.value is None:
-                    rows.append((parse_subscription_id(record.key, settings.limits), registration, None))
+                    rows.append((parse_key(record.key, settings.limits), registration, None))
                     continue
                 parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
             except RecordError as error:
