@@ -18,7 +18,7 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .scenes import draw_messages, draw_queries, exact_topk, message_batch
 
-N = 140
+N = 90
 CONF: dict[str, Any] = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": [0, 0, 20, 15]}   # diagonal 25 degrees
 
 
