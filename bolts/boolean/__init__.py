@@ -1,1 +1,25 @@
 """Boolean subscriptions: a rectangle and a keyword expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dskype.bolts.boolean.base import BooleanIndex
+from dskype.bolts.boolean.plain import PlainIndex
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["BooleanIndex", "INDEXES", "make_index"]
+
+INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex,)}
+"""Name (``dskype.boolean.index``) -> class."""
+
+
+def make_index(name: str, options: Mapping[str, Any] | None = None) -> BooleanIndex:
+    """Return an empty index.
+
+    :raises IllegalArgumentException: an unknown index, or options that it does not know.
+    """
+    if name not in INDEXES:
+        raise IllegalArgumentException(explain("A boolean index is not known.", given=name, legal=", ".join(INDEXES)))
+    return INDEXES[name](options)

@@ -1,0 +1,341 @@
+"""Kernels of the plain boolean index: posting lists in a pool, and their scan.
+
+Both pools, of programs and of postings, hand out blocks whose size is a power of two ("class"). Freed blocks of a class form
+a linked list through their first element and are used again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = ["EMPTY", "Index", "NEED_POSTINGS", "NEED_PROGRAMS", "NEED_TERMS", "PROGRAMS_USED", "POSTINGS_USED", "TERMS_USED", "find", "insert", "match", "rehash",
+           "remove"]
+
+EMPTY = np.int64(-(2 ** 63))
+"""Key of a free place of the term table; no term has it."""
+PROGRAMS_USED, POSTINGS_USED, TERMS_USED = 0, 1, 2
+"""Places of ``Index.counters``."""
+NEED_PROGRAMS, NEED_POSTINGS, NEED_TERMS = 1, 2, 3
+_AND, _OR, _GENERAL = 1, 2, 3
+
+
+class Index(NamedTuple):
+    """The arrays of an index; S slots, P and E places in the pools, T places (a power of two) in the term table.
+
+    boxes: float64[S, 4]. kinds: int8[S], 0 is free. starts: int64[S] and lengths: int32[S] of the programs.
+    programs: int64[P]. free_programs: int64[64], first free block by class, -1 is none.
+    entry_slots: int32[E]. entry_boxes: float32[E, 4], a little larger than the slot's box; a box that crosses the antimeridian
+    has two entries. free_entries: int64[64].
+    keys: int64[T]. heads: int64[T], where the term's postings begin. counts: int32[T]. classes: int8[T], -1 is no block.
+    counters: int64[3].
+    """
+
+    boxes: np.ndarray
+    kinds: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    programs: np.ndarray
+    free_programs: np.ndarray
+    entry_slots: np.ndarray
+    entry_boxes: np.ndarray
+    free_entries: np.ndarray
+    keys: np.ndarray
+    heads: np.ndarray
+    counts: np.ndarray
+    classes: np.ndarray
+    counters: np.ndarray
+
+
+@njit(cache=True)
+def _class_of(n):
+    """Return the class of the smallest block for ``n`` elements."""
+    found = 0
+    while (1 << found) < n:
+        found += 1
+    return found
+
+
+@njit(cache=True)
+def find(keys, term):
+    """Return the place of ``term`` in the table, or of the free place where it belongs."""
+    # Three products that cannot overflow: the same with and without compilation.
+    mask = len(keys) - 1
+    mixed = (term & 0xFFFFFF) * 0x9E3779B1 + ((term >> 24) & 0xFFFFFF) * 0x85EBCA77 + ((term >> 48) & 0xFFFF) * 0xC2B2AE3D
+    place = (mixed ^ (mixed >> 15) ^ (mixed >> 31)) & mask
+    while keys[place] != term and keys[place] != EMPTY:
+        place = (place + 1) & mask
+    return place
+
+
+@njit(cache=True)
+def _triggers(index, slot):
+    """Return (first, behind the last) place of a slot's triggers in ``programs``."""
+    start = index.starts[slot]
+    kind = index.kinds[slot]
+    if kind == _AND:
+        return start, start + 1
+    if kind == _OR:
+        return start, start + index.lengths[slot]
+    return start + 1, start + 1 + index.programs[start]
+
+
+@njit(cache=True)
+def _take_program(index, size_class):
+    block = index.free_programs[size_class]
+    if block >= 0:
+        index.free_programs[size_class] = index.programs[block]
+        return block
+    block = index.counters[PROGRAMS_USED]
+    index.counters[PROGRAMS_USED] = block + (1 << size_class)
+    return block
+
+
+@njit(cache=True)
+def _take_entries(index, size_class):
+    block = index.free_entries[size_class]
+    if block >= 0:
+        index.free_entries[size_class] = np.int64(index.entry_slots[block])
+        return block
+    block = index.counters[POSTINGS_USED]
+    index.counters[POSTINGS_USED] = block + (1 << size_class)
+    return block
+
+
+@njit(cache=True)
+def _free_entries(index, block, size_class):
+    index.entry_slots[block] = np.int32(index.free_entries[size_class])
+    index.free_entries[size_class] = block
+
+
+@njit(cache=True)
+def _low(value):
+    """Return a float32 below ``value``."""
+    return np.float32(value - (abs(value) * 2e-7 + 1e-30))
+
+
+@njit(cache=True)
+def _high(value):
+    """Return a float32 above ``value``."""
+    return np.float32(value + (abs(value) * 2e-7 + 1e-30))
+
+
+@njit(cache=True)
+def _put_entry(index, place, slot, west, south, east, north):
+    count = np.int64(index.counts[place])
+    size_class = np.int64(index.classes[place])
+    if size_class < 0 or count == (1 << size_class):
+        block = _take_entries(index, size_class + 1)
+        if size_class >= 0:
+            old = index.heads[place]
+            for i in range(count):
+                index.entry_slots[block + i] = index.entry_slots[old + i]
+                for j in range(4):
+                    index.entry_boxes[block + i, j] = index.entry_boxes[old + i, j]
+            _free_entries(index, old, size_class)
+        index.heads[place] = block
+        index.classes[place] = np.int8(size_class + 1)
+    entry = index.heads[place] + count
+    index.entry_slots[entry] = slot
+    index.entry_boxes[entry, 0] = _low(west)
+    index.entry_boxes[entry, 1] = _low(south)
+    index.entry_boxes[entry, 2] = _high(east)
+    index.entry_boxes[entry, 3] = _high(north)
+    index.counts[place] = np.int32(count + 1)
+
+
+@njit(cache=True)
+def insert(index, slots, boxes, kinds, offsets, programs, first):
+    """Put subscriptions ``first`` and following in; return (how many are in, what is lacking for the next, how much).
+
+    :param slots: int64[n], free ones.
+    :param boxes: float64[n, 4].
+    :param kinds: int8[n].
+    :param offsets: int64[n + 1] into ``programs``, int64[].
+    """
+    for i in range(first, len(slots)):
+        slot = slots[i]
+        begin, end = offsets[i], offsets[i + 1]
+        length = end - begin
+        size_class = _class_of(length)
+        if index.free_programs[size_class] < 0 and index.counters[PROGRAMS_USED] + (1 << size_class) > len(index.programs):
+            return i, NEED_PROGRAMS, np.int64(1 << size_class)
+        trigger, last = begin, end
+        if kinds[i] == _AND:
+            last = begin + 1
+        elif kinds[i] == _GENERAL:
+            trigger = begin + 1
+            last = trigger + programs[begin]
+        if (index.counters[TERMS_USED] + last - trigger) * 2 > len(index.keys):
+            return i, NEED_TERMS, last - trigger
+        west, south, east, north = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3]
+        entries = 1 if west <= east else 2
+        need = np.int64(0)
+        for t in range(trigger, last):
+            place = find(index.keys, programs[t])
+            held, room = np.int64(0), np.int64(0)
+            if index.keys[place] != EMPTY and index.classes[place] >= 0:
+                held, room = np.int64(index.counts[place]), np.int64(1 << index.classes[place])
+            while held + entries > room:
+                room = max(np.int64(1), 2 * room)
+                need += room
+        if index.counters[POSTINGS_USED] + need > len(index.entry_slots):
+            return i, NEED_POSTINGS, need
+        block = _take_program(index, size_class)
+        for j in range(length):
+            index.programs[block + j] = programs[begin + j]
+        index.kinds[slot] = kinds[i]
+        index.starts[slot] = block
+        index.lengths[slot] = np.int32(length)
+        index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3] = west, south, east, north
+        for t in range(trigger, last):
+            place = find(index.keys, programs[t])
+            if index.keys[place] == EMPTY:
+                index.keys[place] = programs[t]
+                index.counts[place] = 0
+                index.classes[place] = -1
+                index.counters[TERMS_USED] += 1
+            if entries == 1:
+                _put_entry(index, place, np.int32(slot), west, south, east, north)
+            else:
+                _put_entry(index, place, np.int32(slot), west, south, np.inf, north)
+                _put_entry(index, place, np.int32(slot), -np.inf, south, east, north)
+    return len(slots), 0, np.int64(0)
+
+
+@njit(cache=True)
+def remove(index, slots):
+    """Take subscriptions out."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        first, last = _triggers(index, slot)
+        for t in range(first, last):
+            place = find(index.keys, index.programs[t])
+            head = index.heads[place]
+            count = np.int64(index.counts[place])
+            entry = np.int64(0)
+            while entry < count:
+                if index.entry_slots[head + entry] == slot:
+                    count -= 1
+                    index.entry_slots[head + entry] = index.entry_slots[head + count]
+                    for j in range(4):
+                        index.entry_boxes[head + entry, j] = index.entry_boxes[head + count, j]
+                else:
+                    entry += 1
+            index.counts[place] = np.int32(count)
+            if count == 0:
+                _free_entries(index, head, np.int64(index.classes[place]))
+                index.classes[place] = -1
+        size_class = _class_of(np.int64(index.lengths[slot]))
+        block = index.starts[slot]
+        index.programs[block] = index.free_programs[size_class]
+        index.free_programs[size_class] = block
+        index.kinds[slot] = 0
+
+
+@njit(cache=True)
+def rehash(index, keys, heads, counts, classes):
+    """Move the term table into larger arrays (``keys`` all ``EMPTY``), without terms that have no postings any more."""
+    used = 0
+    for old in range(len(index.keys)):
+        if index.keys[old] != EMPTY and index.classes[old] >= 0:
+            place = find(keys, index.keys[old])
+            keys[place] = index.keys[old]
+            heads[place] = index.heads[old]
+            counts[place] = index.counts[old]
+            classes[place] = index.classes[old]
+            used += 1
+    index.counters[TERMS_USED] = used
+
+
+@njit(cache=True)
+def _contains(terms, first, last, term):
+    """Tell whether ``term`` is among the rising ``terms[first:last]``."""
+    end = last
+    while first < last:
+        middle = (first + last) >> 1
+        if terms[middle] < term:
+            first = middle + 1
+        else:
+            last = middle
+    return first < end and terms[first] == term
+
+
+@njit(cache=True)
+def _satisfied(index, slot, terms, first, last):
+    """Evaluate a slot's expression over ``terms[first:last]``, one of which triggered it."""
+    kind = index.kinds[slot]
+    if kind == _OR:
+        return True
+    start = index.starts[slot]
+    end = start + index.lengths[slot]
+    if kind == _AND:
+        for i in range(start + 1, end):
+            term = index.programs[i]
+            while first < last and terms[first] < term:
+                first += 1
+            if first == last or terms[first] != term:
+                return False
+        return True
+    start += 1 + index.programs[start]
+    size = (end - start) >> 1
+    at = np.int64(0)
+    while at < size:
+        place = start + 2 * at
+        jumps = index.programs[place + 1]
+        at = jumps >> 32 if _contains(terms, first, last, index.programs[place]) else jumps & 0xFFFFFFFF
+    return at == size
+
+
+@njit(cache=True)
+def _in_box(index, slot, lat, lon):
+    west, south, east, north = index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3]
+    if not (south <= lat <= north):
+        return False
+    if west <= east:
+        return west <= lon <= east
+    return lon >= west or lon <= east
+
+
+@njit(cache=True)
+def match(index, lat, lon, offsets, terms):
+    """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot."""
+    size = np.int64(1024)
+    out_message = np.empty(size, np.int32)
+    out_slot = np.empty(size, np.int32)
+    n = np.int64(0)
+    for i in range(len(lat)):
+        first, last = offsets[i], offsets[i + 1]
+        x, y = lon[i], lat[i]
+        begin = n
+        for t in range(first, last):
+            place = find(index.keys, terms[t])
+            if index.keys[place] == EMPTY or index.classes[place] < 0:
+                continue
+            head = index.heads[place]
+            for e in range(head, head + index.counts[place]):
+                if (index.entry_boxes[e, 0] <= x and x <= index.entry_boxes[e, 2]
+                        and index.entry_boxes[e, 1] <= y and y <= index.entry_boxes[e, 3]):
+                    slot = index.entry_slots[e]
+                    if _in_box(index, slot, y, x) and _satisfied(index, slot, terms, first, last):
+                        if n == size:
+                            size *= 2
+                            more_message, more_slot = np.empty(size, np.int32), np.empty(size, np.int32)
+                            more_message[:n] = out_message
+                            more_slot[:n] = out_slot
+                            out_message, out_slot = more_message, more_slot
+                        out_message[n] = np.int32(i)
+                        out_slot[n] = slot
+                        n += 1
+        # Several triggers, or both halves of a box, may have found the same slot.
+        if n - begin > 1:
+            found = np.sort(out_slot[begin:n])
+            n = begin + 1
+            out_slot[begin] = found[0]
+            for j in range(1, len(found)):
+                if found[j] != found[j - 1]:
+                    out_slot[n] = found[j]
+                    n += 1
+    return out_message[:n].copy(), out_slot[:n].copy()

@@ -1,0 +1,125 @@
+"""Boolean subscriptions (a rectangle and a keyword expression): the contract of their indexes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["BooleanIndex", "arrays_bytes", "box_of"]
+
+
+class BooleanIndex(ABC):
+    """Finds the boolean subscriptions that messages satisfy.
+
+    A subscription lives in a *slot*, a small number that the caller chooses; memory is in proportion to the highest one, so
+    slots of removed subscriptions should be used again. A message satisfies a subscription if its point is in the rectangle
+    (borders included; west > east crosses the antimeridian) and its terms satisfy the expression. Term ids are int64:
+    ranks by document frequency (0 is the rarest), negative ones for words that the vocabulary does not know.
+
+    An index lives in one task, is used by one thread, and depends on nothing but its calls: the same calls give the same
+    results, before and after ``snapshot``/``restore``.
+
+    :param options: ``dskype.boolean.index.options``; an index names those it knows in ``OPTIONS``.
+    :raises IllegalArgumentException: an unknown option.
+    """
+
+    name: ClassVar[str]
+    OPTIONS: ClassVar[Mapping[str, str]] = {}
+    """Option -> what it means."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+        for key in self.options:
+            if key not in self.OPTIONS:
+                raise IllegalArgumentException(explain(f"An option of boolean index {self.name!r} is not known.", given=key,
+                                                       legal=", ".join(self.OPTIONS) or "no options"))
+
+    # -- what an index implements -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
+        """Put subscriptions in; all or, if it raises, none.
+
+        :param slots: int[n], each free and given once.
+        :param boxes: float64[n, 4]: west, south, east, north in degrees.
+        :param expressions: ``term`` | ``["and", e, ...]`` | ``["or", e, ...]`` over int term ids.
+        :raises IllegalArgumentException: a slot is taken or negative, a box is not finite, an expression is malformed.
+        """
+
+    @abstractmethod
+    def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
+        """Take subscriptions out; all or, if it raises, none.
+
+        :raises IllegalArgumentException: a slot is free, or given twice.
+        """
+
+    @abstractmethod
+    def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Return which messages satisfy which subscriptions.
+
+        :param messages: any number; positions, sequence numbers and weights are not looked at.
+        :returns: (message int32[], slot int32[]): rows of the batch and slots, each pair once, sorted by message, then slot.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain values and arrays."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state, in place of what is there; its arrays may be read-only."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many subscriptions there are."""
+
+    # -- what it may override -----------------------------------------------------------------------------------------
+
+    def insert(self, slot: int, bbox: Sequence[float], expression: Any) -> None:
+        """Put one subscription in; see :meth:`insert_many`."""
+        self.insert_many([slot], np.array([bbox], np.float64), [expression])
+
+    def remove(self, slot: int) -> None:
+        """Take one subscription out; see :meth:`remove_many`."""
+        self.remove_many([slot])
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the index's arrays take."""
+        return arrays_bytes(vars(self).values())
+
+    def _check(self) -> None:
+        """Verify all invariants; for tests.
+
+        :raises AssertionError: one does not hold.
+        """
+
+
+def arrays_bytes(values: Any) -> int:
+    """Return the bytes of all arrays among ``values``, within containers too."""
+    total = 0
+    for value in values:
+        if isinstance(value, np.ndarray):
+            total += value.nbytes
+        elif isinstance(value, (list, tuple)):
+            total += arrays_bytes(value)
+        elif isinstance(value, dict):
+            total += arrays_bytes(value.values())
+    return total
+
+
+def box_of(boxes: Any, n: int) -> np.ndarray:
+    """Return boxes as float64[n, 4].
+
+    :raises IllegalArgumentException: another shape, or a value that is not finite.
+    """
+    array = np.asarray(boxes, np.float64).reshape(-1, 4) if n == 0 else np.asarray(boxes, np.float64)
+    if array.shape != (n, 4) or not np.isfinite(array).all():
+        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes, legal=f"{n} times west, south, east, north, finite, in degrees"))
+    return array

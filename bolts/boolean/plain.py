@@ -1,0 +1,213 @@
+"""The plain boolean index: posting lists by trigger term, scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean import _kernels as kernels
+from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of
+from dskype.bolts.boolean.programs import AND, GENERAL, compile_expression
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["PlainIndex"]
+
+_FORMAT = 1
+_NEEDS = {kernels.NEED_PROGRAMS: "programs", kernels.NEED_POSTINGS: "entries", kernels.NEED_TERMS: "terms"}
+
+
+class PlainIndex(BooleanIndex):
+    """Files each subscription under its trigger terms (see :mod:`~dskype.bolts.boolean.programs`) and scans their postings.
+
+    A posting holds the slot and the rectangle in float32, rounded outwards, so that a scan reads memory in a row and looks at
+    a subscription only if its rectangle (nearly) contains the message; then the exact rectangle and the expression decide.
+
+    There is no delta and no rebuild: a posting list is a block of a pool that doubles when it is full, a removal puts the
+    list's last posting into the gap, and freed blocks are used again. Insert: O(triggers), amortized; remove: the lengths of
+    the lists of its triggers; match: the lengths of the lists of the message's terms. Memory: 68 bytes per slot, 20 per
+    posting and 8 per program step, with up to twice that for growth; pools do not shrink, ``restore`` makes them anew.
+    """
+
+    name = "plain"
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(options)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._size = 0
+        free = -np.ones(64, np.int64)
+        self._arrays = kernels.Index(
+            boxes=np.zeros((0, 4)), kinds=np.zeros(0, np.int8), starts=np.zeros(0, np.int64), lengths=np.zeros(0, np.int32),
+            programs=np.zeros(16, np.int64), free_programs=free, entry_slots=np.zeros(16, np.int32), entry_boxes=np.zeros((16, 4), np.float32),
+            free_entries=free.copy(), keys=np.full(16, kernels.EMPTY), heads=np.zeros(16, np.int64), counts=np.zeros(16, np.int32),
+            classes=np.full(16, -1, np.int8), counters=np.zeros(3, np.int64))
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the arrays take."""
+        return arrays_bytes(self._arrays)
+
+    # -- growing --------------------------------------------------------------------------------------------------------
+
+    def _grow_slots(self, n: int) -> None:
+        arrays = self._arrays
+        have = len(arrays.kinds)
+        if n > have:
+            size = max(n, have + have // 2, 16)
+            self._arrays = arrays._replace(**{name: _enlarged(getattr(arrays, name), size) for name in ("boxes", "kinds", "starts", "lengths")})
+
+    def _grow(self, what: int, need: int) -> None:
+        arrays = self._arrays
+        if what == kernels.NEED_PROGRAMS:
+            size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
+            self._arrays = arrays._replace(programs=_enlarged(arrays.programs, size))
+        elif what == kernels.NEED_POSTINGS:
+            size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)
+            self._arrays = arrays._replace(entry_slots=_enlarged(arrays.entry_slots, size), entry_boxes=_enlarged(arrays.entry_boxes, size))
+        else:
+            live = int((arrays.classes >= 0).sum())
+            size = 16
+            while size < 3 * (live + need):
+                size *= 2
+            table = (np.full(size, kernels.EMPTY), np.zeros(size, np.int64), np.zeros(size, np.int32), np.full(size, -1, np.int8))
+            kernels.rehash(arrays, *table)
+            self._arrays = arrays._replace(keys=table[0], heads=table[1], counts=table[2], classes=table[3])
+
+    # -- changes --------------------------------------------------------------------------------------------------------
+
+    def insert_many(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> None:
+        """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
+        n = len(expressions)
+        compiled = [compile_expression(expression) for expression in expressions]
+        offsets = np.zeros(n + 1, np.int64)
+        np.cumsum([len(program) for _, program in compiled], out=offsets[1:])
+        programs = np.fromiter((step for _, program in compiled for step in program), np.int64, int(offsets[-1]))
+        self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.array([kind for kind, _ in compiled], np.int8), offsets, programs)
+
+    def _insert(self, slots: np.ndarray, boxes: np.ndarray, kinds: np.ndarray, offsets: np.ndarray, programs: np.ndarray) -> None:
+        n = len(slots)
+        if n != len(kinds):
+            raise IllegalArgumentException(explain("Each subscription needs a slot.", given=f"{n} slots for {len(kinds)} subscriptions"))
+        if n == 0:
+            return
+        low, high = int(slots.min()), int(slots.max())
+        inside = slots[slots < len(self._arrays.kinds)]
+        if low < 0 or high >= 2**31 or (low >= 0 and self._arrays.kinds[inside].any()) or len(np.unique(slots)) != n:
+            taken = [s for s in slots.tolist() if self._has(s)]
+            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
+        self._grow_slots(high + 1)
+        done = 0
+        while True:
+            done, what, need = kernels.insert(self._arrays, slots, boxes, kinds, offsets, programs, done)
+            if not what:
+                break
+            self._grow(what, int(need))
+        self._size += n
+
+    def _has(self, slot: int) -> bool:
+        return 0 <= slot < len(self._arrays.kinds) and bool(self._arrays.kinds[slot])
+
+    def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
+        """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
+        array = np.asarray(slots, np.int64)
+        listed = array.tolist()
+        missing = [s for s in listed if not self._has(s)]
+        if missing or len(set(listed)) != len(listed):
+            raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or listed))
+        kernels.remove(self._arrays, array)
+        self._size -= len(listed)
+
+    # -- matching -------------------------------------------------------------------------------------------------------
+
+    def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the matches; see :meth:`BooleanIndex.match`."""
+        return kernels.match(self._arrays, messages.lat, messages.lon, messages.offsets, messages.terms)
+
+    # -- state ----------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return slots, boxes and programs; posting lists are made anew."""
+        arrays = self._arrays
+        slots = np.flatnonzero(arrays.kinds)
+        offsets = np.zeros(len(slots) + 1, np.int64)
+        lengths = arrays.lengths[slots].astype(np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.arange(offsets[-1]) + np.repeat(arrays.starts[slots] - offsets[:-1], lengths)
+        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": arrays.kinds[slots], "offsets": offsets,
+                "programs": arrays.programs[places]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state."""
+        if state["format"] != _FORMAT:
+            raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
+        self._clear()
+        self._insert(state["slots"], state["boxes"], state["kinds"], state["offsets"], state["programs"])
+
+    # -- checks ---------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Verify pools, lists, table and slots."""
+        a = self._arrays
+        live = np.flatnonzero(a.kinds).tolist()
+        assert len(live) == self._size
+        programs_free = _free_blocks(a.free_programs, a.programs)
+        entries_free = _free_blocks(a.free_entries, a.entry_slots)
+        blocks = [(int(a.starts[s]), 1 << max(0, int(a.lengths[s]) - 1).bit_length()) for s in live]
+        _check_cover(blocks + programs_free, int(a.counters[kernels.PROGRAMS_USED]), len(a.programs))
+        places = [p for p in range(len(a.keys)) if a.keys[p] != kernels.EMPTY]
+        assert len(places) == a.counters[kernels.TERMS_USED] <= len(a.keys) // 2
+        lists = [p for p in places if a.classes[p] >= 0]
+        _check_cover([(int(a.heads[p]), 1 << int(a.classes[p])) for p in lists] + entries_free, int(a.counters[kernels.POSTINGS_USED]), len(a.entry_slots))
+        found: dict[tuple[int, int], list[np.ndarray]] = {}
+        for p in places:
+            assert kernels.find(a.keys, a.keys[p]) == p
+            count = int(a.counts[p]) if a.classes[p] >= 0 else 0
+            assert a.classes[p] < 0 or 0 < count <= 1 << int(a.classes[p])
+            for e in range(int(a.heads[p]), int(a.heads[p]) + count):
+                found.setdefault((int(a.entry_slots[e]), int(a.keys[p])), []).append(a.entry_boxes[e].astype(np.float64))
+        expected = set()
+        for slot in live:
+            start, end = int(a.starts[slot]), int(a.starts[slot] + a.lengths[slot])
+            program, kind = a.programs[start:end].tolist(), int(a.kinds[slot])
+            terms = program[:1] if kind == AND else program[1:1 + program[0]] if kind == GENERAL else program
+            assert terms == sorted(set(terms))
+            expected |= {(slot, term) for term in terms}
+            west, south, east, north = a.boxes[slot].tolist()
+            for term in terms:
+                entries = sorted(found[slot, term], key=lambda box: -box[0])
+                wanted = [(west, east)] if west <= east else [(west, np.inf), (-np.inf, east)]
+                assert len(entries) == len(wanted)
+                for (low, high), entry in zip(wanted, entries):
+                    assert entry[0] <= low and entry[1] <= south and entry[2] >= high and entry[3] >= north
+        assert set(found) == expected
+
+
+def _enlarged(array: np.ndarray, size: int) -> np.ndarray:
+    larger = np.zeros((size, *array.shape[1:]), array.dtype)
+    larger[:len(array)] = array
+    return larger
+
+
+def _free_blocks(heads: np.ndarray, links: np.ndarray) -> list[tuple[int, int]]:
+    blocks = []
+    for size_class, head in enumerate(heads.tolist()):
+        while head >= 0:
+            blocks.append((head, 1 << size_class))
+            head = int(links[head])
+    return blocks
+
+
+def _check_cover(blocks: list[tuple[int, int]], used: int, capacity: int) -> None:
+    """Verify that blocks lie one behind the other and fill what is used."""
+    at = 0
+    for start, size in sorted(blocks):
+        assert start == at, (start, at)
+        at += size
+    assert at == used <= capacity
