@@ -1,0 +1,821 @@
+"""Kernels of the top-k library: blocks, term ids, postings, result buffers. Imports numpy and numba only.
+
+All are lazily compiled (arguments may be read-only) and cached on disk. A *block table* is int64[n, >= 3]; row *i* says
+where the entries of item *i* lie in the pool's arrays: the columns START, LENGTH, CAPACITY. The buffers' table has five
+more columns per slot, so that one row is one cache line.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from dskype.bolts._kernels import score as combined_score
+from dskype.bolts._kernels import ssim
+
+START, LENGTH, CAPACITY, FROZEN, K, LIMIT, STATE, KEY = range(8)
+FREE, ACTIVE, PENDING, DUE = range(4)
+LON, LAT, ALPHA, THRESHOLD = range(4)
+ADD, REMOVE = 0, 1
+FAR = np.int64(2**63 - 1)
+_LOW = np.int64(0xFFFFFFFF)
+
+Buffers = namedtuple("Buffers", "block theta seq position score")
+Buffers.__doc__ = """The result buffers: block int64[slots, 8], theta float64[slots], and per entry seq, position (int64), score (float64).
+
+Block columns: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
+K; LIMIT: the most entries an active slot keeps; STATE; KEY: a lower bound of the entries' positions, FAR when there are none.
+"""
+Calendar = namedtuple("Calendar", "key slot size")
+Calendar.__doc__ = """A binary heap of (key int64, slot int32); size int64[1]. An entry counts only while it equals the slot's KEY."""
+Rows = namedtuple("Rows", "message slot score")
+Rows.__doc__ = """Matches: message int32, slot int32, score float64, in order of message, then slot."""
+Log = namedtuple("Log", "slot op seq score rank watermark")
+Log.__doc__ = """Changes of top-k lists: int32, int8, int64, float64, int32, int64."""
+TermMap = namedtuple("TermMap", "key local name references spare counters")
+TermMap.__doc__ = """Dense ids of terms: open addressing from key int64[m] to local int32[m] (-1: empty place, m a power of two); by
+local id its term (name int64) and how often it is used (references int32); spare int32: local ids to use again;
+counters int64[3]: local ids ever given, spare ones, places in use."""
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _grown(capacity, length):
+    """Return the next capacity of a block that must hold ``length`` entries."""
+    return length if capacity == 0 else max(length, capacity + capacity // 2 + 2)
+
+
+@njit(cache=True)
+def space_needed(block, items, lengths):
+    """Return how many entries the new blocks of those items take that outgrow their old ones."""
+    need = 0
+    for i in range(items.shape[0]):
+        capacity = block[items[i], CAPACITY]
+        if lengths[i] > capacity:
+            need += _grown(capacity, lengths[i])
+    return need
+
+
+@njit(cache=True)
+def move_blocks(block, items, lengths, end):
+    """Give those items new blocks from ``end`` on that outgrow their old ones.
+
+    :returns: (source int64[m], length int64[m], destination int64[m], new end, entries left behind).
+    """
+    n = items.shape[0]
+    source, length, destination = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    m, left = 0, 0
+    for i in range(n):
+        item = items[i]
+        capacity = block[item, CAPACITY]
+        if lengths[i] > capacity:
+            source[m], length[m], destination[m] = block[item, START], block[item, LENGTH], end
+            m += 1
+            left += capacity
+            block[item, START] = end
+            block[item, CAPACITY] = _grown(capacity, lengths[i])
+            end += block[item, CAPACITY]
+    return source[:m], length[:m], destination[:m], end, left
+
+
+@njit(cache=True)
+def pack_blocks(block):
+    """Lay out all blocks from 0 on, in order of items; return as :func:`move_blocks`."""
+    n = block.shape[0]
+    source, length, destination = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    m, end = 0, 0
+    for item in range(n):
+        if block[item, CAPACITY]:
+            source[m], length[m], destination[m] = block[item, START], block[item, LENGTH], end
+            m += 1
+            block[item, START] = end
+            end += block[item, CAPACITY]
+    return source[:m], length[:m], destination[:m], end, 0
+
+
+@njit(cache=True)
+def copy_ranges(array, source, length, destination, out):
+    """Copy ``array[source:source + length]`` to ``out[destination:]``, range by range."""
+    for i in range(source.shape[0]):
+        a, b = source[i], destination[i]
+        for j in range(length[i]):
+            out[b + j] = array[a + j]
+
+
+@njit(cache=True)
+def gather(array, start, length, total):
+    """Return the ranges ``array[start:start + length]``, one after another."""
+    out = np.empty(total, array.dtype)
+    at = 0
+    for i in range(start.shape[0]):
+        for j in range(length[i]):
+            out[at] = array[start[i] + j]
+            at += 1
+    return out
+
+
+# -- terms ----------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _home(term, mask):
+    mixed = ((term & _LOW) * np.int64(0x2545F491)) ^ (((term >> np.int64(32)) & _LOW) * np.int64(0x1B873593))
+    return (mixed >> np.int64(20)) & mask
+
+
+@njit(cache=True)
+def find_term(term, key, local):
+    """Return the local id of a term, -1 when it has none."""
+    mask = np.int64(key.shape[0] - 1)
+    at = _home(term, mask)
+    while local[at] >= 0 and key[at] != term:
+        at = (at + 1) & mask
+    return local[at]
+
+
+@njit(cache=True)
+def rehash_terms(old_key, old_local, key, local):
+    """Enter the terms of one table into a larger, empty one."""
+    mask = np.int64(key.shape[0] - 1)
+    for i in range(old_key.shape[0]):
+        if old_local[i] >= 0:
+            at = _home(old_key[i], mask)
+            while local[at] >= 0:
+                at = (at + 1) & mask
+            key[at], local[at] = old_key[i], old_local[i]
+
+
+@njit(cache=True)
+def acquire_terms(terms, table):
+    """Return local ids (int32[n]) of terms, new ones where needed, and count the use. The table has room for all."""
+    out = np.empty(terms.shape[0], np.int32)
+    mask = np.int64(table.key.shape[0] - 1)
+    for i in range(terms.shape[0]):
+        term = terms[i]
+        at = _home(term, mask)
+        while table.local[at] >= 0 and table.key[at] != term:
+            at = (at + 1) & mask
+        if table.local[at] < 0:
+            if table.counters[1]:
+                table.counters[1] -= 1
+                new = np.int64(table.spare[table.counters[1]])
+            else:
+                new = table.counters[0]
+                table.counters[0] += 1
+            table.key[at], table.local[at] = term, new
+            table.name[new] = term
+            table.counters[2] += 1
+        out[i] = table.local[at]
+        table.references[out[i]] += 1
+    return out
+
+
+@njit(cache=True)
+def release_terms(locals_, table):
+    """Count the use down and forget terms that nobody uses any more (deletion by shifting back)."""
+    mask = np.int64(table.key.shape[0] - 1)
+    for i in range(locals_.shape[0]):
+        gone = locals_[i]
+        table.references[gone] -= 1
+        if table.references[gone]:
+            continue
+        table.spare[table.counters[1]] = gone
+        table.counters[1] += 1
+        table.counters[2] -= 1
+        hole = _home(table.name[gone], mask)
+        while table.local[hole] != gone:
+            hole = (hole + 1) & mask
+        at = hole
+        while True:
+            at = (at + 1) & mask
+            if table.local[at] < 0:
+                break
+            if ((at - _home(table.key[at], mask)) & mask) >= ((at - hole) & mask):
+                table.key[hole], table.local[hole] = table.key[at], table.local[at]
+                hole = at
+        table.local[hole] = -1
+
+
+@njit(cache=True)
+def first_unordered_terms(offsets, terms):
+    """Return the first row whose terms do not rise strictly, -1 if there is none."""
+    for i in range(offsets.shape[0] - 1):
+        for j in range(offsets[i] + 1, offsets[i + 1]):
+            if terms[j] <= terms[j - 1]:
+                return i
+    return -1
+
+
+@njit(cache=True)
+def take_free(live, n, first):
+    """Return the ``n`` lowest free slots (int32) from ``first`` on; slots beyond the end of ``live`` are free."""
+    out = np.empty(n, np.int32)
+    at = first
+    for i in range(n):
+        while at < live.shape[0] and live[at]:
+            at += 1
+        out[i] = at
+        at += 1
+    return out
+
+
+# -- plain term-at-a-time index -------------------------------------------------------------------
+
+
+@njit(cache=True)
+def link_postings(slots, words, word_term, word_weight, word_where, lists, posting_slot, posting_nth, posting_weight):
+    """Append a posting for every keyword of ``slots``; there is room for all."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        start = words[slot, START]
+        for nth in range(words[slot, LENGTH]):
+            term = word_term[start + nth]
+            length = lists[term, LENGTH]
+            at = lists[term, START] + length
+            posting_slot[at], posting_nth[at], posting_weight[at] = slot, nth, word_weight[start + nth]
+            word_where[start + nth] = length
+            lists[term, LENGTH] = length + 1
+
+
+@njit(cache=True)
+def unlink_postings(slots, words, word_term, word_where, lists, posting_slot, posting_nth, posting_weight):
+    """Remove the postings of ``slots``: the last one of a list fills the gap."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        start = words[slot, START]
+        for nth in range(words[slot, LENGTH]):
+            term = word_term[start + nth]
+            last = lists[term, LENGTH] - 1
+            lists[term, LENGTH] = last
+            gap = lists[term, START] + word_where[start + nth]
+            tail = lists[term, START] + last
+            if gap != tail:
+                posting_slot[gap], posting_nth[gap], posting_weight[gap] = posting_slot[tail], posting_nth[tail], posting_weight[tail]
+                word_where[words[posting_slot[gap], START] + posting_nth[gap]] = word_where[start + nth]
+
+
+@njit(cache=True)
+def sort_small(values, n):
+    """Sort the first ``n`` values in place."""
+    if n > 48:
+        values[:n] = np.sort(values[:n])
+        return
+    for i in range(1, n):
+        v = values[i]
+        j = i - 1
+        while j >= 0 and values[j] > v:
+            values[j + 1] = values[j]
+            j -= 1
+        values[j + 1] = v
+
+
+@njit(cache=True)
+def match_taat(lon, lat, offsets, terms, weights, key, local, lists, posting_slot, posting_weight, place, diagonal_deg, sums):
+    """Return (message, slot, score) of what reaches its threshold, term at a time.
+
+    :param place: float64[slots, 4], LON, LAT, ALPHA, THRESHOLD.
+    :param sums: float64[slots], scratch, all -1 (no common term yet) before and after.
+    """
+    capacity = 1024
+    out_message, out_slot, out_score = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
+    candidates = np.empty(sums.shape[0], np.int32)
+    n = 0
+    for m in range(lon.shape[0]):
+        met = 0
+        for i in range(offsets[m], offsets[m + 1]):
+            term = find_term(terms[i], key, local)
+            if term < 0:
+                continue
+            weight = weights[i]
+            start = lists[term, START]
+            for j in range(start, start + lists[term, LENGTH]):
+                slot = posting_slot[j]
+                if sums[slot] < 0.0:
+                    candidates[met] = slot
+                    met += 1
+                    sums[slot] = 0.0
+                sums[slot] += posting_weight[j] * weight
+        kept = 0
+        for i in range(met):
+            slot = candidates[i]
+            textual = sums[slot]
+            # Rounding is monotone, so nothing nearer than distance 0 could score more: no square root for most.
+            if combined_score(place[slot, ALPHA], 1.0, textual) >= place[slot, THRESHOLD]:
+                value = combined_score(place[slot, ALPHA], ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg), textual)
+                if value >= place[slot, THRESHOLD]:
+                    sums[slot] = value
+                    candidates[kept] = slot
+                    kept += 1
+                    continue
+            sums[slot] = -1.0
+        sort_small(candidates, kept)
+        if n + kept > capacity:
+            capacity = 2 * (n + kept)
+            grown_message, grown_slot, grown_score = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
+            grown_message[:n], grown_slot[:n], grown_score[:n] = out_message[:n], out_slot[:n], out_score[:n]
+            out_message, out_slot, out_score = grown_message, grown_slot, grown_score
+        for i in range(kept):
+            slot = candidates[i]
+            out_message[n], out_slot[n], out_score[n] = m, slot, sums[slot]
+            sums[slot] = -1.0
+            n += 1
+    return out_message[:n], out_slot[:n], out_score[:n]
+
+
+# -- calendar -------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _before(key, slot, other_key, other_slot):
+    return key < other_key or (key == other_key and slot < other_slot)
+
+
+@njit(cache=True)
+def calendar_push(calendar, key, slot):
+    """Enter (key, slot); there is room."""
+    i = calendar.size[0]
+    calendar.size[0] = i + 1
+    while i:
+        up = (i - 1) >> 1
+        if not _before(key, slot, calendar.key[up], calendar.slot[up]):
+            break
+        calendar.key[i], calendar.slot[i] = calendar.key[up], calendar.slot[up]
+        i = up
+    calendar.key[i], calendar.slot[i] = key, slot
+
+
+@njit(cache=True)
+def calendar_replace(calendar, key, slot):
+    """Put (key, slot) in the place of the first entry."""
+    n = calendar.size[0]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        right = child + 1
+        if right < n and _before(calendar.key[right], calendar.slot[right], calendar.key[child], calendar.slot[child]):
+            child = right
+        if not _before(calendar.key[child], calendar.slot[child], key, slot):
+            break
+        calendar.key[i], calendar.slot[i] = calendar.key[child], calendar.slot[child]
+        i = child
+    calendar.key[i], calendar.slot[i] = key, slot
+
+
+@njit(cache=True)
+def calendar_pop(calendar):
+    """Drop the first entry."""
+    last = calendar.size[0] - 1
+    calendar.size[0] = last
+    if last:
+        calendar_replace(calendar, calendar.key[last], calendar.slot[last])
+
+
+@njit(cache=True)
+def calendar_skip(calendar, block):
+    """Drop entries that no longer count from the front; return the first key, FAR when empty."""
+    while calendar.size[0]:
+        if block[calendar.slot[0], KEY] == calendar.key[0]:
+            return calendar.key[0]
+        calendar_pop(calendar)
+    return FAR
+
+
+@njit(cache=True)
+def calendar_clean(calendar, block):
+    """Drop all entries that no longer count (and doubles)."""
+    n = calendar.size[0]
+    calendar.size[0] = 0
+    keys, slots = calendar.key[:n].copy(), calendar.slot[:n].copy()
+    seen = np.zeros(block.shape[0], np.bool_)
+    for i in range(n):
+        if block[slots[i], KEY] == keys[i] and not seen[slots[i]]:
+            seen[slots[i]] = True
+            calendar_push(calendar, keys[i], slots[i])
+
+
+@njit(cache=True)
+def enter_calendar(buffers, calendar, slots):
+    """Enter active slots by the oldest of their entries; there is room."""
+    block = buffers.block
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if block[slot, STATE] == ACTIVE and block[slot, LENGTH]:
+            start = block[slot, START]
+            oldest = FAR
+            for e in range(start, start + block[slot, LENGTH]):
+                oldest = min(oldest, buffers.position[e])
+            block[slot, KEY] = oldest
+            calendar_push(calendar, oldest, slot)
+
+
+# -- buffers --------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def new_log(n):
+    """Return an empty log with room for ``n`` changes."""
+    return Log(np.empty(n, np.int32), np.empty(n, np.int8), np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(n, np.int64))
+
+
+@njit(cache=True)
+def grow_log(log, n, more):
+    """Return a log that holds the first ``n`` changes of ``log`` and has room for ``more``."""
+    if n + more <= log.slot.shape[0]:
+        return log
+    new = new_log(2 * (n + more))
+    for i in range(n):
+        log_change(new, i, log.slot[i], log.op[i], log.seq[i], log.score[i], log.rank[i], log.watermark[i])
+    return new
+
+
+@njit(cache=True)
+def log_change(log, i, slot, op, seq, score, rank, watermark):
+    """Write change ``i``; return the number of the next one."""
+    log.slot[i], log.op[i], log.seq[i], log.score[i], log.rank[i], log.watermark[i] = slot, op, seq, score, rank, watermark
+    return i + 1
+
+
+@njit(cache=True)
+def ranks_before(score, position, seq, other_score, other_position, other_seq):
+    """Tell whether one entry ranks before another: higher score, then newer."""
+    if score != other_score:
+        return score > other_score
+    if position != other_position:
+        return position > other_position
+    return seq > other_seq
+
+
+@njit(cache=True)
+def log_difference(log, n, slot, seq, position, score, old, new, watermark):
+    """Log what turns one ranked list into another: removals, then additions, each by rank.
+
+    :param seq, position, score: hold both lists, at ``old = (start, length)`` and ``new = (start, length)``.
+    """
+    for removing in (True, False):
+        i, i_end = old[0], old[0] + old[1]
+        j, j_end = new[0], new[0] + new[1]
+        while i < i_end or j < j_end:
+            if i < i_end and j < j_end and seq[i] == seq[j]:
+                i += 1
+                j += 1
+            elif j == j_end or (i < i_end and ranks_before(score[i], position[i], seq[i], score[j], position[j], seq[j])):
+                if removing:
+                    n = log_change(log, n, slot, REMOVE, seq[i], score[i], 0, watermark)
+                i += 1
+            else:
+                if not removing:
+                    n = log_change(log, n, slot, ADD, seq[j], score[j], j - new[0] + 1, watermark)
+                j += 1
+    return n
+
+
+@njit(cache=True)
+def first_unranked(offsets, seq, position, score):
+    """Return the first list that is not in strict rank order, -1 if there is none."""
+    for i in range(offsets.shape[0] - 1):
+        for j in range(offsets[i] + 1, offsets[i + 1]):
+            if not ranks_before(score[j - 1], position[j - 1], seq[j - 1], score[j], position[j], seq[j]):
+                return i
+    return -1
+
+
+@njit(cache=True)
+def thin(buffers, slot, expired, best):
+    """Drop what can no longer matter from the arrivals that a pending slot has collected: see ``kmax.py``.
+
+    :param expired: positions up to this one have left the window.
+    :param best: float64[>= LIMIT], scratch: a heap of the highest scores among newer arrivals, the lowest first.
+    """
+    block = buffers.block
+    first = block[slot, START] + block[slot, FROZEN]
+    end = block[slot, START] + block[slot, LENGTH]
+    limit = block[slot, LIMIT]
+    size = 0
+    to = end
+    for i in range(end - 1, first - 1, -1):
+        if buffers.position[i] <= expired:
+            break
+        score = buffers.score[i]
+        if size == limit:
+            if best[0] >= score:
+                continue
+            at = 0
+            while True:     # replace the lowest
+                child = 2 * at + 1
+                if child >= size:
+                    break
+                if child + 1 < size and best[child + 1] < best[child]:
+                    child += 1
+                if best[child] >= score:
+                    break
+                best[at] = best[child]
+                at = child
+            best[at] = score
+        else:
+            at = size
+            size += 1
+            while at and best[(at - 1) >> 1] > score:
+                best[at] = best[(at - 1) >> 1]
+                at = (at - 1) >> 1
+            best[at] = score
+        to -= 1
+        buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[i], buffers.position[i], score
+    n = end - to
+    for i in range(n):
+        buffers.seq[first + i], buffers.position[first + i], buffers.score[first + i] = buffers.seq[to + i], buffers.position[to + i], buffers.score[to + i]
+    block[slot, LENGTH] = block[slot, FROZEN] + n
+
+
+@njit(cache=True)
+def crowded(buffers, rows, expired, incoming):
+    """Return (slots int64[], lengths int64[]) whose blocks may be too small for the matches; thins what pending slots hold.
+
+    :param incoming: int32[slots], scratch, zeros before and after.
+    """
+    block = buffers.block
+    touched = np.empty(rows.slot.shape[0], np.int64)
+    n = 0
+    most = 0
+    for i in range(rows.slot.shape[0]):
+        slot = rows.slot[i]
+        state = block[slot, STATE]
+        if state == PENDING or (state == ACTIVE and rows.score[i] >= buffers.theta[slot]):
+            if incoming[slot] == 0:
+                touched[n] = slot
+                n += 1
+                most = max(most, block[slot, LIMIT])
+            incoming[slot] += 1
+    best = np.empty(most)
+    lengths = np.empty(n, np.int64)
+    m = 0
+    for i in range(n):
+        slot = touched[i]
+        length = block[slot, LENGTH] + incoming[slot]
+        if block[slot, STATE] == ACTIVE:
+            length = min(length, block[slot, LIMIT])
+        elif length > block[slot, CAPACITY]:
+            thin(buffers, slot, expired, best)
+            length = block[slot, LENGTH] + incoming[slot]
+            if 4 * length > 3 * block[slot, CAPACITY]:      # not again for the next arrival
+                length = max(length, block[slot, CAPACITY] + 1)
+        incoming[slot] = 0
+        if length > block[slot, CAPACITY]:
+            touched[m], lengths[m] = slot, length
+            m += 1
+    return touched[:m], lengths[:m]
+
+
+@njit(cache=True)
+def append(buffers, slot, seq, position, score):
+    """Put an arrival behind the entries of a pending slot."""
+    at = buffers.block[slot, START] + buffers.block[slot, LENGTH]
+    buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
+    buffers.block[slot, LENGTH] += 1
+
+
+@njit(cache=True)
+def insert_kmax(buffers, slot, seq, position, score):
+    """Put an arrival, newer than all entries, into its place; what ranks behind LIMIT is dropped and sets theta.
+
+    :returns: its place from 0; LIMIT when it was dropped itself.
+    """
+    block, scores = buffers.block, buffers.score
+    start, n = block[slot, START], block[slot, LENGTH]
+    if n == block[slot, LIMIT]:
+        last = scores[start + n - 1]
+        if score < last:
+            buffers.theta[slot] = score
+            return n
+        buffers.theta[slot] = last
+        n -= 1
+    low, high = start, start + n
+    while low < high:       # entries with the same score are older: it goes before them
+        middle = (low + high) >> 1
+        if scores[middle] > score:
+            low = middle + 1
+        else:
+            high = middle
+    for i in range(start + n, low, -1):
+        buffers.seq[i], buffers.position[i], scores[i] = buffers.seq[i - 1], buffers.position[i - 1], scores[i - 1]
+    buffers.seq[low], buffers.position[low], scores[low] = seq, position, score
+    block[slot, LENGTH] = n + 1
+    return low - start
+
+
+@njit(cache=True)
+def expiring(buffers, calendar, expired, out):
+    """Collect the active slots with entries at positions up to ``expired``, correct their keys; return how many.
+
+    :param out: int32[slots], gets the slots in rising order.
+    """
+    block = buffers.block
+    n = 0
+    while calendar_skip(calendar, block) <= expired:
+        slot = calendar.slot[0]
+        start = block[slot, START]
+        oldest = FAR
+        loses = False
+        for i in range(start, start + block[slot, LENGTH]):
+            if buffers.position[i] <= expired:
+                loses = True
+            else:
+                oldest = min(oldest, buffers.position[i])
+        block[slot, KEY] = oldest
+        if oldest == FAR:
+            calendar_pop(calendar)
+        else:
+            calendar_replace(calendar, oldest, slot)
+        if loses:
+            out[n] = slot
+            n += 1
+    sort_small(out, n)
+    return n
+
+
+@njit(cache=True)
+def ordered_group(rows, start, end, order):
+    """Write the rows ``start..end`` into ``order`` by (slot, message); they are sorted already if of one message."""
+    if rows.message[start] == rows.message[end - 1]:
+        for i in range(start, end):
+            order[i - start] = i
+    else:
+        keys = np.empty(end - start, np.int64)
+        for i in range(start, end):
+            keys[i - start] = (np.int64(rows.slot[i]) << np.int64(32)) | np.int64(i)
+        keys.sort()
+        for i in range(end - start):
+            order[i] = keys[i] & _LOW
+
+
+@njit(cache=True)
+def apply_kmax(buffers, calendar, seq, position, rows, extent, watermark, changed):
+    """Let messages arrive and others expire, in order of time, up to ``watermark``.
+
+    Every time at which something happens is a step: the slots concerned are taken in rising order, each first loses what
+    has expired, then gets what has arrived, and then the change of its top-k list is logged.
+
+    :param changed: bool[slots], scratch, false before; true after for slots whose theta changed.
+    :returns: (log, number of changes, slots that fell due int32[]).
+    """
+    block, theta = buffers.block, buffers.theta
+    log, n_log = new_log(64 + 2 * rows.slot.shape[0]), 0
+    due, n_due = np.empty(16, np.int32), 0
+    losing = np.empty(block.shape[0], np.int32)
+    order = np.empty(rows.slot.shape[0], np.int64)
+    # The list of a slot before a step, with its new list behind it.
+    was_seq, was_position, was_score = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
+    row, rows_end = 0, rows.slot.shape[0]
+    while True:
+        arrival = position[rows.message[row]] if row < rows_end else FAR
+        expiry = calendar_skip(calendar, block)
+        now = min(arrival, expiry + extent if expiry != FAR else FAR)
+        if now > watermark or now == FAR:
+            break
+        expired = now - extent
+        n_losing = expiring(buffers, calendar, expired, losing) if expiry <= expired else 0
+        group = 0
+        if arrival == now:
+            end = row
+            while end < rows_end and position[rows.message[end]] == now:
+                end += 1
+            ordered_group(rows, row, end, order)
+            group = end - row
+            row = end
+        i, j = 0, 0
+        while i < n_losing or j < group:
+            slot = rows.slot[order[j]] if j < group else losing[i]
+            loses = i < n_losing and losing[i] <= slot
+            if loses:
+                slot = losing[i]
+                i += 1
+            first = j
+            while j < group and rows.slot[order[j]] == slot:
+                j += 1
+            state = block[slot, STATE]
+            if state == PENDING:
+                for r in range(first, j):
+                    m = rows.message[order[r]]
+                    append(buffers, slot, seq[m], position[m], rows.score[order[r]])
+            if state != ACTIVE:
+                continue
+            admitted = 0
+            for r in range(first, j):
+                if rows.score[order[r]] >= theta[slot]:
+                    admitted += 1
+            if not loses and admitted == 0:
+                continue
+            k, start, before = block[slot, K], block[slot, START], block[slot, LENGTH]
+            theta_before = theta[slot]
+            # Remember the list as it was.
+            listed = min(k, before)
+            if was_seq.shape[0] < 2 * k:
+                was_seq, was_position, was_score = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64), np.empty(2 * k)
+            for e in range(listed):
+                was_seq[e], was_position[e], was_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+            if loses:
+                to = start
+                for e in range(start, start + before):
+                    if buffers.position[e] > expired:
+                        buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[e], buffers.position[e], buffers.score[e]
+                        to += 1
+                block[slot, LENGTH] = to - start
+            for r in range(first, j):
+                if rows.score[order[r]] >= theta[slot]:
+                    m = rows.message[order[r]]
+                    insert_kmax(buffers, slot, seq[m], position[m], rows.score[order[r]])
+            length = block[slot, LENGTH]
+            if length < k and theta[slot] > -np.inf:
+                # Something outside the buffer may belong to the list now: freeze the list as it was.
+                for e in range(listed):
+                    buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = was_seq[e], was_position[e], was_score[e]
+                block[slot, LENGTH] = block[slot, FROZEN] = listed
+                block[slot, STATE], block[slot, KEY] = DUE, FAR
+                theta[slot] = np.inf
+                changed[slot] = True
+                if n_due == due.shape[0]:
+                    more = np.empty(2 * n_due, np.int32)
+                    more[:n_due] = due
+                    due = more
+                due[n_due] = slot
+                n_due += 1
+                continue
+            if theta[slot] != theta_before:
+                changed[slot] = True
+            if block[slot, KEY] == FAR and length:
+                block[slot, KEY] = now
+                calendar_push(calendar, now, slot)
+            lists = min(k, length)
+            for e in range(lists):
+                was_seq[listed + e], was_position[listed + e], was_score[listed + e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+            log = grow_log(log, n_log, listed + lists)
+            n_log = log_difference(log, n_log, slot, was_seq, was_position, was_score, (0, listed), (listed, lists), now)
+    return log, n_log, due[:n_due]
+
+
+@njit(cache=True)
+def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expired, watermark):
+    """Merge answers with what was collected since, and publish; ``slots`` are pending and rise.
+
+    :param offsets: answer *i* is ``offsets[i]:offsets[i + 1]`` of seq, position, score, in rank order.
+    :param expired: positions up to this one have left the window.
+    :returns: (log, number of changes, slots that are due again int32[]).
+    """
+    block, theta = buffers.block, buffers.theta
+    log, n_log = new_log(64), 0
+    due, n_due = np.empty(slots.shape[0], np.int32), 0
+    for a in range(slots.shape[0]):
+        slot = slots[a]
+        k, limit, start, frozen = block[slot, K], block[slot, LIMIT], block[slot, START], block[slot, FROZEN]
+        collected = start + frozen
+        n = block[slot, LENGTH] - frozen
+        answer, answer_end = offsets[a], offsets[a + 1]
+        bound = score[answer_end - 1] if answer_end - answer >= limit else -np.inf
+        # Arrivals in rank order: newest first, then a stable sort by falling score.
+        rank = np.argsort(-buffers.score[collected:collected + n][::-1], kind="mergesort")
+        # The published list, with the merged one behind it.
+        all_seq, all_position, all_score = np.empty(frozen + limit, np.int64), np.empty(frozen + limit, np.int64), np.empty(frozen + limit)
+        for e in range(frozen):
+            all_seq[e], all_position[e], all_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+        kept = 0
+        oldest = FAR
+        r = 0
+        while kept < limit and (answer < answer_end or r < n):
+            c = collected + n - 1 - rank[r] if r < n else collected
+            if r < n and (answer == answer_end or not ranks_before(
+                    score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])):
+                if answer < answer_end and seq[answer] == buffers.seq[c]:
+                    answer += 1     # in both
+                one_seq, one_position, one_score = buffers.seq[c], buffers.position[c], buffers.score[c]
+                r += 1
+                if one_score < bound:
+                    break
+            else:
+                one_seq, one_position, one_score = seq[answer], position[answer], score[answer]
+                answer += 1
+            if one_position > expired:
+                at = frozen + kept
+                all_seq[at], all_position[at], all_score[at] = one_seq, one_position, one_score
+                oldest = min(oldest, one_position)
+                kept += 1
+        if kept == limit:
+            bound = max(bound, all_score[frozen + kept - 1])
+        if kept < k and bound > -np.inf:
+            block[slot, LENGTH] = frozen
+            due[n_due] = slot
+            n_due += 1
+            continue
+        log = grow_log(log, n_log, frozen + kept)
+        n_log = log_difference(log, n_log, slot, all_seq, all_position, all_score, (0, frozen), (frozen, min(k, kept)), watermark)
+        for e in range(kept):
+            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[frozen + e], all_position[frozen + e], all_score[frozen + e]
+        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE], block[slot, KEY] = kept, 0, ACTIVE, oldest
+        theta[slot] = bound
+        if kept:
+            calendar_push(calendar, oldest, slot)
+    return log, n_log, due[:n_due]

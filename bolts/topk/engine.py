@@ -1,0 +1,262 @@
+"""Top-k lists of many subscriptions over a sliding window: an index and buffers, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.topk import _kernels as kernels
+from dskype.bolts.topk.base import Changes, Lists, ResultBuffers, Step, SubscriptionIndex
+from dskype.bolts.topk.kmax import KmaxBuffers
+from dskype.bolts.topk.taat import TaatIndex
+from dskype.bolts.topk.table import readable
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
+
+INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex}
+"""Indexes by the name that a topology's configuration gives (``dskype.index``)."""
+
+BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers}
+"""Result buffers by the name that a topology's configuration gives (``dskype.buffer``)."""
+
+_FORMAT = 1
+_NONE = np.zeros(0, np.int32)
+_NO_CHANGES = tuple(np.zeros(0, dtype) for dtype in (np.int32, np.int8, np.int64, np.float64, np.int32, np.int64))
+
+
+class TopkEngine:
+    """Keeps the exact top-k list of every active subscription while messages arrive and expire.
+
+    Life of a subscription: :meth:`insert` gives it a slot; unless the window is known to be empty it is pending, and its
+    caller fetches the :meth:`wanted` best messages of the window at the current watermark from elsewhere and hands them to
+    :meth:`resolve`, at any later watermark. :meth:`advance` processes messages; a subscription whose buffer runs low falls due
+    (``Changes.due``) and is pending again: its list stays as published until the next :meth:`resolve`. :meth:`remove` ends it at any time;
+    the slot is used again, so answers that come too late are the caller's to drop.
+
+    Exact: folded up to watermark *w*, the changes of an active slot give the brute-force top-k of the messages with
+    ``w - extent < position <= w``, at every *w* reached, not only those of messages: a message leaves at its position + extent.
+
+    The same calls give the same results and equal snapshots, in any process.
+
+    :param extent: of the window, in positions: |W| messages or a span in ms, >= 1.
+    :param diagonal_deg: diagonal of the data space, degrees.
+    :param index: a name in :data:`INDEXES`; ``index_options`` are its keyword arguments.
+    :param buffer: a name in :data:`BUFFERS`; ``buffer_options`` are its keyword arguments.
+    :raises IllegalArgumentException: for what cannot be.
+    """
+
+    def __init__(self, extent: int, diagonal_deg: float, index: str = "taat", buffer: str = "kmax",
+                 index_options: Mapping[str, Any] | None = None, buffer_options: Mapping[str, Any] | None = None) -> None:
+        if extent < 1:
+            raise IllegalArgumentException(explain("A window must hold something.", given=extent, legal="extent >= 1"))
+        if not 0 < diagonal_deg < np.inf:
+            raise IllegalArgumentException(explain("The data space needs a diagonal.", given=diagonal_deg, legal="degrees > 0"))
+        self.extent, self.diagonal_deg, self.index_name, self.buffer_name = int(extent), float(diagonal_deg), index, buffer
+        self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
+        self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
+        self.watermark = -1
+        self._live = np.zeros(0, np.bool_)
+        self._count = 0
+        self._first_free = 0        # no free slot is below
+
+    def __len__(self) -> int:
+        """The number of subscriptions."""
+        return self._count
+
+    def insert(self, k: np.ndarray, alpha: np.ndarray, lat: np.ndarray, lon: np.ndarray,
+               offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray, complete: bool) -> np.ndarray:
+        """Insert subscriptions; return their slots (int32[n], rising): the lowest free ones.
+
+        :param k: int32[n], >= 1.
+        :param alpha: float64[n], 0..1; ``lat``, ``lon`` float64[n], degrees.
+        :param offsets: int64[n + 1]; keywords of *i*: ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) and weights (float64).
+        :param complete: True when the window is known to be empty: active at once, with an empty list. False: pending.
+        """
+        k, alpha, lat, lon = np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64)
+        offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
+        n = len(k)
+        if not len(alpha) == len(lat) == len(lon) == len(offsets) - 1 == n:
+            raise IllegalArgumentException(explain("Arrays of subscriptions must be equally long.",
+                                                   given=[len(k), len(alpha), len(lat), len(lon), len(offsets) - 1]))
+        if n == 0:
+            return _NONE
+        if not (k >= 1).all():
+            raise IllegalArgumentException(explain("A subscription wants at least one message.", given=int(k.min()), legal="k >= 1"))
+        if not ((alpha >= 0) & (alpha <= 1)).all():
+            raise IllegalArgumentException(explain("A preference lies between text and place.", legal="alpha in 0..1",
+                                                   given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0])))
+        if not (np.isfinite(lat) & np.isfinite(lon)).all():
+            raise IllegalArgumentException(explain("A subscription needs a place.", legal="finite degrees"))
+        if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
+            raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row]:offsets[row + 1]].tolist()))
+        slots = kernels.take_free(self._live, n, self._first_free)
+        last = int(slots[-1])
+        if last >= len(self._live):
+            self._live = np.concatenate((self._live, np.zeros(last + 1 - len(self._live) + len(self._live) // 2, np.bool_)))
+        self._live[slots] = True
+        self._first_free = last + 1
+        self._count += n
+        self.index.insert(slots, lon, lat, alpha, offsets, terms, weights)
+        self.buffers.open(slots, k, complete)
+        return slots
+
+    def remove(self, slots: np.ndarray) -> None:
+        """Remove subscriptions, pending or not (int32[n], each once)."""
+        slots = np.sort(self._given(slots))
+        if not len(slots):
+            return
+        self.index.remove(slots)
+        self.buffers.close(slots)
+        self._live[slots] = False
+        self._count -= len(slots)
+        self._first_free = min(self._first_free, int(slots[0]))
+
+    def wanted(self, slots: np.ndarray) -> np.ndarray:
+        """Return how many messages an answer for each slot should bring (int64[n])."""
+        return self.buffers.wanted(self._given(slots))
+
+    def advance(self, messages: MessageBatch, watermark: int) -> Changes:
+        """Process messages, and what expires, up to ``watermark``; return how lists changed.
+
+        :param messages: positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
+        """
+        if watermark < self.watermark:
+            raise IllegalArgumentException(explain("A watermark never falls.", given=watermark, legal=f">= {self.watermark}"))
+        if messages.n:
+            first, last = int(messages.position[0]), int(messages.position[-1])
+            if not self.watermark < first <= last <= watermark:
+                raise IllegalArgumentException(explain("Messages lie between two watermarks.", given=[first, last],
+                                                       legal=f"positions in {self.watermark + 1}..{watermark}"))
+        steps: list[Step] = []
+        for start, stop in self._chunks(messages.position):
+            chunk = messages.slice(start, stop)
+            step = self.buffers.apply(chunk, self.index.match(chunk), watermark if stop == messages.n else int(messages.position[stop - 1]))
+            self._retune(step.retuned)
+            steps.append(step)
+        self.watermark = int(watermark)
+        due = np.sort(np.concatenate([step.due for step in steps]))
+        self.buffers.collect(due)
+        self._retune(due)
+        changes = steps[0].changes if len(steps) == 1 else tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
+        return Changes(*changes, due, np.unique(changes[0]))
+
+    def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
+        """Publish pending subscriptions at the current watermark, with answers merged with what has arrived since.
+
+        :param slots: int32[n], pending, each once.
+        :param offsets: int64[n + 1]; answer *i* is ``offsets[i]:offsets[i + 1]`` of seqs, positions (int64) and scores (float64): the
+            best messages of the window at the watermark of :meth:`insert` or ``due`` (or a later one), in rank order. Fewer than
+            :meth:`wanted` mean that there are no more.
+        :returns: ``touched`` has every slot that is published, also when its list is what it was; ``due`` those of
+            which too few messages are still alive: ask again at the current watermark.
+        """
+        slots = self._given(slots)
+        answers = Lists(readable(offsets, np.int64), readable(seqs, np.int64), readable(positions, np.int64), readable(scores, np.float64))
+        if len(answers.offsets) != len(slots) + 1:
+            raise IllegalArgumentException(explain("Every slot needs one answer.", given=len(answers.offsets) - 1, legal=str(len(slots))))
+        if not (pending := self.buffers.pending(slots)).all():
+            raise IllegalArgumentException(explain("Only pending subscriptions take answers.", given=slots[~pending].tolist()))
+        if (row := kernels.first_unranked(answers.offsets, answers.seqs, answers.positions, answers.scores)) >= 0:
+            first, last = answers.offsets[row:row + 2]
+            raise IllegalArgumentException(explain("Answers come in rank order.", given=list(zip(
+                answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist()))))
+        order = np.argsort(slots, kind="stable")
+        if (order != np.arange(len(order))).any():
+            starts, lengths = answers.offsets[:-1][order], np.diff(answers.offsets)[order]
+            total = int(lengths.sum())
+            answers = Lists(np.concatenate(([0], np.cumsum(lengths))), *(kernels.gather(array, starts, lengths, total) for array in answers[1:]))
+            slots = slots[order]
+        step = self.buffers.resolve(slots, answers, self.watermark)
+        self._retune(step.retuned)
+        due = np.sort(step.due)
+        return Changes(*step.changes, due, np.setdiff1d(slots, due, assume_unique=True))
+
+    def topk(self, slots: np.ndarray) -> Lists:
+        """Return the published lists (offsets, seqs, positions, scores) of slots, in rank order; those of pending ones are out of date."""
+        return self.buffers.published(self._given(slots, unique=False))
+
+    def pending(self, slots: np.ndarray) -> np.ndarray:
+        """Tell which slots wait for an answer (bool[n])."""
+        return self.buffers.pending(self._given(slots, unique=False))
+
+    @property
+    def slots(self) -> np.ndarray:
+        """All slots in use (int32[], rising)."""
+        return np.flatnonzero(self._live).astype(np.int32)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.index.memory_bytes + self.buffers.memory_bytes + self._live.nbytes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state: numpy arrays and plain values, in order of slots."""
+        return {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name,
+                "watermark": self.watermark, "index": self.index.snapshot(), "buffers": self.buffers.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a snapshot; this engine must be new. The index may be another than the snapshot's.
+
+        :raises IllegalArgumentException: the snapshot is of another format, window, space or buffer.
+        """
+        mine = {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name}
+        for name, value in mine.items():
+            if state.get(name) != value:
+                raise IllegalArgumentException(explain(f"The snapshot has another {name}.", given=state.get(name), legal=repr(value)))
+        if self._count or self.watermark != -1:
+            raise IllegalArgumentException(explain("Only a new engine takes a snapshot.", given=f"{self._count} subscriptions"))
+        self.watermark = int(state["watermark"])
+        self.index.restore(state["index"])
+        self.buffers.restore(state["buffers"])
+        slots = np.asarray(state["index"]["slots"])
+        self._live = np.zeros(int(slots.max(initial=-1)) + 1, np.bool_)
+        self._live[slots] = True
+        self._count = len(slots)
+
+    def _chunks(self, position: np.ndarray) -> list[tuple[int, int]]:
+        """Cut messages into pieces of a size at which thresholds are still fresh; never between equal positions."""
+        size = min(256, max(32, 4_000_000 // max(1, self._count)))
+        cuts, n = [0], len(position)
+        while n - cuts[-1] > size:
+            cuts.append(int(np.searchsorted(position, position[cuts[-1] + size - 1], side="right")))
+        if cuts[-1] < n or n == 0:
+            cuts.append(n)
+        return list(zip(cuts, cuts[1:]))
+
+    def _retune(self, slots: np.ndarray) -> None:
+        if len(slots):
+            self.index.set_thresholds(slots, self.buffers.thresholds(slots))
+
+    def _given(self, slots: np.ndarray, unique: bool = True) -> np.ndarray:
+        """Return slots as int32[n]; they must be in use."""
+        slots = np.asarray(slots, np.int32)
+        if len(slots):
+            known = (slots >= 0) & (slots < len(self._live))
+            known[known] = self._live[slots[known]]
+            if not known.all():
+                raise IllegalArgumentException(explain("There is no subscription in a slot.", given=int(slots[~known][0])))
+            if unique and len(np.unique(slots)) != len(slots):
+                raise IllegalArgumentException(explain("A slot is named twice.", given=slots.tolist()))
+        return slots
+
+    def _check(self) -> None:
+        """Verify all invariants (AssertionError); for tests, O(size)."""
+        self.index._check()
+        self.buffers._check(self.watermark)
+        slots = self.slots
+        assert self._count == len(slots) and self._live[:self._first_free].all()
+        assert (np.flatnonzero(self.index.table.live) == slots).all()
+        assert (self.index.table.place[slots, kernels.THRESHOLD] == self.buffers.thresholds(slots)).all()
+
+
+def _build(kind: str, registry: Mapping[str, type], name: str, argument: float, options: Mapping[str, Any] | None) -> Any:
+    if name not in registry:
+        raise IllegalArgumentException(explain(f"There is no such {kind}.", given=name, legal=", ".join(sorted(registry))))
+    try:
+        return registry[name](argument, **(options or {}))
+    except TypeError as error:
+        raise IllegalArgumentException(explain(f"The {kind} {name!r} does not take these options.", given=dict(options or {}), hint=str(error))) from error

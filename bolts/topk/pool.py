@@ -1,0 +1,108 @@
+"""Growing lists of many items in a few arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dskype.bolts.topk import _kernels as kernels
+
+__all__ = ["BlockPool", "grown"]
+
+
+def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
+    """Return ``array`` with at least ``n`` rows; new rows hold ``fill``."""
+    have = len(array)
+    if n <= have:
+        return array
+    new = np.full((max(n, have + have // 2 + 16), *array.shape[1:]), fill, array.dtype)
+    new[:have] = array
+    return new
+
+
+class BlockPool:
+    """The entries of many items: each item has one block of consecutive entries, with room at its end.
+
+    ``block`` (int64[items, >= 3]: START, LENGTH, CAPACITY, further columns are the owner's) says where; every field is
+    one array over all entries. A block that is too small is left behind and a larger one taken at the end; when the end
+    is reached, all blocks move to new arrays. Appending is O(1) amortised; what was left behind is at most about half.
+
+    :param fields: name -> dtype of an entry's fields; they become attributes, which :meth:`reserve` may replace.
+    :param columns: columns of ``block``.
+    """
+
+    def __init__(self, fields: Mapping[str, type], columns: int = 3) -> None:
+        self.fields = tuple(fields)
+        for name, dtype in fields.items():
+            setattr(self, name, np.empty(0, dtype))
+        self.block = np.zeros((0, columns), np.int64)
+        self.end = 0
+        self.left = 0       # entries of blocks that were left behind
+
+    def widen(self, n: int) -> None:
+        """Make room for items ``0..n - 1``; new ones have no block."""
+        self.block = grown(self.block, n, 0)
+
+    def reserve(self, items: np.ndarray, lengths: np.ndarray) -> None:
+        """Give items (each once) blocks for ``lengths`` entries; what they hold stays."""
+        if not len(items):
+            return
+        items, lengths = np.asarray(items, np.int64), np.asarray(lengths, np.int64)
+        need = kernels.space_needed(self.block, items, lengths)
+        if not need:
+            return
+        if self.end + need > self._size:
+            self._pack(need)
+        *moves, self.end, left = kernels.move_blocks(self.block, items, lengths, self.end)
+        self.left += left
+        for name in self.fields:
+            array = getattr(self, name)
+            kernels.copy_ranges(array, *moves, array)
+
+    def trim(self, items: np.ndarray, capacities: np.ndarray) -> None:
+        """Let go of what the blocks of items (each once) have beyond ``capacities`` entries; those are within reach."""
+        spare = self.block[items, kernels.CAPACITY] - capacities
+        larger = spare > 0
+        self.block[items[larger], kernels.CAPACITY] = capacities[larger]
+        self.left += int(spare[larger].sum())
+
+    def release(self, items: np.ndarray) -> None:
+        """Let go of the blocks of items (each once)."""
+        self.left += int(self.block[items, kernels.CAPACITY].sum())
+        self.block[items, :3] = 0
+
+    def gather(self, starts: np.ndarray, lengths: np.ndarray, *names: str) -> tuple[np.ndarray, ...]:
+        """Return the ranges ``starts..starts + lengths`` of some fields, one after another."""
+        total = int(lengths.sum())
+        return tuple(kernels.gather(getattr(self, name), starts, lengths, total) for name in names)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.block.nbytes + sum(getattr(self, name).nbytes for name in self.fields)
+
+    @property
+    def _size(self) -> int:
+        return len(getattr(self, self.fields[0]))
+
+    def _pack(self, more: int) -> None:
+        """Move all blocks to new arrays with room for ``more`` entries."""
+        size = self.end - self.left + more
+        size += size // 4 + 64
+        *moves, self.end, self.left = kernels.pack_blocks(self.block)
+        for name in self.fields:
+            array = getattr(self, name)
+            new = np.empty(size, array.dtype)
+            kernels.copy_ranges(array, *moves, new)
+            setattr(self, name, new)
+
+    def _check(self) -> None:
+        """Verify that blocks lie within the arrays, apart from each other, and that nothing is lost."""
+        start, length, capacity = self.block[:, :3].T
+        assert (length >= 0).all() and (length <= capacity).all(), self.block
+        used = np.flatnonzero(capacity)
+        used = used[np.argsort(start[used], kind="stable")]
+        assert (start[used][1:] >= (start + capacity)[used][:-1]).all(), "blocks overlap"
+        assert not len(used) or (start[used[0]] >= 0 and (start + capacity)[used[-1]] <= self.end <= self._size), "blocks outside"
+        assert int(capacity.sum()) + self.left == self.end, (int(capacity.sum()), self.left, self.end)

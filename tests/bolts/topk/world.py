@@ -1,0 +1,246 @@
+"""A small random world for tests of the top-k library: messages, subscriptions, oracles, a caller with slow answers."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.topk.engine import TopkEngine
+from dskype.spouts.batch import MessageBatch
+from tests import naive
+
+DIAGONAL_DEG = 40.0
+
+
+def weigh(terms: list[int], rng: random.Random) -> dict[int, float]:
+    raw = {term: rng.choice((1.0, 1.0, 0.5, 2.5)) for term in terms}
+    norm = math.sqrt(sum(w * w for w in raw.values()))
+    return {term: w / norm for term, w in sorted(raw.items())}
+
+
+def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float | None:
+    """The score to the last bit: the form that every part of the system uses."""
+    common = sorted(subscription["weights"].keys() & message["weights"].keys())
+    if not common:
+        return None
+    text = 0.0
+    for term in common:
+        text += subscription["weights"][term] * message["weights"][term]
+    dx, dy = message["lon"] - subscription["lon"], message["lat"] - subscription["lat"]
+    alpha = subscription["alpha"]
+    return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / DIAGONAL_DEG) + (1.0 - alpha) * text
+
+
+def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
+    """(score, position, seq) of the best ``count`` messages of the window, in rank order."""
+    found = [(s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark
+             and (s := exact_score(subscription, m)) is not None]
+    return sorted(found, reverse=True)[:count]
+
+
+class World:
+    """Draws messages and subscriptions from few places, terms and weights, so that equal scores are common."""
+
+    def __init__(self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4) -> None:
+        self.rng = random.Random(seed)
+        # Known terms, unknown ones (negative), and one of the widest ids.
+        self.terms = sorted([*range(0, 3 * terms, 3), *(-1 - self.rng.randrange(2**62) for _ in range(terms // 3)), 2**62])
+        self.places = [(self.rng.uniform(-10, 10), self.rng.uniform(-10, 10)) for _ in range(places)]
+        self.timed, self.most_terms = timed, most_terms
+        self.seq, self.position = -1, -1
+
+    def pick_terms(self, most: int) -> list[int]:
+        n = min(len(self.terms), self.rng.randint(1, most))
+        weights = [1 / (i + 1) for i in range(len(self.terms))]
+        return sorted(set(self.rng.choices(self.terms, weights, k=n)))
+
+    def message(self) -> dict[str, Any]:
+        self.seq += 1
+        self.position = self.position + self.rng.choice((0, 0, 1, 1, 2, 7)) if self.timed and self.position >= 0 else self.position + 1
+        lat, lon = self.rng.choice(self.places)
+        terms = [] if self.rng.random() < 0.05 else self.pick_terms(2 * self.most_terms)
+        return {"seq": self.seq, "position": self.position, "lat": lat, "lon": lon, "weights": weigh(terms, self.rng)}
+
+    def messages(self, n: int) -> list[dict[str, Any]]:
+        """``n`` messages; in a timed world they start after everything before."""
+        if self.timed and n:
+            self.position += 1
+        return [self.message() for _ in range(n)]
+
+    def subscription(self, k: int | None = None) -> dict[str, Any]:
+        lat, lon = self.rng.choice(self.places)
+        most = 64 if self.rng.random() < 0.05 else self.most_terms
+        return {"k": k or self.rng.choice((1, 1, 2, 3, 5, 8, 40)), "alpha": self.rng.choice((0.0, 1.0, 0.5, self.rng.random())), "lat": lat, "lon": lon,
+                "weights": weigh(self.pick_terms(most), self.rng)}
+
+
+def csr(weights: list[dict[int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    offsets = np.cumsum([0, *map(len, weights)]).astype(np.int64)
+    return offsets, np.array([t for w in weights for t in w], np.int64), np.array([x for w in weights for x in w.values()], np.float64)
+
+
+def batch(messages: list[dict[str, Any]]) -> MessageBatch:
+    return MessageBatch(np.array([m["seq"] for m in messages], np.int64), np.array([m["position"] for m in messages], np.int64),
+                        np.array([m["lat"] for m in messages], float), np.array([m["lon"] for m in messages], float),
+                        *csr([m["weights"] for m in messages]))
+
+
+def columns(subscriptions: list[dict[str, Any]]) -> tuple[np.ndarray, ...]:
+    """The arguments of ``TopkEngine.insert`` but for ``complete``."""
+    return (np.array([s["k"] for s in subscriptions], np.int32), np.array([s["alpha"] for s in subscriptions], float),
+            np.array([s["lat"] for s in subscriptions], float), np.array([s["lon"] for s in subscriptions], float), *csr([s["weights"] for s in subscriptions]))
+
+
+class Caller:
+    """Drives an engine as a subscription bolt does, and checks everything that it says against the oracles.
+
+    ``folded`` is what the changes amount to; ``open`` the requests on their way: (slot, generation, watermark, wanted).
+    """
+
+    def __init__(self, engine: TopkEngine, world: World) -> None:
+        self.engine, self.world = engine, world
+        self.messages: list[dict[str, Any]] = []
+        self.subscriptions: dict[int, dict[str, Any]] = {}
+        self.generation: dict[int, int] = {}
+        self.folded: dict[int, list[int]] = {}
+        self.active: set[int] = set()
+        self.open: list[tuple[int, int, int, int]] = []
+        self.log: list[Any] = []
+        self.resolved = self.checked = 0
+
+    def insert(self, subscriptions: list[dict[str, Any]], complete: bool = False) -> list[int]:
+        slots = self.engine.insert(*columns(subscriptions), complete).tolist()
+        free = [i for i in range(len(self.subscriptions) + len(slots)) if i not in self.subscriptions]
+        assert slots == free[:len(slots)]       # the lowest free ones
+        for slot, subscription in zip(slots, subscriptions):
+            self.subscriptions[slot] = subscription
+            self.generation[slot] = self.generation.get(slot, 0) + 1
+            self.folded[slot] = []
+            if complete:
+                self.active.add(slot)
+        if not complete:
+            self.ask(slots)
+        return slots
+
+    def remove(self, slots: list[int]) -> None:
+        self.engine.remove(np.array(slots, np.int32))
+        for slot in slots:
+            del self.subscriptions[slot], self.folded[slot]
+            self.active.discard(slot)
+
+    def ask(self, slots: list[int]) -> None:
+        wanted = self.engine.wanted(np.array(slots, np.int32)).tolist()
+        self.open += [(slot, self.generation[slot], self.engine.watermark, n) for slot, n in zip(slots, wanted)]
+
+    def advance(self, messages: list[dict[str, Any]], watermark: int) -> None:
+        before, active = self.engine.watermark, set(self.active)
+        self.messages += messages
+        changes = self.engine.advance(batch(messages), watermark)
+        self._record(changes)
+        due = changes.due.tolist()
+        assert due == sorted(set(due)) and set(due) <= active
+        times = sorted({m["position"] for m in messages} | {m["position"] + self.engine.extent for m in self.messages} | {watermark})
+        self._fold(changes, active, [t for t in times if before < t <= watermark])
+        self.active -= set(due)
+        self.ask(due)
+        self.check()
+
+    def _record(self, changes: Any) -> None:
+        assert changes.watermark.tolist() == sorted(changes.watermark.tolist())
+        assert [a.dtype for a in changes] == [np.int32, np.int8, np.int64, np.float64, np.int32, np.int64, np.int32, np.int32]
+        self.log.append([a.tolist() for a in changes])
+
+    def _fold(self, changes: Any, active: set[int], times: list[int]) -> None:
+        """Apply changes time by time; every list they lead to is compared, until its slot falls due."""
+        due = set(changes.due.tolist())
+        rows = list(zip(*(a.tolist() for a in changes[:6])))
+        assert {row[0] for row in rows} <= active
+        assert set(changes.touched.tolist()) == {row[0] for row in rows}
+        frozen: set[int] = set()
+        i = 0
+        for time in times:
+            j = i
+            while j < len(rows) and rows[j][5] == time:
+                j += 1
+            touched = self._apply(rows[i:j], time)
+            i = j
+            for slot in sorted(active - frozen if time == times[-1] else (touched | due) - frozen):
+                if slot in due:
+                    # It keeps the list from before it ran low; nothing is said about it afterwards.
+                    if self._differs(slot, time):
+                        assert slot not in touched
+                        frozen.add(slot)
+                    continue
+                assert not self._differs(slot, time), (slot, time, self.folded[slot])
+            assert not touched & frozen
+        assert i == len(rows), rows[i:]
+
+    def _apply(self, rows: list[tuple[Any, ...]], time: int) -> set[int]:
+        for slot in sorted({row[0] for row in rows}):
+            mine = [row for row in rows if row[0] == slot]
+            gone, new = [r[2] for r in mine if r[1] == 1], [r[2] for r in mine if r[1] == 0]
+            assert not set(gone) & set(new) and [r[1] for r in mine] == [1] * len(gone) + [0] * len(new)
+            self.folded[slot] = [seq for seq in self.folded[slot] if seq not in gone]
+            for _, op, seq, score, rank, _ in mine:
+                if op == 0:
+                    assert seq not in self.folded[slot] and score == exact_score(self.subscriptions[slot], self._by_seq(seq))
+                    self.folded[slot].insert(rank - 1, seq)
+                else:
+                    assert rank == 0
+        return {row[0] for row in rows}
+
+    def _by_seq(self, seq: int) -> dict[str, Any]:
+        return next(m for m in self.messages if m["seq"] == seq)
+
+    def expected(self, slot: int, watermark: int, count: int | None = None) -> list[tuple[float, int, int]]:
+        subscription = self.subscriptions[slot]
+        return exact_topk(subscription, self.messages, watermark, self.engine.extent, subscription["k"] if count is None else count)
+
+    def _differs(self, slot: int, watermark: int) -> bool:
+        self.checked += 1
+        return self.folded[slot] != [seq for _, _, seq in self.expected(slot, watermark)]
+
+    def answer(self, chosen: list[tuple[int, int, int, int]]) -> None:
+        """Hand over answers to requests, each as of its own watermark; stale ones are dropped, as a bolt does."""
+        self.open = [request for request in self.open if request not in chosen]
+        chosen = [r for r in chosen if r[0] in self.subscriptions and self.generation[r[0]] == r[1]]
+        if not chosen:
+            return
+        lists = [self.expected(slot, watermark, wanted) for slot, _, watermark, wanted in chosen]
+        slots = np.array([r[0] for r in chosen], np.int32)
+        offsets = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+        flat = [entry for entries in lists for entry in entries]
+        changes = self.engine.resolve(slots, offsets, np.array([e[2] for e in flat], np.int64), np.array([e[1] for e in flat], np.int64),
+                                      np.array([e[0] for e in flat], float))
+        self._record(changes)
+        due, touched = set(changes.due.tolist()), set(changes.touched.tolist())
+        assert due | touched == set(slots.tolist()) and not due & touched
+        now = self.engine.watermark
+        assert set(changes.watermark.tolist()) <= {now} and set(changes.slot.tolist()) <= touched
+        self._apply(list(zip(*(a.tolist() for a in changes[:6]))), now)
+        self.active |= touched
+        self.resolved += len(touched)
+        self.ask(sorted(due))
+        self.check()
+
+    def check(self) -> None:
+        """Compare what the engine publishes with the folded changes and both oracles."""
+        engine = self.engine
+        engine._check()
+        slots = np.array(sorted(self.subscriptions), np.int32)
+        assert engine.slots.tolist() == slots.tolist() and len(engine) == len(slots)
+        offsets, seqs, positions, scores = engine.topk(slots)
+        waiting = engine.pending(slots).tolist()
+        for i, slot in enumerate(slots.tolist()):
+            found = list(zip(scores[offsets[i]:offsets[i + 1]].tolist(), positions[offsets[i]:offsets[i + 1]].tolist(), seqs[offsets[i]:offsets[i + 1]].tolist()))
+            assert [seq for _, _, seq in found] == self.folded[slot]
+            assert waiting[i] == (slot not in self.active)
+            if not waiting[i]:
+                assert found == self.expected(slot, engine.watermark)
+                subscription = self.subscriptions[slot]
+                plain = naive.topk(subscription, self.messages, engine.watermark, engine.extent, DIAGONAL_DEG)
+                all_scores = {m["seq"]: naive.score(subscription, m, DIAGONAL_DEG) for m in self.messages}
+                assert naive.same_topk([(seq, score) for score, _, seq in found], plain, all_scores)
