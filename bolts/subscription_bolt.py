@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.boolean import make_boolean_index
+from dskype.bolts import boolean
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.formats import MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
-from dskype.bolts.topk import TopkEngine
+from dskype.bolts.topk.engine import TopkEngine
 from dskype.distribution import DISTRIBUTORS
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
@@ -65,7 +65,7 @@ class SubscriptionBolt(BatchBolt):
         """Check the settings, and the names of indexes and buffers."""
         settings = Settings.from_conf(conf)
         self._make_engine(settings)
-        make_boolean_index(settings.boolean_index, settings.boolean_index_options)
+        boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         if self._distribution_bolt not in topology.components:
             raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
                                                    legal=", ".join(sorted(topology.components)), component=component_id))
@@ -93,7 +93,7 @@ class SubscriptionBolt(BatchBolt):
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._context = collector, context
         self._engine = self._make_engine(settings)
-        self._boolean = make_boolean_index(settings.boolean_index, settings.boolean_index_options)
+        self._boolean = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         replicates = DISTRIBUTORS[settings.distributor].replicates
         self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
                                           run=run_of(context.get_storm_id()))
@@ -266,7 +266,7 @@ class SubscriptionBolt(BatchBolt):
 
     def _withdraw(self, slot: int) -> None:
         """Take back what was published for a subscription that ends."""
-        seqs = self._engine.published(slot)
+        seqs = self._engine.topk(np.array([slot], np.int32)).seqs
         n = len(seqs)
         self._send_deltas(np.full(n, slot), np.full(n, REMOVE, np.int8), seqs, np.zeros(n), np.zeros(n, np.int64), np.full(n, self._watermark))
 
@@ -275,6 +275,7 @@ class SubscriptionBolt(BatchBolt):
         self._publisher.removed([subscription], [entry.registrations[slot]], [self._watermark], states=False)
         self._boolean.remove(slot)
         entry.clear(slot)
+        entry.free.append(slot)
 
     # -- evaluations ------------------------------------------------------------------------------
 
@@ -440,11 +441,11 @@ class _Entries:
         self.registrations: list[str] = []
         self.placements: list[Mapping[str, Any]] = []
         self.metas: list[str | None] = []
-        self._free: list[int] = []
+        self.free: list[int] = []
 
     def free_slot(self) -> int:
-        """Return a slot that is not in use."""
-        return self._free.pop() if self._free else len(self.names)
+        """Return a slot that is not in use, where nobody else gives them."""
+        return self.free.pop() if self.free else len(self.names)
 
     def set(self, slot: int, name: str, registration: str, placement: Mapping[str, Any]) -> None:
         """Fill a slot."""
@@ -459,7 +460,6 @@ class _Entries:
     def clear(self, slot: int) -> None:
         """Empty a slot."""
         self.names[slot], self.registrations[slot], self.placements[slot], self.metas[slot] = None, "", {}, None
-        self._free.append(slot)
 
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
@@ -467,11 +467,11 @@ class _Entries:
 
     def snapshot(self) -> Any:
         """Return the slots as plain values."""
-        return [self.names, self.registrations, self.placements, self._free]
+        return [self.names, self.registrations, self.placements, self.free]
 
     def restore(self, state: Any) -> None:
         """Take them over."""
-        self.names, self.registrations, self.placements, self._free = (list(part) for part in state)
+        self.names, self.registrations, self.placements, self.free = (list(part) for part in state)
         self.metas = [placement.get("meta") for placement in self.placements]
 
 

@@ -77,17 +77,17 @@ class Simulation:
         return self.log.records(topic)
 
     def json(self, topic):
-        """Return the records of a topic as (key, value) with repetitions dropped."""
-        seen, found = set(), []
+        """Return the records of a topic as (key, value, headers), each once, where it was written last.
+
+        A sink that fails may have written later records without earlier ones; then it writes all of them again, in order.
+        """
+        found = {}
         for record in self.records(topic):
             headers = dict(record.headers or [])
-            mark = headers.get("record-id")
-            if mark is not None:
-                if mark in seen:
-                    continue
-                seen.add(mark)
-            found.append((record.key.decode() if record.key else None, None if record.value is None else json.loads(record.value), headers))
-        return found
+            mark = headers.get("record-id", len(found))
+            found.pop(mark, None)
+            found[mark] = record.key.decode() if record.key else None, None if record.value is None else json.loads(record.value), headers
+        return list(found.values())
 
 
 # -- scenarios ------------------------------------------------------------------------------------
@@ -164,11 +164,12 @@ def world_of(simulation, timed=False):
     """Read what went in back from the log: numbers from the sequence topic, everything else from the inputs."""
     world = World()
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
-    numbered = {}
+    numbered, tasks = {}, {}
     for _, run, _ in simulation.json(TOPICS.sequence):
         for i in range(run["n"]):
             seq = run["first"] + i * run.get("step", 1)
             assert seq not in numbered, f"number {seq} was given twice"
+            tasks[seq] = run["task"]
             numbered[seq] = raw[run["partition"], run["offset"] + i]
     for seq, record in sorted(numbered.items()):
         value = json.loads(record.value)
@@ -185,7 +186,11 @@ def world_of(simulation, timed=False):
         assert sorted(numbered) == list(range(len(numbered))), "numbers are not dense"
     dead = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.messages}
     assert dead | {(r.partition, r.offset) for r in numbered.values()} == set(raw), "a message is neither numbered nor a dead letter"
-    world.watermark = max((m["position"] for m in world.messages), default=-1)
+    # A spout task whose partition has gone quiet holds the watermark at its newest message; one that never read any, at none.
+    newest = dict.fromkeys(simulation.plan.component_tasks("message-spout"), -1)
+    for message in world.messages:
+        newest[tasks[message["seq"]]] = max(newest[tasks[message["seq"]]], message["position"])
+    world.watermark = min(newest.values())
     bad = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.subscriptions}
     for record in simulation.records(TOPICS.subscriptions):
         if (record.partition, record.offset) in bad:

@@ -201,7 +201,7 @@ class Task:
         if watermark <= known.get(source, watermark - 1):
             return
         known[source] = watermark
-        if len(known) < len(self._upstream):
+        if not self._upstream or len(known) < len(self._upstream):
             return
         try:
             low = min(known[t] for t in self._upstream)
