@@ -74,7 +74,7 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
             operand = part == ")"
         elif word == "NOT" or part[0] in "-!":
             raise ExpressionError("no negation", position, given=part, legal="words, quoted phrases, AND, OR, parentheses",
-                                  hint=f'to search for the word, put it in quotes: "{part.lstrip("-!")}"')
+                                  hint="to search for the word, put it in quotes")
         elif part in ("&&", "&", "||", "|"):
             raise ExpressionError("AND or OR in letters", position, given=part, hint=f"write {'AND' if part[0] == '&' else 'OR'}")
         else:
@@ -100,7 +100,8 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
     if opened:
         raise ExpressionError("a ')' for the '('", opened[-1], given=text)
     if not operand:
-        raise ExpressionError(f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase", len(text) + 1, given=text)
+        what = f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase"
+        raise ExpressionError(what, len(text) + 1, given=text)
     return _either(frames[0])
 
 

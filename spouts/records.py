@@ -18,7 +18,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import DeadLetter, explain
 
 __all__ = ["BooleanSubscription", "Limits", "Message", "RecordError", "Subscription", "TopkSubscription",
-           "parse_message", "parse_subscription", "parse_subscription_id", "subscription_from_record"]
+           "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
 
 
 class RecordError(DeadLetter):
@@ -88,8 +88,8 @@ class TopkSubscription:
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {"type": "topk", "id": self.id, "keywords": list(self.keywords), "k": self.k, "alpha": self.alpha, "lat": self.lat, "lon": self.lon,
-                "meta": self.meta}
+        return {"type": "topk", "id": self.id, "keywords": list(self.keywords), "k": self.k, "alpha": self.alpha,
+                "lat": self.lat, "lon": self.lon, "meta": self.meta}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
@@ -162,7 +162,7 @@ def parse_message(value: bytes | None, *, space: Space = WORLD, text_max_bytes: 
     return Message(id, text, lat, lon, ts)
 
 
-def parse_subscription_id(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
+def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     """Return the subscription id that a record's key is: UTF-8, not empty, not too long.
 
     :raises RecordError: if it is none.
@@ -178,8 +178,9 @@ def parse_subscription_id(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
         raise RecordError(explain(f"Expected the record's key in UTF-8, which ends at byte {e.start}", given=key[:40])) from None
 
 
-def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
-    """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_subscription_id`).
+def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD,
+                       limits: Limits = _DEFAULTS) -> Subscription:
+    """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_key`).
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
     tokens, each counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
@@ -189,7 +190,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
     BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None)
     """
-    id = parse_subscription_id(key, limits)
+    id = parse_key(key, limits)
     record = _object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
     if kind == "topk":
@@ -232,7 +233,7 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
         _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
     west, south, east, north = bbox
     if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
-        raise RecordError(explain("Expected 'bbox' on the globe", given=_Shown(", ".join(map(_shown, bbox)).join("[]")), legal=legal))
+        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
@@ -263,7 +264,8 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
     except UnicodeDecodeError as e:
         raise RecordError(explain(f"Expected {what} in UTF-8, which ends at byte {e.start}", given=value[e.start:e.start + 20])) from None
     except json.JSONDecodeError as e:
-        raise RecordError(explain(f"Expected {what} as JSON, which ends at character {e.pos + 1} ({e.msg})", given=_Shown(_short(repr(e.doc[e.pos:e.pos + 40]))))) from None
+        raise RecordError(explain(f"Expected {what} as JSON, which ends at character {e.pos + 1} ({e.msg})",
+                                  given=_Shown(_short(repr(e.doc[e.pos:e.pos + 40]))))) from None
     except ValueError as e:
         raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None
     except RecursionError:
@@ -291,7 +293,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
-        return f"a list of {len(value)}" if len(value) > 4 or any(isinstance(v, (list, dict)) for v in value) else "[" + ", ".join(map(_shown, value)) + "]"
+        if len(value) > 4 or any(isinstance(v, (list, dict)) for v in value):
+            return f"a list of {len(value)}"
+        return ", ".join(map(_shown, value)).join("[]")
     return _short(json.dumps(value))
 
 
@@ -336,7 +340,8 @@ def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise RecordError(explain("Expected 'id' as a string or an integer", given=_Shown(_shown(id)), legal=f"1 to {max_bytes} bytes of UTF-8, or 64 bits"))
+        raise RecordError(explain("Expected 'id' as a string or an integer", given=_Shown(_shown(id)),
+                                  legal=f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"))
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
@@ -345,7 +350,8 @@ def _message_id(id: Any, max_bytes: int) -> str:
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
     """Return which of two fields the record has."""
     if name in record and other in record:
-        raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=_Shown(f"{_shown(record[name])} and {_shown(record[other])}")))
+        both = _Shown(f"{_shown(record[name])} and {_shown(record[other])}")
+        raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=both))
     if name not in record and other not in record:
         raise RecordError(explain(f"Expected '{name}' or '{other}'", given=_Shown("neither")))
     return name if name in record else other
@@ -359,7 +365,8 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     for i, keyword in enumerate(given, 1):
         tokens = tokenizer.tokens(_check_text(keyword, f"keyword {i}", limits.text_max_bytes))
         if not tokens:
-            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)), legal="letters or digits that are not a stop word"))
+            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)),
+                                      legal="letters or digits that are not a stop word"))
         found.update(dict.fromkeys(tokens))
         if len(found) > limits.keywords_max:
             break
@@ -368,7 +375,8 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if len(keywords) > limits.keywords_max:
-        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"), legal=f"1 to {limits.keywords_max}"))
+        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"),
+                                  legal=f"1 to {limits.keywords_max}"))
     return keywords
 
 
@@ -386,7 +394,8 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     except RecursionError:
         raise RecordError("Expected 'meta' with less nesting") from None
     if size > limits.meta_max_bytes:
-        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"), legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
+        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"),
+                                  legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
     return meta
 
 

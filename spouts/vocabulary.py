@@ -32,6 +32,12 @@ def unknown_id(term: str) -> int:
     return -1 - (int.from_bytes(blake2b(term.encode(), digest_size=8).digest(), "big") >> 2)
 
 
+def _locked(array: np.ndarray) -> np.ndarray:
+    """Make an array read-only: whatever it came from, kernels are compiled for one kind."""
+    array.flags.writeable = False
+    return array
+
+
 class _Table(NamedTuple):
     """Terms in compact form; see :mod:`dskype.spouts._kernels`."""
 
@@ -44,8 +50,10 @@ class _Table(NamedTuple):
         """Return the table, and the number of the first term that occurs a second time (-1: none)."""
         n = len(offsets) - 1
         offsets = offsets.astype(np.uint32 if len(blob) < 1 << 32 else np.int64)
-        table = cls(blob, offsets, np.zeros(1 << max(1, (2 * n).bit_length()), np.uint32))
-        return table, int(_kernels.fill_table(*table))
+        table = cls(_locked(blob), _locked(offsets), np.zeros(1 << max(1, (2 * n).bit_length()), np.uint32))
+        again = int(_kernels.fill_table(*table))
+        _locked(table.slots)
+        return table, again
 
     @classmethod
     def of_terms(cls, terms: Sequence[str]) -> _Table:
@@ -79,7 +87,7 @@ class Vocabulary:
 
     def __init__(self, table: _Table, df: np.ndarray, documents: int) -> None:
         """Use :meth:`build`, :meth:`load` or :meth:`empty`."""
-        self._table, self._df, self._documents = table, df, documents
+        self._table, self._df, self._documents = table, _locked(df), documents
 
     @classmethod
     def empty(cls) -> Vocabulary:

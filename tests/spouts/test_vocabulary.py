@@ -1,0 +1,304 @@
+"""Vocabularies: the file, the ids, and weights against the plain ones."""
+
+import doctest
+import hashlib
+import os
+import random
+import threading
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dskype.spouts import _kernels
+from dskype.spouts import vocabulary as module
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary, unknown_id
+from dskype.topology.errors import IllegalArgumentException
+from tests import naive
+
+WORDS = ["coffee", "tea", "wifi", "Café", "STRASSE", "straße", "東京", "i\u0307", "night", "late", "x1", "7", "𝒞𝑜", "a" * 130, "naïve", "the"]
+SEPARATORS = [" ", ", ", "-", "😀", "\u00a0", "!? ", "_"]
+
+
+def random_texts(rng, n, words=WORDS, longest=14):
+    texts = []
+    for _ in range(n):
+        some = [rng.choice(words) if rng.random() < 0.8 else f"w{rng.randrange(40)}" for _ in range(rng.choice([0, 1, 2, 5, longest]))]
+        if rng.random() < 0.6:
+            some = [w for w in some if w.isascii()]
+        texts.append("".join(w + rng.choice(SEPARATORS if rng.random() < 0.3 else SEPARATORS[:3]) for w in some))
+    return texts
+
+
+def vocabulary_of(texts, tokenizer=Tokenizer()):
+    return Vocabulary.build(texts, tokenizer)
+
+
+def plain_df(texts, tokenizer=Tokenizer()):
+    return Counter(term for text in texts for term in set(tokenizer.tokens(text)))
+
+
+def lines(*rows, documents=9):
+    return f'{{"documents": {documents}}}\n' + "".join(f"{row}\n" for row in rows)
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+def test_ids_are_ranks_by_document_frequency_and_term():
+    texts = random_texts(random.Random(1), 400)
+    vocabulary, df = vocabulary_of(texts), plain_df(texts)
+    terms = sorted(df, key=lambda term: (df[term], term))
+    assert vocabulary.documents == 400 and len(vocabulary) == len(terms) > 40
+    assert [vocabulary.term(i) for i in range(len(vocabulary))] == terms
+    assert vocabulary.ids(terms).tolist() == list(range(len(terms)))
+    assert vocabulary.df(np.arange(len(terms))).tolist() == [df[t] for t in terms]
+
+
+def test_a_text_counts_once_for_each_of_its_terms_and_one_without_terms_counts_as_a_document():
+    vocabulary = vocabulary_of(["tea tea TEA", "tea coffee", "", "!"])
+    assert vocabulary.documents == 4 and len(vocabulary) == 2
+    assert vocabulary.df(vocabulary.ids(["coffee", "tea"])).tolist() == [1, 2]
+
+
+def test_stop_words_are_not_in_a_vocabulary():
+    assert [vocabulary_of(["the tea"], Tokenizer(["The"])).term(i) for i in range(2)] == ["tea", None]
+
+
+def test_an_unknown_term_has_a_negative_id_that_depends_on_nothing_but_the_term():
+    golden = {"zythum": -4365377727431255531, "": -4119008146064567470,
+              "東京": -1 - (int.from_bytes(hashlib.blake2b("東京".encode(), digest_size=8).digest(), "big") >> 2)}
+    for vocabulary in (Vocabulary.empty(), vocabulary_of(["coffee"])):
+        assert vocabulary.ids(list(golden)).tolist() == list(golden.values()) == [unknown_id(term) for term in golden]
+        assert vocabulary.df(list(golden.values())).tolist() == [1, 1, 1]
+        assert vocabulary.term(golden["zythum"]) is None
+
+
+def test_unknown_ids_are_blake2b_for_every_length():
+    terms = ["".join(random.Random(n).choices("abcdefgé東", k=n)) for n in range(300)]
+    assert Vocabulary.empty().ids(terms).tolist() == [unknown_id(t) for t in terms]
+    assert all(-(1 << 62) <= unknown_id(t) < 0 for t in terms)
+
+
+def test_the_empty_vocabulary_has_one_document_and_no_terms():
+    empty = Vocabulary.empty()
+    assert (empty.documents, len(empty), empty.term(0)) == (1, 0, None)
+    assert empty.ids([]).dtype == np.int64 and len(empty.ids([])) == 0
+    assert vocabulary_of([]).documents == 1
+
+
+def test_look_up_finds_all_of_many_terms_and_no_others():
+    terms = sorted({f"t{random.Random(i).randrange(10 ** 9)}" for i in range(20_000)})
+    vocabulary = vocabulary_of([" ".join(terms)])
+    assert vocabulary.ids(terms).tolist() == list(range(len(terms)))
+    assert (vocabulary.ids([t + "x" for t in terms]) < 0).all()
+    assert vocabulary.memory_bytes < 40 * len(terms)
+
+
+def test_the_fold_table_agrees_with_the_tokenizer_on_ascii():
+    for code in range(128):
+        assert "".join(Tokenizer().tokens(chr(code))) == chr(_kernels.fold_table[code]).strip()
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+def by_term(vocabulary, ids, weights, tokens):
+    names = dict(zip(vocabulary.ids(tokens).tolist(), tokens))
+    return {names[i]: w for i, w in zip(ids.tolist(), weights.tolist())}
+
+
+def test_weights_are_the_plain_tf_idf_weights_of_unit_norm():
+    rng = random.Random(2)
+    sample = random_texts(rng, 300)
+    vocabulary, df = vocabulary_of(sample[:150]), plain_df(sample[:150])
+    for text in sample:
+        tokens = Tokenizer().tokens(text)
+        ids, weights = vocabulary.weigh(tokens)
+        assert (np.diff(ids) > 0).all()
+        if tokens:
+            expected = naive.norm_weights(Counter(tokens), df, 150)
+            assert by_term(vocabulary, ids, weights, tokens) == pytest.approx(expected, rel=1e-13)
+            assert np.dot(weights, weights) == pytest.approx(1, rel=1e-13)
+
+
+def test_the_norm_is_summed_in_rising_order_of_the_ids():
+    vocabulary = vocabulary_of(random_texts(random.Random(3), 200))
+    tokens = ["coffee", "tea", "zz", "yy", "wifi", "coffee", "night", "xx"]
+    ids, weights = vocabulary.weigh(tokens)
+    raw = [Counter(vocabulary.ids(tokens).tolist())[i] * np.log(1 + vocabulary.documents / df) for i, df in zip(ids.tolist(), vocabulary.df(ids))]
+    total = 0.0
+    for w in raw:
+        total += w * w
+    assert weights.tolist() == pytest.approx([w / np.sqrt(total) for w in raw], rel=2e-16)
+
+
+def rows_of(result):
+    offsets, terms, weights = result
+    assert offsets.dtype == terms.dtype == np.int64 and weights.dtype == np.float64 and offsets[0] == 0 and offsets[-1] == len(terms) == len(weights)
+    return [(terms[a:b].tobytes(), weights[a:b].tobytes()) for a, b in zip(offsets, offsets[1:])]
+
+
+@pytest.mark.parametrize("stop_words", [(), ("the", "STRASSE", "w7")])
+@pytest.mark.parametrize("known", [0, 100, 600])
+def test_many_texts_weigh_the_same_as_each_alone_to_the_last_bit_however_they_are_batched(known, stop_words):
+    rng = random.Random(known)
+    tokenizer = Tokenizer(stop_words)
+    texts = random_texts(rng, 600, longest=60)
+    vocabulary = Vocabulary.build(texts[:known], tokenizer) if known else Vocabulary.empty()
+    alone = [tuple(a.tobytes() for a in vocabulary.weigh(tokenizer.tokens(text))) for text in texts]
+    assert rows_of(vocabulary.weigh_texts(texts, tokenizer)) == alone
+    at, found = 0, []
+    while at < len(texts):
+        n = rng.choice([1, 2, 7, 50])
+        found += rows_of(vocabulary.weigh_texts(texts[at:at + n], tokenizer))
+        at += n
+    assert found == alone
+
+
+def test_texts_weigh_the_same_whatever_holds_them():
+    texts = ["tea Coffee", "", "東京 tea", "!!", "wifi " * 50]
+    vocabulary, tokenizer = vocabulary_of(texts[:3]), Tokenizer()
+    expected = rows_of(vocabulary.weigh_texts(texts, tokenizer))
+    array = pa.array(["skipped", *texts, "skipped"])
+    for held in (tuple(texts), pa.array(texts), pa.array(texts, pa.large_string()), pa.array(texts, pa.string_view()), array[1:-1],
+                 pa.chunked_array([texts[:2], texts[2:]]), np.array(texts, object), pa.array(texts).dictionary_encode()):
+        assert rows_of(vocabulary.weigh_texts(held, tokenizer)) == expected
+
+
+def test_a_text_without_tokens_and_no_text_are_empty_rows():
+    for texts in ([None, "", "?!", "😀"], pa.array([None, "", "?!", "😀"])):
+        offsets, terms, weights = Vocabulary.empty().weigh_texts(texts, Tokenizer())
+        assert offsets.tolist() == [0] * 5 and len(terms) == len(weights) == 0
+    for texts in ([], pa.array([], pa.string()), pa.array([None, None], pa.string())):
+        assert Vocabulary.empty().weigh_texts(texts, Tokenizer())[0].tolist() == [0] * (len(texts) + 1)
+    assert [len(a) for a in Vocabulary.empty().weigh([])] == [0, 0]
+
+
+def test_half_a_surrogate_pair_separates_tokens():
+    vocabulary = Vocabulary.empty()
+    assert rows_of(vocabulary.weigh_texts(["tea \udc00wifi", None], Tokenizer())) == rows_of(vocabulary.weigh_texts(["tea wifi", ""], Tokenizer()))
+
+
+def test_a_long_text_weighs_as_its_parts_say():
+    text = " ".join(f"w{i % 5000}" for i in range(50_000))
+    ids, weights = Vocabulary.empty().weigh_texts([text], Tokenizer())[1:]
+    assert len(ids) == 5000 and (np.diff(ids) > 0).all() and weights == pytest.approx(1 / 5000 ** 0.5)
+
+
+def test_threads_share_a_vocabulary():
+    texts = random_texts(random.Random(8), 300)
+    vocabulary, tokenizer, found = vocabulary_of(texts), Tokenizer(["the"]), []
+    threads = [threading.Thread(target=lambda: found.append(rows_of(vocabulary.weigh_texts(texts, tokenizer)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(f == found[0] for f in found)
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def test_the_file_says_how_many_documents_and_then_each_term_by_rising_document_frequency(tmp_path):
+    vocabulary_of(["tea coffee", "Tea été", "tea"]).save(tmp_path / "v.tsv")
+    assert (tmp_path / "v.tsv").read_bytes() == '{"documents": 3}\ncoffee\t1\nété\t1\ntea\t3\n'.encode()
+
+
+def test_a_vocabulary_is_the_same_after_saving_and_loading(tmp_path):
+    texts = random_texts(random.Random(4), 500)
+    for vocabulary in (vocabulary_of(texts), Vocabulary.empty()):
+        vocabulary.save(tmp_path / "v.tsv")
+        loaded = Vocabulary.load(tmp_path / "v.tsv")
+        assert (loaded.documents, len(loaded)) == (vocabulary.documents, len(vocabulary))
+        assert rows_of(loaded.weigh_texts(texts, Tokenizer())) == rows_of(vocabulary.weigh_texts(texts, Tokenizer()))
+        assert [loaded.term(i) for i in range(len(loaded))] == [vocabulary.term(i) for i in range(len(loaded))]
+
+
+def test_a_file_is_loaded_once_until_it_changes(tmp_path):
+    path = tmp_path / "v.tsv"
+    vocabulary_of(["tea"]).save(path)
+    first = Vocabulary.load(path)
+    os.symlink(path, tmp_path / "link")
+    assert Vocabulary.load(str(path)) is first and Vocabulary.load(tmp_path / "link") is first
+    vocabulary_of(["tea", "tea coffee"]).save(path)
+    second = Vocabulary.load(path)
+    assert second is not first and second.documents == 2 and Vocabulary.load(path) is second
+
+
+def test_a_file_that_cannot_be_written_completely_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "v.tsv"
+    vocabulary_of(["tea"]).save(path)
+    before = path.read_bytes()
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        vocabulary_of(["tea", "coffee"]).save(path)
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["v.tsv"]
+
+
+MALFORMED = {
+    "empty": ("", 1, "documents"),
+    "no number of documents": ("tea\t1\n", 1, "documents"),
+    "no object": ("[3]\n", 1, "documents"),
+    "no documents": ('{"documents": 0}\n', 1, "integer N >= 1"),
+    "a boolean number of documents": ('{"documents": true}\n', 1, "integer N >= 1"),
+    "a fraction of documents": ('{"documents": 3.5}\n', 1, "integer N >= 1"),
+    "no tab": (lines("tea\t1", "coffee 2"), 3, "a term of letters"),
+    "only a term": (lines("tea"), 2, "a tab and the document frequency"),
+    "an empty line": (lines("coffee\t1", "", "tea\t1"), 3, "a term"),
+    "an empty term": (lines("\t1"), 2, "a term"),
+    "a term in upper case": (lines("Tea\t1"), 2, "folded"),
+    "a term with a space": (lines("green tea\t1"), 2, "a term"),
+    "no frequency": (lines("tea\t"), 2, "integer"),
+    "a word as frequency": (lines("tea\tmany"), 2, "integer"),
+    "a fraction as frequency": (lines("tea\t1.5"), 2, "integer"),
+    "a negative frequency": (lines("tea\t-1"), 2, "integer"),
+    "leading zeros": (lines("tea\t01"), 2, "integer"),
+    "two frequencies": (lines("tea\t1\t2"), 2, "integer"),
+    "carriage returns": (lines("tea\t1\r"), 2, "integer"),
+    "a frequency of zero": (lines("tea\t0"), 2, "from 1 to 9"),
+    "more than all documents": (lines("tea\t10"), 2, "from 1 to 9"),
+    "a huge frequency": (lines("tea\t99999999999999999999"), 2, "integer"),
+    "a frequency beyond 32 bits": (lines("tea\t3000000000", documents=4000000000), 2, "from 1 to"),
+    "falling frequencies": (lines("tea\t2", "coffee\t1"), 3, "rising document frequency"),
+    "terms out of order": (lines("b\t1", "a\t1"), 3, "ties by term"),
+    "a prefix after": (lines("tea\t1", "te\t1"), 3, "ties by term"),
+    "a term at once again": (lines("tea\t1", "tea\t1"), 3, "ties by term"),
+    "a term again": (lines("tea\t1", "coffee\t2", "tea\t3"), 4, "each term once"),
+    "cut off": (lines("coffee\t1") + "tea\t1", 3, "cut off"),
+    "cut off in the first line": ('{"documents": 3', 1, "documents"),
+}
+
+
+@pytest.mark.parametrize("content, line, words", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_file_is_refused_with_the_number_of_the_line(tmp_path, content, line, words):
+    (tmp_path / "v.tsv").write_text(content, newline="")
+    with pytest.raises(IllegalArgumentException) as e:
+        Vocabulary.load(tmp_path / "v.tsv")
+    assert f"v.tsv, line {line}: expected " in str(e.value) and words in str(e.value) and "given: " in str(e.value)
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_the_number_of_the_line(tmp_path):
+    (tmp_path / "v.tsv").write_bytes(b'{"documents": 9}\ncoffee\t1\nt\xe9\t1\n')
+    with pytest.raises(IllegalArgumentException, match=r"line 3: expected UTF-8.*\\xe9"):
+        Vocabulary.load(tmp_path / "v.tsv")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(IllegalArgumentException, match="Cannot read the vocabulary file; given: '.*none.tsv'.*No such file"):
+        Vocabulary.load(tmp_path / "none.tsv")
+
+
+def test_a_vocabulary_cannot_be_written_to():
+    vocabulary = vocabulary_of(["tea coffee"])
+    assert not any(a.flags.writeable for a in (*vocabulary._table, vocabulary._df))
+
+
+def test_the_examples_run():
+    assert doctest.testmod(module).failed == 0
