@@ -9,7 +9,7 @@ from typing import Any
 
 from dskype.deploy.cluster import Target
 
-__all__ = ["Ignored", "UsageError", "common", "conf_item", "executor", "file_conf", "output", "pair", "positive", "positive_seconds", "say", "seconds",
+__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "output", "pair", "positive", "positive_seconds", "say", "seconds",
            "split", "target"]
 
 
@@ -98,6 +98,11 @@ def output(parser: argparse.ArgumentParser) -> None:
 def say(text: str) -> None:
     """Print a line that is no result."""
     print(text, file=sys.stderr, flush=True)
+
+
+def counted(n: int, what: str) -> str:
+    """Return a number with its noun: ``1 message``, ``2,000 messages``."""
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def file_conf(args: argparse.Namespace) -> dict[str, Any]:

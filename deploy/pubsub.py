@@ -11,27 +11,27 @@ Everything goes through the topics of a topology, so the topology may start late
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, KafkaTimeoutError as ClientTimeoutError
+from kafka import KafkaConsumer
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import KafkaError, KafkaTimeoutError as ClientTimeoutError, TopicAlreadyExistsError
 
-from dskype.spouts.topics import Topics
+from dskype.deploy.reading import Follower, Once, Registered, Result, TopK, json_object, make_consumer, subscription_type
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
 __all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "ensure_topics", "subscription_type"]
 
-_REMEMBERED = 200_000
-"""Result ids remembered to leave out duplicates: a batch that is written again comes soon after its first time."""
+_CREATE_S = 30
 
 
 class UnknownTopicError(TopologyError):
@@ -45,27 +45,6 @@ class SendError(TopologyError):
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
-
-_LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""Arrival is what the broker's clock says: a ttl and a latency then do not depend on the clocks of clients."""
-
-
-def _plan(topics: Topics, partitions: int) -> list[tuple[str, int, dict[str, str]]]:
-    """Return (topic, partitions, configuration) of the topics of a topology."""
-    keep = {"cleanup.policy": "delete"}
-    compact = {"cleanup.policy": "compact"}
-    return [
-        (topics.messages, partitions, {**keep, **_LOG_TIME}),
-        (topics.subscriptions, partitions, {**compact, **_LOG_TIME}),
-        (topics.results, partitions, keep),
-        # Written often, needed once per key: closed segments are what Kafka compacts.
-        (topics.topk, partitions, {**compact, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.2"}),
-        # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
-        (topics.registrations, 1, {**keep, "retention.ms": "-1"}),
-        # As long as its messages: numbers of messages that are gone help nobody.
-        (topics.sequence, 1, keep),
-    ]
-
 
 _WHY = {
     "cleanup.policy": {"compact": "its records are dropped by age, and what is registered or current with them",
@@ -89,16 +68,29 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1) -> list[
     """
     if partitions < 1:
         raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
-    plan = _plan(Topics.of(name), partitions)
-    admin = TopicAdmin(kafka)
-    try:
-        existing = admin.existing([topic for topic, _, _ in plan])
-        for topic, count, config in plan:
-            if topic not in existing:
-                admin.create({topic: count}, config)
-    finally:
-        admin.close()
+    one = ("registrations", "sequence")
+    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in TOPIC_CONFIG.items()]
+    existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
     return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])
+
+
+def _create(kafka: KafkaSettings, topics: list[NewTopic]) -> set[str]:
+    """Create what is missing in one request, wait for it; returns what was there before."""
+    client, admin = kafka.admin(), TopicAdmin(kafka)
+    try:
+        before = set(admin.existing(t.name for t in topics))
+        if missing := [t for t in topics if t.name not in before]:
+            with contextlib.suppress(TopicAlreadyExistsError):  # somebody else is at it, too
+                client.create_topics(missing)
+            deadline = time.monotonic() + _CREATE_S
+            while left := sorted({t.name for t in missing} - set(admin.existing(t.name for t in missing))):
+                if time.monotonic() > deadline:
+                    raise KafkaTimeoutError(f"topics are not there after {_CREATE_S} s; expected: {', '.join(left)}")
+                time.sleep(0.02)
+        return before
+    finally:
+        client.close()
+        admin.close()
 
 
 def _differences(kafka: KafkaSettings, expected: list[tuple[str, dict[str, str]]]) -> list[str]:
@@ -118,152 +110,6 @@ def _differences(kafka: KafkaSettings, expected: list[tuple[str, dict[str, str]]
                 told.append(explain(f"Topic {topic} should have {key}={value}.", given=given, hint=f"{why}; change it with kafka-configs.sh --alter, "
                                     f"--entity-type topics --entity-name {topic} --add-config {key}={value}"))
     return told
-
-
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def subscription_type(fields: Mapping[str, Any]) -> str:
-    """Return the type that fields speak of when they do not say: ``boolean`` with a rectangle or an expression, else ``topk``."""
-    return fields.get("type") or ("boolean" if "bbox" in fields or "expression" in fields else "topk")
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A subscription as it stands in its topic.
-
-    :ivar id: the subscription's id.
-    :ivar registration: ``<partition>-<offset>``, the record.
-    :ivar registered_ms: when it came, epoch ms.
-    :ivar value: the record's bytes.
-    :ivar fields: what was registered; None when it is no JSON object.
-    :ivar status: ``active``: the topology matches it; ``pending``: not yet; ``expired``: its ttl is over.
-    :ivar since: when active: the watermark behind which it is matched; when expired by the topology: the last one.
-    """
-
-    id: str
-    registration: str
-    registered_ms: int
-    value: bytes
-    fields: dict[str, Any] | None
-    status: str = "pending"
-    since: int | None = None
-
-    @property
-    def type(self) -> str | None:
-        """``topk``, ``boolean`` or what was given."""
-        return None if self.fields is None else self.fields.get("type")
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
-        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
-
-
-@dataclass(frozen=True)
-class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or met a boolean subscription (``match``).
-
-    :ivar watermark: the state after which message it belongs to; see the format of results.
-    :ivar message: the message's id, as it was given.
-    :ivar rank: from 1; of an ``add``.
-    :ivar time_ms: when it was written, epoch ms.
-    :ivar result_id: the same for the same result, however often it is written.
-    :ivar value: the whole record.
-    """
-
-    subscription: str
-    op: str
-    message: str | int
-    watermark: int
-    score: float | None
-    rank: int | None
-    meta: Any
-    time_ms: int
-    result_id: str
-    value: dict[str, Any]
-
-    @classmethod
-    def of(cls, record: Any) -> Result | None:
-        """Read a record of the results; None for what is none."""
-        value = _json_object(record.value)
-        if value is None or not {"subscription", "op", "message"} <= value.keys():
-            return None
-        given = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
-        # Without the header the content tells duplicates apart.
-        identity = given.decode(errors="replace") if given is not None else json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
-        return cls(str(value["subscription"]), str(value["op"]), value["message"], value.get("watermark"), value.get("score"), value.get("rank"),
-                   value.get("meta"), record.timestamp, identity, value)
-
-
-@dataclass(frozen=True)
-class TopK:
-    """The whole answer of a top-k subscription at one watermark.
-
-    :ivar entries: (message id, score), best first.
-    :ivar registration: the record of the subscription that it answers.
-    """
-
-    subscription: str
-    watermark: int
-    entries: list[tuple[str | int, float]]
-    registration: str | None = None
-    time_ms: int | None = None
-
-    @classmethod
-    def of(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
-        """Read a state; None for what is none."""
-        found = _json_object(value)
-        try:
-            return None if found is None else cls(str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]],
-                                                  found.get("registration"), time_ms)
-        except (KeyError, TypeError):
-            return None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values, as in its topic."""
-        return {"subscription": self.subscription, "watermark": self.watermark, "registration": self.registration,
-                "topk": [{"message": m, "score": s} for m, s in self.entries]}
-
-
-def _json_object(value: bytes | None) -> dict[str, Any] | None:
-    try:
-        found = json.loads(value) if value is not None else None
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-class Follower:
-    """Reads topics from a place on, for as long as it is asked to.
-
-    :param start: ``beginning``; ``now``: only what comes from here on; or how many records before the end of each partition.
-    """
-
-    def __init__(self, kafka: KafkaSettings, topics: Iterable[str], start: str | int = "now", **consumer: Any) -> None:
-        self._consumer: KafkaConsumer = kafka.consumer(allow_auto_create_topics=False, **consumer)
-        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t))]
-        self._consumer.assign(self._partitions)
-        first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
-        for partition in self._partitions:
-            back = 0 if start == "now" else self._ends[partition] if start == "beginning" else int(start)
-            self._consumer.seek(partition, max(first[partition], self._ends[partition] - back))
-
-    def poll(self, timeout_s: float = 0.5) -> list[Any]:
-        """Return what has come, in order within each partition; [] after ``timeout_s`` without anything."""
-        return [record for batch in self._consumer.poll(timeout_ms=int(timeout_s * 1000)).values() for record in batch]
-
-    def at_end(self) -> bool:
-        """Tell whether everything was returned that was there when the reading began."""
-        return all(self._consumer.position(p) >= self._ends[p] for p in self._partitions)
-
-    def size(self) -> int:
-        """Return how many records lay ahead when the reading began, at most."""
-        return sum(max(0, self._ends[p] - self._consumer.position(p)) for p in self._partitions)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._consumer.close()
 
 
 # --- the client -------------------------------------------------------------------------------------------------------
@@ -293,7 +139,9 @@ class PubSub:
         self._settings: Any = None
         self._tokenizer: Any = None
         self._failures: list[BaseException] = []
-        self.sent = self.failed = 0
+        self._readers: list[KafkaConsumer] = []
+        self.sent = self.stored = self.failed = 0
+        """Records handed over; those that Kafka has; those that it refused. The rest is on its way."""
 
     def __enter__(self) -> Self:
         return self
@@ -312,6 +160,9 @@ class PubSub:
         finally:
             with self._lock:
                 producer, self._producer = self._producer, None
+                readers, self._readers = self._readers, []
+            for reader in readers:
+                reader.close()
             if producer is not None:
                 producer.close(timeout=self._timeout_s if check else 1)
 
@@ -328,13 +179,15 @@ class PubSub:
                 self._settings = Settings.from_conf(conf)
             return self._settings
 
-    def running_conf(self) -> dict[str, Any] | None:
-        """Return the configuration of the topology as it was submitted; None when there is none of that name."""
+    def running(self) -> dict[str, Any] | None:
+        """Return what nimbus has of the topology, see ``topology/runtime/nimbus_topic.py``; None when there is none of that name."""
         from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, load_states
 
-        if not self._exists(NIMBUS_TOPIC):
-            return None
-        record = load_states(self.kafka).get(self.name)
+        return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
+
+    def running_conf(self) -> dict[str, Any] | None:
+        """Return the configuration of the topology as it was submitted; None when there is none of that name."""
+        record = self.running()
         return None if record is None else record["state"]["conf"]
 
     def parse_subscription(self, key: bytes, value: bytes) -> Any:
@@ -424,11 +277,11 @@ class PubSub:
         try:
             producer.flush(timeout=max(self._timeout_s, 1))
         except ClientTimeoutError as ex:
-            raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.sent} records were sent") from ex
+            raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored") from ex
         with self._lock:
             failures, self._failures = self._failures, []
         if failures:
-            raise SendError(f"{self.failed} records did not reach Kafka; the first: {failures[0]}")
+            raise SendError(f"{self.failed} of {self.sent} records did not reach Kafka; the first: {failures[0]}")
 
     def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
         with self._lock:
@@ -439,13 +292,18 @@ class PubSub:
             producer = self._producer
         self.require(topic)
         future = producer.send(topic, key=key, value=value)
-        future.add_errback(self._note_failure)
         self.sent += 1
+        future.add_callback(self._note_stored)
+        future.add_errback(self._note_failure)
         return future
 
     def _delivery(self) -> dict[str, int]:
         ms = max(int(self._timeout_s * 1000), 1000)
         return {"request_timeout_ms": min(ms, 30_000), "delivery_timeout_ms": ms + 1000}
+
+    def _note_stored(self, _: Any) -> None:
+        with self._lock:
+            self.stored += 1
 
     def _note_failure(self, error: BaseException) -> None:
         with self._lock:
@@ -458,9 +316,9 @@ class PubSub:
     def _exists(self, *topics: str) -> bool:
         with self._lock:
             if not self._known.issuperset(topics):
-                admin = TopicAdmin(self.kafka)
+                admin = self.kafka.admin()
                 try:
-                    self._known |= set(admin.existing(topics))
+                    self._known = set(admin.list_topics())
                 finally:
                     admin.close()
             return self._known.issuperset(topics)
@@ -499,8 +357,12 @@ class PubSub:
         :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
         """
         self.require(topic)
-        follower = Follower(self.kafka, [topic], start, max_poll_records=5000)
+        with self._lock:
+            consumer = self._readers.pop() if self._readers else None
+        # A new connection takes a tenth of a second: finished readers are used again.
+        consumer = consumer or make_consumer(self.kafka)
         try:
+            follower = Follower(self.kafka, [topic], start, consumer)
             read, size, heard = 0, follower.size(), time.monotonic()
             while not follower.at_end():
                 records = follower.poll()
@@ -512,7 +374,8 @@ class PubSub:
                 elif time.monotonic() - heard > self._timeout_s:
                     raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
         finally:
-            follower.close()
+            with self._lock:
+                self._readers.append(consumer)
 
     def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
         """Return the subscriptions that are registered now, by id, with their states.
@@ -531,7 +394,7 @@ class PubSub:
             if record.value is None:
                 found.pop(id, None)
             else:
-                found[id] = Registered(id, f"{record.partition}-{record.offset}", record.timestamp, record.value, _json_object(record.value))
+                found[id] = Registered(id, f"{record.partition}-{record.offset}", record.timestamp, record.value, json_object(record.value))
         if type is not None:
             found = {id: r for id, r in found.items() if r.type == type}
         states = self._states(found)
@@ -548,7 +411,7 @@ class PubSub:
         if not registered or not self._exists(self.topics.registrations):
             return states
         for record in self.scan(self.topics.registrations):
-            value = _json_object(record.value)
+            value = json_object(record.value)
             if value is None:
                 continue
             id = value.get("subscription")
@@ -623,20 +486,3 @@ def _with_status(registered: Registered, state: tuple[str, int] | None, now_ms: 
     if over or (state is not None and state[0] == "removed"):
         return replace(registered, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
     return registered if state is None or state[0] != "active" else replace(registered, status="active", since=state[1])
-
-
-class Once:
-    """Tells what was seen before, for the newest ``size`` ids."""
-
-    def __init__(self, size: int = _REMEMBERED) -> None:
-        self._size = size
-        self._seen: OrderedDict[str, None] = OrderedDict()
-
-    def first(self, id: str) -> bool:
-        """Tell whether an id comes for the first time, and remember it."""
-        if id in self._seen:
-            return False
-        self._seen[id] = None
-        if len(self._seen) > self._size:
-            self._seen.popitem(last=False)
-        return True

@@ -17,6 +17,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
+from dskype.deploy.arguments import counted
 from dskype.deploy.pubsub import Follower, Once, PubSub, Result, TopK
 
 __all__ = ["Texts", "clean", "clock_text", "follow_results", "follow_topk", "put", "result_line", "topk_lines"]
@@ -76,7 +77,7 @@ class Texts:
     def __init__(self, pubsub: PubSub, start: str | int = _BEFORE) -> None:
         self._kafka, self._topic = pubsub.kafka, pubsub.topics.messages
         self._texts: OrderedDict[str, str | None] = OrderedDict()
-        self._follower = Follower(pubsub.kafka, [self._topic], start, max_poll_records=5000)
+        self._follower = Follower(pubsub.kafka, [self._topic], start)
         self._single: Any = None
 
     def catch_up(self) -> None:
@@ -203,7 +204,7 @@ def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, a
                 if as_json:
                     yield json.dumps({**state.as_json(), "time_ms": record.timestamp})
                 else:
-                    head = f"{clock_text(record.timestamp)}  {clean(id, 60)}  watermark {state.watermark}, {len(state.entries)} messages"
+                    head = f"{clock_text(record.timestamp)}  {clean(id, 60)}  watermark {state.watermark}, {counted(len(state.entries), 'message')}"
                     yield "\n".join([head, *topk_lines(state, found)])
     finally:
         follower.close()

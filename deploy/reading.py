@@ -1,0 +1,183 @@
+"""What comes back from a topology: subscriptions and their states, results, top-k lists; and a reader that follows topics."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["Follower", "Once", "Registered", "Result", "TopK", "json_object", "make_consumer", "subscription_type"]
+
+_REMEMBERED = 200_000
+"""Result ids remembered to leave out duplicates: a batch that is written again comes soon after its first time."""
+
+
+def subscription_type(fields: Mapping[str, Any]) -> str:
+    """Return the type that fields speak of when they do not say: ``boolean`` with a rectangle or an expression, else ``topk``."""
+    return fields.get("type") or ("boolean" if "bbox" in fields or "expression" in fields else "topk")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A subscription as it stands in its topic.
+
+    :ivar id: the subscription's id.
+    :ivar registration: ``<partition>-<offset>``, the record.
+    :ivar registered_ms: when it came, epoch ms.
+    :ivar value: the record's bytes.
+    :ivar fields: what was registered; None when it is no JSON object.
+    :ivar status: ``active``: the topology matches it; ``pending``: not yet; ``expired``: its ttl is over.
+    :ivar since: when active: the watermark behind which it is matched; when expired by the topology: the last one.
+    """
+
+    id: str
+    registration: str
+    registered_ms: int
+    value: bytes
+    fields: dict[str, Any] | None
+    status: str = "pending"
+    since: int | None = None
+
+    @property
+    def type(self) -> str | None:
+        """``topk``, ``boolean`` or what was given."""
+        return None if self.fields is None else self.fields.get("type")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
+        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or met a boolean subscription (``match``).
+
+    :ivar watermark: the state after which message it belongs to; see the format of results.
+    :ivar message: the message's id, as it was given.
+    :ivar rank: from 1; of an ``add``.
+    :ivar time_ms: when it was written, epoch ms.
+    :ivar result_id: the same for the same result, however often it is written.
+    :ivar value: the whole record.
+    """
+
+    subscription: str
+    op: str
+    message: str | int
+    watermark: int
+    score: float | None
+    rank: int | None
+    meta: Any
+    time_ms: int
+    result_id: str
+    value: dict[str, Any]
+
+    @classmethod
+    def of(cls, record: Any) -> Result | None:
+        """Read a record of the results; None for what is none."""
+        value = json_object(record.value)
+        if value is None or not {"subscription", "op", "message"} <= value.keys():
+            return None
+        given = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
+        # Without the header the content tells duplicates apart.
+        identity = given.decode(errors="replace") if given is not None else json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
+        return cls(str(value["subscription"]), str(value["op"]), value["message"], value.get("watermark"), value.get("score"), value.get("rank"),
+                   value.get("meta"), record.timestamp, identity, value)
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The whole answer of a top-k subscription at one watermark.
+
+    :ivar entries: (message id, score), best first.
+    :ivar registration: the record of the subscription that it answers.
+    """
+
+    subscription: str
+    watermark: int
+    entries: list[tuple[str | int, float]]
+    registration: str | None = None
+    time_ms: int | None = None
+
+    @classmethod
+    def of(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
+        """Read a state; None for what is none."""
+        found = json_object(value)
+        try:
+            return None if found is None else cls(str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]],
+                                                  found.get("registration"), time_ms)
+        except (KeyError, TypeError):
+            return None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, as in its topic."""
+        return {"subscription": self.subscription, "watermark": self.watermark, "registration": self.registration,
+                "topk": [{"message": m, "score": s} for m, s in self.entries]}
+
+
+def json_object(value: bytes | None) -> dict[str, Any] | None:
+    """Return the JSON object that bytes hold; None for anything else."""
+    try:
+        found = json.loads(value) if value is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def make_consumer(kafka: KafkaSettings) -> KafkaConsumer:
+    """Return a consumer that creates no topics and reads many records at once."""
+    return kafka.consumer(allow_auto_create_topics=False, max_poll_records=5000)
+
+
+class Follower:
+    """Reads topics from a place on, for as long as it is asked to.
+
+    :param start: ``beginning``; ``now``: only what comes from here on; or how many records before the end of each partition.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topics: Iterable[str], start: str | int = "now", consumer: KafkaConsumer | None = None) -> None:
+        self._consumer = make_consumer(kafka) if consumer is None else consumer
+        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t))]
+        self._consumer.assign(self._partitions)
+        first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
+        for partition in self._partitions:
+            back = 0 if start == "now" else self._ends[partition] if start == "beginning" else int(start)
+            self._consumer.seek(partition, max(first[partition], self._ends[partition] - back))
+
+    def poll(self, timeout_s: float = 0.5) -> list[Any]:
+        """Return what has come, in order within each partition; [] after ``timeout_s`` without anything."""
+        return [record for batch in self._consumer.poll(timeout_ms=int(timeout_s * 1000)).values() for record in batch]
+
+    def at_end(self) -> bool:
+        """Tell whether everything was returned that was there when the reading began."""
+        return all(self._consumer.position(p) >= self._ends[p] for p in self._partitions)
+
+    def size(self) -> int:
+        """Return how many records lay ahead when the reading began, at most."""
+        return sum(max(0, self._ends[p] - self._consumer.position(p)) for p in self._partitions)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+class Once:
+    """Tells what was seen before, for the newest ``size`` ids."""
+
+    def __init__(self, size: int = _REMEMBERED) -> None:
+        self._size = size
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def first(self, id: str) -> bool:
+        """Tell whether an id comes for the first time, and remember it."""
+        if id in self._seen:
+            return False
+        self._seen[id] = None
+        if len(self._seen) > self._size:
+            self._seen.popitem(last=False)
+        return True
