@@ -24,7 +24,7 @@ def _fold() -> np.ndarray:
 
 
 fold_table = _fold()
-"""uint8[256]: byte -> the byte of a token in lower case, or a space. Bytes from 128 on pass: what is not ASCII comes here as tokens, spaces between."""
+"""uint8[256]: byte -> the byte of a token in lower case, or a space. Bytes from 128 on pass: what is not ASCII comes here cut."""
 
 
 @njit(cache=True)

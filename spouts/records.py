@@ -168,14 +168,15 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     :raises RecordError: if it is none.
     """
     if not key:
-        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+        raise RecordError(explain("Expected the subscription id as the record's key", given=key,
+                                  legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
     if len(key) > limits.id_max_bytes:
         raise RecordError(explain("Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"),
                                   legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
     try:
         return key.decode()
     except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected the record's key in UTF-8, which ends at byte {e.start}", given=key[:40])) from None
+        raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40])) from None
 
 
 def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD,
@@ -262,9 +263,9 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
     try:
         record = _decode(value.decode())
     except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected {what} in UTF-8, which ends at byte {e.start}", given=value[e.start:e.start + 20])) from None
+        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start:e.start + 20])) from None
     except json.JSONDecodeError as e:
-        raise RecordError(explain(f"Expected {what} as JSON, which ends at character {e.pos + 1} ({e.msg})",
+        raise RecordError(explain(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})",
                                   given=_Shown(_short(repr(e.doc[e.pos:e.pos + 40]))))) from None
     except ValueError as e:
         raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None

@@ -139,8 +139,8 @@ class Vocabulary:
                 if real not in _LOADED or _LOADED[real][0] != version:
                     _LOADED[real] = version, cls._read(Path(real))
             except OSError as e:
-                raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), legal="a file written by Vocabulary.save",
-                                                       hint=e.strerror)) from e
+                raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), hint=e.strerror,
+                                                       legal="a file written by Vocabulary.save")) from e
             return _LOADED[real][1]
 
     @classmethod

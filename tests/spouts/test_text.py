@@ -83,7 +83,8 @@ def test_the_worlds_place_names_are_cut_as_by_the_plain_tokenizer():
 
 
 def random_text(rng, n):
-    alphabets = ["abc XYZ 019 ,.", "äÖßéÉ ñ", "\u0301\u0327\u0345\u0308 ", "ΐΪΑΣς ", "日本 タﾀ", "हि ", "😀𠀀𝒞 ", "\ufe0f\u200d\u00ad_", "İıſK"]
+    alphabets = ["abc XYZ 019 ,.", "äÖßéÉ ñ", "\u0301\u0327\u0345\u0308 ", "ΐΪΑΣς ", "日本 タﾀ", "हि ", "😀𠀀𝒞 ", "\ufe0f\u200d\u00ad_",
+                 "İıſK"]
     return "".join(rng.choice(rng.choice(alphabets)) for _ in range(n))
 
 

@@ -1,0 +1,365 @@
+"""What is a message or a subscription, and what each of the others is told."""
+
+import doctest
+import json
+import random
+
+import msgpack
+import pytest
+
+from dskype.spouts import records as module
+from dskype.spouts.records import (BooleanSubscription, Limits, Message, RecordError, TopkSubscription, parse_key, parse_message, parse_subscription,
+                                   subscription_from_record)
+from dskype.spouts.space import WORLD, Space
+from dskype.spouts.text import Tokenizer
+from dskype.topology.errors import DeadLetter
+
+MESSAGE = {"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "ts": 1364774400000}
+TOPK = {"type": "topk", "text": "late Coffee, late", "lat": 48.1, "lon": 11.6, "k": 10, "alpha": 0.5}
+BOOLEAN = {"type": "boolean", "bbox": [11, 48, 12, 49], "expression": 'coffee AND (wifi OR "late night")', "ttl_s": 60}
+ABSENT = object()
+TOKENIZER = Tokenizer(["the"])
+
+
+def changed(record, **fields):
+    return {name: value for name, value in {**record, **fields}.items() if value is not ABSENT}
+
+
+def message(record, **options):
+    return parse_message(record if isinstance(record, bytes) else json.dumps(record).encode(), **options)
+
+
+def subscription(record, key=b"s1", **options):
+    return parse_subscription(key, record if isinstance(record, bytes) else json.dumps(record).encode(), tokenizer=TOKENIZER, **options)
+
+
+def reason_of(parse, *args, **options):
+    with pytest.raises(RecordError) as e:
+        parse(*args, **options)
+    assert isinstance(e.value, DeadLetter) and e.value.reason == str(e.value)
+    assert "\n" not in e.value.reason and len(e.value.reason) < 500 and e.value.reason.encode()
+    return e.value.reason
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def test_a_message_is_read_with_its_id_as_json_text():
+    assert message(MESSAGE) == Message('"a17"', "Late coffee", 48.1, 11.6, 1364774400000)
+    assert message(changed(MESSAGE, id=17)).id == "17"
+    assert message(changed(MESSAGE, id=-(1 << 63))).id == str(-(1 << 63))
+    for id in ("17", 'quo"te\\', "été 東京", "line\nfeed\u0000", "é" * 256):
+        assert json.loads(message(changed(MESSAGE, id=id)).id) == id
+    assert message(b'{"id": "\\u00e9", "text": "", "lat": 0, "lon": 0}').id == '"é"'
+
+
+def test_id_and_time_may_be_absent_and_unknown_fields_are_ignored():
+    found = message({"text": "", "lat": 1, "lon": -2, "user": {"id": [1, None]}, "k": "x"})
+    assert found == Message(None, "", 1.0, -2.0, None) and type(found.lat) is type(found.lon) is float
+
+
+def test_the_borders_of_what_is_legal_are_legal():
+    for fields in ({"lat": 90, "lon": 180}, {"lat": -90.0, "lon": -180.0}, {"ts": 0}, {"ts": (1 << 53) - 1}, {"id": (1 << 63) - 1}, {"id": "x" * 512}):
+        assert message(changed(MESSAGE, **fields))
+    assert message(changed(MESSAGE, text="x" * 10), text_max_bytes=10) and message(changed(MESSAGE, text="é" * 5), text_max_bytes=10)
+    assert message(changed(MESSAGE, lat=2, lon=1), space=Space(1, 2, 3, 4)) and message(changed(MESSAGE, lat=4.0, lon=3.0), space=Space(1, 2, 3, 4))
+
+
+WRONG_MESSAGES = [
+    ({"text": ABSENT}, "Expected 'text' as a string; given: nothing"),
+    ({"text": None}, "Expected 'text' as a string; given: null"),
+    ({"text": 17}, "Expected 'text' as a string; given: 17"),
+    ({"text": ["a"]}, """Expected 'text' as a string; given: ["a"]"""),
+    ({"text": {"a": 1}}, "Expected 'text' as a string; given: an object"),
+    ({"text": "half \ud800"}, "Expected 'text' of whole characters, without half a surrogate pair (character 6)"),
+    ({"lat": ABSENT}, "Expected 'lat' in degrees; given: nothing; legal: a number from -90 to 90"),
+    ({"lat": "48.1"}, """Expected 'lat' in degrees; given: "48.1"; legal"""),
+    ({"lat": True}, "Expected 'lat' in degrees; given: true"),
+    ({"lat": None}, "Expected 'lat' in degrees; given: null"),
+    ({"lat": 90.00001}, "Expected 'lat' in degrees; given: 90.00001; legal: a number from -90 to 90"),
+    ({"lat": 10 ** 400}, "Expected 'lat' in degrees; given: 1000"),
+    ({"lon": ABSENT}, "Expected 'lon' in degrees; given: nothing; legal: a number from -180 to 180"),
+    ({"lon": False}, "Expected 'lon' in degrees; given: false"),
+    ({"lon": -181}, "Expected 'lon' in degrees; given: -181; legal"),
+    ({"lon": [11.6]}, "Expected 'lon' in degrees; given: [11.6]"),
+    ({"id": True}, "Expected 'id' as a string or an integer; given: true; legal: 1 to 512 bytes of UTF-8, or a signed integer of 64 bits"),
+    ({"id": None}, "Expected 'id' as a string or an integer; given: null"),
+    ({"id": 1.0}, "Expected 'id' as a string or an integer; given: 1.0"),
+    ({"id": ""}, "Expected 'id' as a string or an integer; given: \"\""),
+    ({"id": []}, "Expected 'id' as a string or an integer; given: []"),
+    ({"id": 1 << 63}, "Expected 'id' as a string or an integer; given: 9223372036854775808"),
+    ({"id": "x" * 513}, "Expected a shorter 'id'; given: 513 bytes; legal: up to 512 bytes"),
+    ({"id": "é" * 257}, "Expected a shorter 'id'; given: more than 512 bytes"),
+    ({"id": "\udc00"}, "Expected 'id' of whole characters"),
+    ({"ts": -1}, "Expected 'ts' in ms since the epoch; given: -1; legal: an integer from 0 to 9007199254740991"),
+    ({"ts": 1 << 53}, "Expected 'ts' in ms since the epoch; given: 9007199254740992"),
+    ({"ts": 1.0}, "Expected 'ts' in ms since the epoch; given: 1.0"),
+    ({"ts": True}, "Expected 'ts' in ms since the epoch; given: true"),
+    ({"ts": None}, "Expected 'ts' in ms since the epoch; given: null"),
+    ({"ts": "1"}, "Expected 'ts' in ms since the epoch; given: \"1\""),
+]
+
+
+@pytest.mark.parametrize("fields, words", WRONG_MESSAGES, ids=[ascii(f)[:40] for f, _ in WRONG_MESSAGES])
+def test_a_message_with_a_wrong_field_is_refused_with_the_reason(fields, words):
+    assert words in reason_of(message, changed(MESSAGE, **fields))
+
+
+NO_OBJECTS = [
+    (b"", "as JSON (wrong at character 1: Expecting value); given: ''"),
+    (b"{", "as JSON (wrong at character 2: "),
+    (b"nonsense" * 20, "as JSON (wrong at character 1: "),
+    (b'{"text": "a"} {"text"', "as JSON (wrong at character 15: Extra data)"),
+    (b"[1, 2]", "as a JSON object; given: [1, 2]"),
+    (b'"text"', 'as a JSON object; given: "text"'),
+    (b"null", "as a JSON object; given: null"),
+    (b"17", "as a JSON object; given: 17"),
+    (b'{"text": "\xff"}', "in UTF-8 (wrong at byte 11); given: b'\\xff"),
+    ("\ufeff{}".encode(), "as JSON"),
+    (json.dumps({"lat": 1}).encode("utf-16"), "in UTF-8"),
+    (b'{"lat": NaN}', "as JSON (NaN is no JSON number)"),
+    (b'{"lat": 1, "x": -Infinity}', "as JSON (-Infinity is no JSON number)"),
+    (b'{"x": ' + b"1" * 5000 + b"}", "as JSON (Exceeds the limit"),
+    (b'{"x":' * 100_000, "with less nesting"),
+    (b"[" * 100_000, "with less nesting"),
+]
+
+
+@pytest.mark.parametrize("value, words", NO_OBJECTS, ids=[ascii(v[:20]) for v, _ in NO_OBJECTS])
+def test_a_record_that_is_no_json_object_is_refused(value, words):
+    assert "Expected a message " + words in reason_of(message, value)
+    assert "Expected a subscription " + words in reason_of(subscription, value)
+
+
+def test_a_null_value_is_no_message_and_no_subscription():
+    assert reason_of(parse_message, None) == "Expected a message as a JSON object; given: None"
+    assert reason_of(parse_subscription, b"s1", None, tokenizer=TOKENIZER) == "Expected a subscription as a JSON object; given: None"
+
+
+@pytest.mark.parametrize("field, literal", [("lat", "1e999"), ("lon", "-1e999")])
+def test_a_number_beyond_floating_point_is_out_of_range(field, literal):
+    value = json.dumps(changed(MESSAGE, **{field: "#"})).replace('"#"', literal).encode()
+    assert f"Expected '{field}' in degrees; given: " in reason_of(message, value)
+
+
+def test_a_place_outside_the_data_space_is_refused():
+    words = "Expected a place inside the data space; given: lat 48.1, lon 11.6; legal: lat from 2.0 to 4.0, lon from 1.0 to 3.0"
+    assert reason_of(message, MESSAGE, space=Space(1, 2, 3, 4)) == reason_of(subscription, TOPK, space=Space(1, 2, 3, 4)) == words
+    assert "inside the data space" in reason_of(message, changed(MESSAGE, lat=3, lon=4), space=Space(1, 2, 3, 4))
+
+
+def test_a_text_that_is_too_long_in_bytes_is_refused():
+    assert "Expected a shorter 'text'; given: 11 bytes; legal: up to 10 bytes of UTF-8" == reason_of(message, changed(MESSAGE, text="x" * 11), text_max_bytes=10)
+    assert "given: more than 10 bytes" in reason_of(message, changed(MESSAGE, text="é" * 5 + "x"), text_max_bytes=10)
+    for field in ({"text": "x " * 10}, {"text": ABSENT, "keywords": ["tea", "x" * 11]}):
+        assert "Expected a shorter '" in reason_of(subscription, changed(TOPK, **field), limits=Limits(text_max_bytes=10))
+    assert "Expected a shorter 'expression'" in reason_of(subscription, BOOLEAN, limits=Limits(text_max_bytes=10))
+
+
+def test_a_record_that_is_far_too_long_is_not_even_read(monkeypatch):
+    monkeypatch.setattr(module, "_decode", lambda text: pytest.fail("read"))
+    monkeypatch.setattr(TOKENIZER.__class__, "tokens", lambda self, text: pytest.fail("cut"))
+    long = b'{"text": "' + b"x" * 10_000_000 + b'"}'
+    assert reason_of(message, long) == f"Expected a message in fewer bytes; given: {len(long)} bytes; legal: up to 1638400 bytes"
+    assert "Expected a subscription in fewer bytes" in reason_of(subscription, long)
+
+
+def test_the_longest_text_is_read_however_it_is_escaped():
+    for text in ("x" * 262144, "\u0001" * 262144, "é" * 131072, "\U0001f600" * 65536):
+        assert message(changed(MESSAGE, text=text)).text == text
+
+
+# -- subscriptions --------------------------------------------------------------------------------
+
+
+def test_a_topk_subscription_is_read_with_each_keyword_once():
+    assert subscription(TOPK) == TopkSubscription("s1", ["late", "coffee"], 10, 0.5, 48.1, 11.6, None)
+    assert subscription(changed(TOPK, text=ABSENT, keywords=["late night", "Late", "wi-fi"])).keywords == ["late", "night", "wi", "fi"]
+    assert subscription(changed(TOPK, text="the tea")).keywords == ["tea"]
+    found = subscription(changed(TOPK, alpha=1, lat=0, lon=0, k=1000))
+    assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 1000) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))
+
+
+def test_a_boolean_subscription_is_read_with_its_expression():
+    expression = ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]
+    assert subscription(BOOLEAN) == BooleanSubscription("s1", (11.0, 48.0, 12.0, 49.0), expression, 60.0, None)
+    found = subscription(changed(BOOLEAN, expression=ABSENT, ttl_s=ABSENT, keywords=["late night", "Tea", "tea"]))
+    assert found.expression == ["and", "late", "night", "tea"] and found.ttl_s is None
+    assert subscription(changed(BOOLEAN, expression=ABSENT, keywords=["tea"])).expression == "tea"
+
+
+def test_a_rectangle_may_cross_the_antimeridian_and_may_be_a_point():
+    for bbox in ([170, -10, -170, 10], [1, 2, 1, 2], [-180, -90, 180, 90], [180, 90, -180, 90]):
+        assert subscription(changed(BOOLEAN, bbox=bbox)).bbox == tuple(bbox)
+
+
+@pytest.mark.parametrize("meta", [None, 17, "é", [1, {"a": None}], {"b": 1.5, "a": True}, ""])
+def test_meta_is_kept_as_compact_json(meta):
+    for record in (TOPK, BOOLEAN):
+        found = subscription(changed(record, meta=meta)).meta
+        assert json.loads(found) == meta and found == json.dumps(meta, separators=(",", ":"), ensure_ascii=False)
+        assert subscription(record).meta is None
+
+
+def test_meta_may_only_be_so_long():
+    assert len(subscription(changed(TOPK, meta="x" * 4094)).meta) == 4096
+    assert reason_of(subscription, changed(TOPK, meta="x" * 4095)) == "Expected a shorter 'meta'; given: 4097 bytes; legal: up to 4096 bytes of compact JSON"
+    assert "given: 4098 bytes" in reason_of(subscription, changed(TOPK, meta="é" * 2048))
+
+
+def test_meta_that_cannot_be_written_again_is_refused():
+    assert "'meta' of whole characters" in reason_of(subscription, changed(TOPK, meta=["\ud800"]))
+    assert "'meta' with numbers that fit" in reason_of(subscription, json.dumps(changed(TOPK, meta="#")).replace('"#"', "[1e999]").encode())
+
+
+WRONG_TOPK = [
+    ({"type": ABSENT}, "Expected the 'type' of the subscription; given: nothing; legal: \"topk\" or \"boolean\""),
+    ({"type": "TopK"}, "Expected the 'type' of the subscription; given: \"TopK\""),
+    ({"type": ["topk"]}, "Expected the 'type' of the subscription; given: [\"topk\"]"),
+    ({"text": ABSENT}, "Expected 'text' or 'keywords'; given: neither"),
+    ({"keywords": ["tea"]}, "Expected 'text' or 'keywords', not both; given: \"late Coffee, late\" and [\"tea\"]"),
+    ({"text": 5}, "Expected 'text' as a string; given: 5"),
+    ({"text": None}, "Expected 'text' as a string; given: null"),
+    ({"text": ""}, "Expected 'text' with at least one keyword; given: \"\""),
+    ({"text": "?! The"}, "Expected 'text' with at least one keyword; given: \"?! The\"; legal: a word with letters or digits that is not a stop word"),
+    ({"text": "\ud800 tea"}, "Expected 'text' of whole characters"),
+    ({"text": " ".join(f"w{i}" for i in range(65))}, "Expected fewer different words in 'text'; given: 65 or more; legal: 1 to 64"),
+    ({"text": ABSENT, "keywords": []}, "Expected 'keywords' as a list of strings; given: []; legal: 1 to 64 keywords"),
+    ({"text": ABSENT, "keywords": "tea"}, "Expected 'keywords' as a list of strings; given: \"tea\""),
+    ({"text": ABSENT, "keywords": {"tea": 1}}, "Expected 'keywords' as a list of strings; given: an object"),
+    ({"text": ABSENT, "keywords": ["tea", 5]}, "Expected 'keyword 2' as a string; given: 5"),
+    ({"text": ABSENT, "keywords": ["tea", None]}, "Expected 'keyword 2' as a string; given: null"),
+    ({"text": ABSENT, "keywords": ["tea", ""]}, "Expected keyword 2 with a word; given: \"\""),
+    ({"text": ABSENT, "keywords": ["The"]}, "Expected keyword 1 with a word; given: \"The\"; legal: letters or digits that are not a stop word"),
+    ({"text": ABSENT, "keywords": [f"w{i}" for i in range(65)]}, "Expected fewer different words in 'keywords'; given: 65 or more; legal: 1 to 64"),
+    ({"lat": ABSENT}, "Expected 'lat' in degrees; given: nothing"),
+    ({"lat": 91}, "Expected 'lat' in degrees; given: 91"),
+    ({"lon": "x"}, "Expected 'lon' in degrees; given: \"x\""),
+    ({"lon": True}, "Expected 'lon' in degrees; given: true"),
+    ({"k": ABSENT}, "Expected 'k'; given: nothing; legal: an integer from 1 to 1000"),
+    ({"k": 0}, "Expected 'k'; given: 0"),
+    ({"k": -1}, "Expected 'k'; given: -1"),
+    ({"k": 1001}, "Expected 'k'; given: 1001"),
+    ({"k": 5.0}, "Expected 'k'; given: 5.0"),
+    ({"k": True}, "Expected 'k'; given: true"),
+    ({"k": "5"}, "Expected 'k'; given: \"5\""),
+    ({"alpha": ABSENT}, "Expected 'alpha'; given: nothing; legal: a number from 0 to 1"),
+    ({"alpha": -0.01}, "Expected 'alpha'; given: -0.01"),
+    ({"alpha": 1.01}, "Expected 'alpha'; given: 1.01"),
+    ({"alpha": True}, "Expected 'alpha'; given: true"),
+    ({"alpha": "0.5"}, "Expected 'alpha'; given: \"0.5\""),
+]
+
+WRONG_BOOLEAN = [
+    ({"expression": ABSENT}, "Expected 'expression' or 'keywords'; given: neither"),
+    ({"keywords": ["tea"]}, "Expected 'expression' or 'keywords', not both"),
+    ({"expression": ["and", "a", "b"]}, "Expected 'expression' as a string; given: [\"and\", \"a\", \"b\"]"),
+    ({"expression": ""}, "Expected a word or a quoted phrase at position 1 of the expression; given: ''"),
+    ({"expression": "coffee AND the"}, "at position 12 of the expression; given: 'the'"),
+    ({"expression": "coffee tea"}, "Expected AND or OR after 'coffee' at position 8 of the expression; given: 'tea'"),
+    ({"expression": "(" * 17 + "a" + ")" * 17}, "at most 16 open parentheses at position 17"),
+    ({"expression": " OR ".join(f"w{i}" for i in range(300))}, "at most 256 terms"),
+    ({"expression": ABSENT, "keywords": ["the"]}, "Expected keyword 1 with a word"),
+    ({"bbox": ABSENT}, "Expected 'bbox' as four numbers; given: nothing; legal: [west, south, east, north] in degrees"),
+    ({"bbox": [1, 2, 3]}, "Expected 'bbox' as four numbers; given: [1, 2, 3]"),
+    ({"bbox": [1, 2, 3, 4, 5]}, "Expected 'bbox' as four numbers; given: a list of 5"),
+    ({"bbox": [1, 2, 3, "4"]}, "Expected 'bbox' as four numbers; given: [1, 2, 3, \"4\"]"),
+    ({"bbox": [1, 2, 3, True]}, "Expected 'bbox' as four numbers; given: [1, 2, 3, true]"),
+    ({"bbox": {"west": 1}}, "Expected 'bbox' as four numbers; given: an object"),
+    ({"bbox": [1, 4, 3, 2]}, "Expected 'bbox' on the globe; given: [1, 4, 3, 2]; legal"),
+    ({"bbox": [-181, 0, 1, 1]}, "Expected 'bbox' on the globe; given: [-181, 0, 1, 1]"),
+    ({"bbox": [0, 0, 180.5, 1]}, "Expected 'bbox' on the globe; given: [0, 0, 180.5, 1]"),
+    ({"bbox": [0, -91, 1, 1]}, "Expected 'bbox' on the globe"),
+    ({"bbox": [0, 0, 1, 10 ** 400]}, "Expected 'bbox' on the globe; given: [0, 0, 1, 1000"),
+    ({"ttl_s": 0}, "Expected 'ttl_s' in seconds; given: 0; legal: a number above 0"),
+    ({"ttl_s": -1.5}, "Expected 'ttl_s' in seconds; given: -1.5"),
+    ({"ttl_s": True}, "Expected 'ttl_s' in seconds; given: true"),
+    ({"ttl_s": None}, "Expected 'ttl_s' in seconds; given: null"),
+    ({"ttl_s": "60"}, "Expected 'ttl_s' in seconds; given: \"60\""),
+    ({"ttl_s": 1e300}, "Expected 'ttl_s' in seconds; given: 1e+300"),
+]
+
+
+@pytest.mark.parametrize("record, fields, words", [*((TOPK, *w) for w in WRONG_TOPK), *((BOOLEAN, *w) for w in WRONG_BOOLEAN)],
+                         ids=[ascii(f)[:40] for f, _ in [*WRONG_TOPK, *WRONG_BOOLEAN]])
+def test_a_subscription_with_a_wrong_field_is_refused_with_the_reason(record, fields, words):
+    assert words in reason_of(subscription, changed(record, **fields))
+
+
+@pytest.mark.parametrize("record, name", [(TOPK, "alpha"), (TOPK, "lat"), (BOOLEAN, "ttl_s")])
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e999"])
+def test_a_subscription_with_a_number_that_is_none_is_refused(record, name, literal):
+    value = json.dumps(changed(record, **{name: "#"})).replace('"#"', literal).encode()
+    assert "is no JSON number" in (reason := reason_of(subscription, value)) or f"Expected '{name}'" in reason
+
+
+@pytest.mark.parametrize("key, words", [
+    (None, "Expected the subscription id as the record's key; given: None; legal: 1 to 512 bytes of UTF-8"),
+    (b"", "Expected the subscription id as the record's key; given: b''"),
+    (b"x" * 513, "Expected a shorter subscription id as the record's key; given: 513 bytes"),
+    (b"x\xff", "Expected the record's key in UTF-8 (wrong at byte 2); given: b'x\\xff'"),
+])
+def test_a_key_that_is_no_subscription_id_is_refused(key, words):
+    assert words in reason_of(parse_key, key)
+    assert words in reason_of(subscription, TOPK, key=key)
+
+
+def test_a_key_is_the_subscription_id():
+    assert parse_key("é17".encode()) == subscription(TOPK, key="é17".encode()).id == "é17"
+    assert parse_key(b"x" * 512) == "x" * 512
+
+
+def test_limits_are_those_given():
+    tight = Limits(k_max=2, keywords_max=1, expression_max_depth=1, expression_max_terms=2, meta_max_bytes=3, id_max_bytes=2)
+    ok = changed(TOPK, text="tea", k=2, meta=17)
+    assert subscription(ok, limits=tight)
+    for fields, words in (({"k": 3}, "1 to 2"), ({"text": "tea wifi"}, "1 to 1"), ({"meta": 1717}, "up to 3 bytes")):
+        assert words in reason_of(subscription, changed(ok, **fields), limits=tight)
+    assert "1 to 2 bytes" in reason_of(subscription, ok, key=b"abc", limits=tight)
+    assert "at most 1 open" in reason_of(subscription, changed(BOOLEAN, expression="((a))"), limits=tight)
+    assert "at most 2 terms" in reason_of(subscription, changed(BOOLEAN, expression="a or b or c"), limits=tight)
+
+
+@pytest.mark.parametrize("record", [TOPK, BOOLEAN, changed(TOPK, meta={"a": [1]}), changed(BOOLEAN, ttl_s=ABSENT, meta="x", expression="tea")])
+def test_a_subscription_is_the_same_after_the_wire(record):
+    found = subscription(record)
+    packed = msgpack.packb(found.to_record())
+    assert subscription_from_record(msgpack.unpackb(packed)) == subscription_from_record(msgpack.unpackb(packed, use_list=False)) == found
+    assert type(found).from_record({**found.to_record(), "expires_ms": 5}) == found
+
+
+def damaged(rng, record):
+    """Return JSON near a legal record."""
+    values = [None, True, 0, -1, 17, 1.5, 1e308, 1 << 70, "", "tea", "\ud800", "the", [], [1, 2, 3, 4], ["tea"], {}, {"a": []}, [[[]]], "a AND (b"]
+    record = dict(record)
+    for _ in range(rng.randrange(1, 4)):
+        name = rng.choice([*record, "keywords", "meta", "text", "ts", "id"])
+        if rng.random() < 0.2:
+            record.pop(name, None)
+        else:
+            record[name] = rng.choice(values)
+    value = bytearray(json.dumps(record).encode())
+    if rng.random() < 0.3:
+        for _ in range(rng.randrange(1, 4)):
+            value[rng.randrange(len(value))] = rng.choice(b'{}[]",:0129-+.eE\\u \x00\xff\xc3NI')
+    return bytes(value)
+
+
+def test_damaged_records_are_read_or_refused_and_nothing_else():
+    rng = random.Random(7)
+    read = refused = 0
+    for _ in range(6000):
+        value = damaged(rng, rng.choice([MESSAGE, TOPK, BOOLEAN]))
+        for parse in (lambda: parse_message(value, space=WORLD), lambda: subscription(value)):
+            try:
+                parse()
+                read += 1
+            except RecordError as e:
+                refused += 1
+                assert e.reason.startswith("Expected ") and "\n" not in e.reason and len(e.reason) < 600
+                e.reason.encode()
+    assert read > 300 and refused > 3000
+
+
+def test_the_examples_run():
+    assert doctest.testmod(module).failed == 0
