@@ -56,12 +56,11 @@ class ResultBolt(BatchBolt):
         if self._store.in_log:
             self._topic = self._store
         else:
-            self._buffer = StateBuffer(self._store, run, collector.report_error)
+            self._buffer = StateBuffer(self._store, run, collector.report_error, lambda: context.now_ms() / 1000)
             if getattr(self._store, "topic", False):
                 self._topic = KafkaStore()
                 self._topic.open(Opening(topology, run, collector))
-        counters = {"states-waiting": 0, "states-written": 0, "states-stale": 0, "store-failures": 0}
-        self._counters = {name: context.register_counter(name) for name in counters}
+        self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures")}
 
     # -- input ----------------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,10 @@ class StateBuffer:
 
     def flush(self) -> None:
         """Write what waits, unless the store failed a moment ago; never raises for a store that is away."""
-        if not self._waiting or (self._not_before is not None and self._clock() < self._not_before):
+        if not self._waiting:
+            return
+        # A clock that was set back must not make a wait of hours.
+        if self._not_before is not None and 0 < self._not_before - self._clock() <= self._last_wait_s:
             return
         stop_at = self._clock() + self._budget_s
         names = list(self._waiting)

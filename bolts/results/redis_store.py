@@ -48,12 +48,14 @@ for i = 1, #KEYS do
     end
     if wins then
       local registration = ARGV[at + 1] .. '-' .. ARGV[at + 2]
-      redis.call('DEL', KEYS[i])
+      -- HSET comes first: a server short of memory refuses it, but only as the script's first write.
       if removed then
         redis.call('HSET', KEYS[i], 'run', ARGV[1], 'registration', registration, 'watermark', ARGV[at + 3])
+        redis.call('HDEL', KEYS[i], 'topk')
         redis.call('PEXPIRE', KEYS[i], ttl)
       else
         redis.call('HSET', KEYS[i], 'run', ARGV[1], 'registration', registration, 'watermark', ARGV[at + 3], 'topk', ARGV[at + 5])
+        redis.call('PERSIST', KEYS[i])
       end
     end
     result[i] = wins and 1 or 0
