@@ -107,9 +107,9 @@ def random_subscription(rng):
         record = {"type": "topk", "keywords": words, "k": rng.randint(1, 6), "alpha": rng.choice([0, 1, 0.5, rng.random()]),
                   "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
     else:
-        west, south = rng.uniform(-10, 5), rng.uniform(-10, 5)
-        record = {"type": "boolean", "bbox": [west, south, west + rng.uniform(0, 15), south + rng.uniform(0, 5)],
-                  "expression": f" {rng.choice(['AND', 'OR'])} ".join(words)}
+        west, south = rng.uniform(-10, 5), rng.uniform(-10, 0)
+        record = {"type": "boolean", "bbox": [west, south, west + rng.uniform(5, 25), south + rng.uniform(5, 20)],
+                  "expression": f" {rng.choice(['AND', 'OR', 'OR'])} ".join(words)}
         if rng.random() < 0.2:
             record["ttl_s"] = rng.choice([0.5, 1, 2])
     if rng.random() < 0.3:
@@ -140,6 +140,24 @@ def play(simulation, rng, *, messages=60, subscriptions=14, timed=False, partiti
             simulation.subscription(rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']))
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
     simulation.drain()
+
+
+def random_run(seed):
+    """Play a random scenario with random numbers of tasks and heavy faults, and check it; returns what was compared, and the faults."""
+    rng = random.Random(seed)
+    timed = seed % 4 == 3
+    partitions = rng.choice([1, 1, 2])
+    tasks = {"subscription-bolt": rng.randint(1, 4), "message-bolt": rng.randint(1, 3), "distribution-bolt": rng.randint(1, 3),
+             "aggregation-bolt": rng.randint(1, 2), "subscription-spout": rng.randint(1, 2), "result-bolt": rng.randint(1, 2)}
+    conf = {"dskype.results.topk.interval.ms": rng.choice([0, 300])}
+    if timed:
+        tasks["message-spout"] = rng.randint(1, partitions)
+        conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
+    else:
+        conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    play(simulation, rng, timed=timed, partitions=partitions)
+    return check(simulation, timed, f"reproduce with DSKYPE_SEED={seed}"), simulation.sim.fault_counts
 
 
 # -- the check ------------------------------------------------------------------------------------
