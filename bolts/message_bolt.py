@@ -218,7 +218,7 @@ class MessageBolt(BatchBolt):
         return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
 
     def _send(self, asked: _Requests, answers: Answers) -> None:
-        names, offsets = self._window.ids(answers.seqs), answers.offsets.tolist()
+        names, offsets = self._window.ids(answers.seqs, answers.positions), answers.offsets.tolist()
         self._collector.emit_batch([
             asked.request, asked.subscription, asked.task, asked.queries.count,
             csr_to_lists(answers.offsets, answers.seqs), csr_to_lists(answers.offsets, answers.positions), csr_to_lists(answers.offsets, answers.scores),

@@ -1,4 +1,4 @@
-"""Kernels of the message window: building the inverted index of a chunk, and top-k queries over all chunks."""
+"""Kernels of the message window: the index of the newest messages, its conversion into a chunk, and top-k queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from numba import njit
 
 from dskype.bolts._kernels import score, ssim
 
-__all__ = ["Index", "Messages", "Tail", "build_index", "topk"]
+__all__ = ["Chunks", "Messages", "Scratch", "Tail", "add_keywords", "enter", "gather_texts", "locate", "seal", "topk"]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
 
 
 class Messages(NamedTuple):
@@ -29,16 +32,17 @@ class Messages(NamedTuple):
     lon: np.ndarray
 
 
-class Index(NamedTuple):
-    """The inverted index of the sealed chunks. Chunk *c* has the rows ``first[c]`` to ``first[c + 1]``.
+class Chunks(NamedTuple):
+    """The inverted indexes of the chunks. Chunk *c* has the rows ``first[c]`` to ``first[c + 1]``.
 
     :ivar first: int64[c + 1], rows.
-    :ivar entry: int64[c + 1]; the terms of chunk *c* are ``terms[entry[c]:entry[c + 1]]``.
-    :ivar terms: int64[t], rising within a chunk.
-    :ivar begin: int64[t], where the postings of a term begin, in postings since the window was made.
-    :ivar length: int32[t], how many there are.
+    :ivar entry: int64[c + 1]; the entries of chunk *c* are ``entry[c]`` to ``entry[c + 1]``.
+    :ivar terms: int64[e], the term of an entry; rising within a chunk.
+    :ivar begin: int64[e], where its postings begin, in postings since the window was made.
+    :ivar length: int32[e], how many there are.
+    :ivar most: float64[e], the highest of their weights.
     :ivar base: the number of the first posting that is there.
-    :ivar rows: uint16[p], row of a message minus the first row of its chunk, rising within a term.
+    :ivar rows: uint16[p], row of a message minus the first row of its chunk; rising within an entry.
     :ivar weights: float64[p].
     """
 
@@ -47,54 +51,128 @@ class Index(NamedTuple):
     terms: np.ndarray
     begin: np.ndarray
     length: np.ndarray
+    most: np.ndarray
     base: int
     rows: np.ndarray
     weights: np.ndarray
 
 
 class Tail(NamedTuple):
-    """The keywords of the newest messages, which are in no chunk yet.
+    """The index of the newest messages, which are in no chunk yet: a hash table of terms, and per term a linked list.
+
+    The arrays have room for more; ``counts`` says how much is used.
 
     :ivar first: their first row.
-    :ivar offsets: int64[m + 1] into ``terms``.
-    :ivar terms: int64[], rising within a message.
+    :ivar counts: int64[2], the numbers of entries and of postings.
+    :ivar slots: int32[power of 2], entry + 1, or 0.
+    :ivar terms: int64[], the term of an entry.
+    :ivar last: int32[], its newest posting.
+    :ivar length: int32[], how many it has.
+    :ivar most: float64[], the highest of their weights.
+    :ivar entries: int32[], the entry of a posting.
+    :ivar previous: int32[], the posting of the same entry before, or -1.
+    :ivar rows: uint16[], row of the message minus ``first``.
     :ivar weights: float64[].
     """
 
     first: int
-    offsets: np.ndarray
+    counts: np.ndarray
+    slots: np.ndarray
     terms: np.ndarray
+    last: np.ndarray
+    length: np.ndarray
+    most: np.ndarray
+    entries: np.ndarray
+    previous: np.ndarray
+    rows: np.ndarray
     weights: np.ndarray
 
 
-@njit(cache=True)
-def build_index(offsets, terms, weights):
-    """Return (terms, lengths, rows, weights) of the inverted index of messages given by their keywords.
+class Scratch(NamedTuple):
+    """Room for the sums of one query over one chunk.
 
-    :param offsets: int64[m + 1], m <= 65,536.
+    :ivar sums: float64[rows].
+    :ivar seen: int64[rows]; the sum of a row counts if this is the present mark.
+    :ivar touched: int64[rows], the rows that were seen.
+    :ivar mark: int64[1], the last mark that was used.
     """
-    n = offsets[-1] - offsets[0]
-    rows = np.empty(n, np.uint16)
+
+    sums: np.ndarray
+    seen: np.ndarray
+    touched: np.ndarray
+    mark: np.ndarray
+
+
+# -- the tail -------------------------------------------------------------------------------------
+
+
+@njit(cache=True, inline="always")
+def _slot(slots, terms, term):
+    """Return the slot of a term, or the empty one where it belongs."""
+    mask = len(slots) - 1
+    at = np.int64((np.uint64(term) * _GOLDEN) >> _HALF) & mask
+    while slots[at] != 0 and terms[slots[at] - 1] != term:
+        at = (at + 1) & mask
+    return at
+
+
+@njit(cache=True)
+def enter(tail):
+    """Put all entries into the (empty) slots."""
+    for entry in range(tail.counts[0]):
+        tail.slots[_slot(tail.slots, tail.terms, tail.terms[entry])] = entry + 1
+
+
+@njit(cache=True)
+def add_keywords(tail, row, offsets, terms, weights):
+    """Index messages; there is room for them.
+
+    :param row: of the first message, minus the tail's first.
+    :param offsets: int64[m + 1] into ``terms`` (int64) and ``weights`` (float64).
+    """
+    entries, postings = tail.counts[0], tail.counts[1]
     for i in range(len(offsets) - 1):
-        for j in range(offsets[i] - offsets[0], offsets[i + 1] - offsets[0]):
-            rows[j] = i
-    given = terms[offsets[0]:offsets[-1]]
-    order = np.argsort(given, kind="mergesort")
-    out_terms = np.empty(n, np.int64)
-    out_lengths = np.empty(n, np.int32)
-    out_rows = np.empty(n, np.uint16)
-    out_weights = np.empty(n, np.float64)
-    count = 0
-    for j in range(n):
-        k = order[j]
-        if count == 0 or given[k] != out_terms[count - 1]:
-            out_terms[count] = given[k]
-            out_lengths[count] = 0
-            count += 1
-        out_lengths[count - 1] += 1
-        out_rows[j] = rows[k]
-        out_weights[j] = weights[offsets[0] + k]
-    return out_terms[:count].copy(), out_lengths[:count].copy(), out_rows, out_weights
+        for j in range(offsets[i], offsets[i + 1]):
+            at = _slot(tail.slots, tail.terms, terms[j])
+            if tail.slots[at] == 0:
+                tail.terms[entries] = terms[j]
+                tail.last[entries] = -1
+                tail.length[entries] = 0
+                tail.most[entries] = weights[j]
+                entries += 1
+                tail.slots[at] = entries
+            entry = tail.slots[at] - 1
+            tail.entries[postings] = entry
+            tail.previous[postings] = tail.last[entry]
+            tail.rows[postings] = row + i
+            tail.weights[postings] = weights[j]
+            tail.last[entry] = postings
+            tail.length[entry] += 1
+            tail.most[entry] = max(tail.most[entry], weights[j])
+            postings += 1
+    tail.counts[0], tail.counts[1] = entries, postings
+
+
+@njit(cache=True)
+def seal(tail):
+    """Return (terms, lengths, most, rows, weights) of the tail as a chunk."""
+    entries, postings = tail.counts[0], tail.counts[1]
+    order = np.argsort(tail.terms[:entries])
+    at = np.empty(entries, np.int64)
+    begin = 0
+    for i in range(entries):
+        at[order[i]] = begin
+        begin += tail.length[order[i]]
+    rows, weights = np.empty(postings, np.uint16), np.empty(postings, np.float64)
+    for j in range(postings):
+        entry = tail.entries[j]
+        rows[at[entry]] = tail.rows[j]
+        weights[at[entry]] = tail.weights[j]
+        at[entry] += 1
+    return tail.terms[:entries][order], tail.length[:entries][order], tail.most[:entries][order], rows, weights
+
+
+# -- lookups --------------------------------------------------------------------------------------
 
 
 @njit(cache=True, inline="always")
@@ -110,6 +188,53 @@ def _behind(values, low, high, value):
 
 
 @njit(cache=True, inline="always")
+def _from(values, low, high, value):
+    """Return the first index in ``[low, high)`` whose value is not below ``value``; ``high`` if there is none."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def locate(position, seq, positions, seqs):
+    """Return the indexes of messages in columns that rise by (position, seq); -1 for those that are not there."""
+    found = np.full(len(seqs), -1, np.int64)
+    for i in range(len(seqs)):
+        low, high = 0, len(seq)
+        while low < high:
+            middle = (low + high) >> 1
+            if position[middle] < positions[i] or (position[middle] == positions[i] and seq[middle] < seqs[i]):
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(seq) and seq[low] == seqs[i] and position[low] == positions[i]:
+            found[i] = low
+    return found
+
+
+@njit(cache=True)
+def gather_texts(ends, base, data, rows):
+    """Return (offsets, data) of the texts at ``rows``: text *i* ends at ``ends[i] - base`` and begins where the one before ends."""
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    for i in range(len(rows)):
+        begin = ends[rows[i] - 1] if rows[i] else base
+        offsets[i + 1] = offsets[i] + (ends[rows[i]] - begin)
+    out = np.empty(offsets[-1], np.uint8)
+    for i in range(len(rows)):
+        begin = (ends[rows[i] - 1] if rows[i] else base) - base
+        for j in range(offsets[i + 1] - offsets[i]):
+            out[offsets[i] + j] = data[begin + j]
+    return offsets, out
+
+
+# -- the best of a query: a heap with the lowest in rank at its root -------------------------------
+
+
+@njit(cache=True, inline="always")
 def _below(s, r, t, q):
     """Tell whether (score s, row r) ranks below (score t, row q): a higher row is a newer message."""
     return s < t or (s == t and r < q)
@@ -117,7 +242,7 @@ def _below(s, r, t, q):
 
 @njit(cache=True)
 def _sift_down(scores, rows, first, size, s, r):
-    """Put (s, r) in the place of the root of the heap at ``first``, the lowest in rank."""
+    """Put (s, r) in the place of the root of the heap at ``first``."""
     i = 0
     while True:
         child = 2 * i + 1
@@ -165,76 +290,53 @@ def _sort_heap(scores, rows, first, size):
         _sift_down(scores, rows, first, size, s, r)
 
 
+# -- queries --------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
-def topk(messages, index, tail, queries, extent, diagonal_deg):
+def topk(messages, chunks, tail, queries, extent, diagonal_deg, scratch):
     """Return (offsets, rows, scores) of the best messages of every query; rows count from ``messages.base``.
+
+    What may be left out follows from bounds that are computed as the scores are, in the same order, from values that are
+    not lower: rounding is monotone, so a bound below the lowest of a full heap excludes the message, to the last bit.
 
     :param queries: a QueryBatch.
     """
-    n, m, chunks = len(queries.watermark), len(messages.seq), len(index.first) - 1
+    n, m = len(queries.watermark), len(messages.seq)
     low, high = np.empty(n, np.int64), np.empty(n, np.int64)    # the window: rows from low up to high
     begin, size = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    most = np.int64(1)
+    keywords = np.int64(1)
     for q in range(n):
         low[q] = _behind(messages.position, 0, m, queries.watermark[q] - extent)
         high[q] = _behind(messages.position, low[q], m, queries.watermark[q])
         begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
-        most = max(most, queries.offsets[q + 1] - queries.offsets[q])
+        keywords = max(keywords, queries.offsets[q + 1] - queries.offsets[q])
     best, best_rows = np.empty(begin[n], np.float64), np.empty(begin[n], np.int64)
+    lists, factors, at = np.empty(keywords, np.int64), np.empty(keywords, np.float64), np.empty(keywords, np.int64)
 
-    width = np.int64(1)
-    for c in range(chunks):
-        width = max(width, index.first[c + 1] - index.first[c])
-    sums, seen, touched = np.empty(width, np.float64), np.full(width, -1, np.int64), np.empty(width, np.int64)
-    lists = np.empty(most, np.int64)
-    factors = np.empty(most, np.float64)
-    mark = np.int64(0)
-
-    _topk_tail(messages, tail, queries, diagonal_deg, low, high, begin, size, best, best_rows)
-    for c in range(chunks - 1, -1, -1):
-        first, stop = index.first[c] - messages.base, index.first[c + 1] - messages.base
+    first = tail.first - messages.base
+    for q in range(n):
+        if begin[q + 1] > begin[q] and high[q] > first and tail.counts[0]:
+            size[q] = _query_tail(messages, tail, queries, q, diagonal_deg, first, low[q], high[q], best, best_rows, begin[q], begin[q + 1] - begin[q],
+                                  scratch)
+    for c in range(len(chunks.first) - 2, -1, -1):      # newer ones first: they fill the heaps with what wins ties
+        first, stop = chunks.first[c] - messages.base, chunks.first[c + 1] - messages.base
         for q in range(n):
-            room = begin[q + 1] - begin[q]
-            if room == 0 or low[q] >= stop or high[q] <= first:
+            if begin[q + 1] == begin[q] or low[q] >= stop or high[q] <= first:
                 continue
             found = 0
-            entry = index.entry[c]
+            entry, last = chunks.entry[c], chunks.entry[c + 1]
             for t in range(queries.offsets[q], queries.offsets[q + 1]):
-                term = queries.terms[t]
-                entry = _behind(index.terms, entry, index.entry[c + 1], term - 1)
-                if entry == index.entry[c + 1]:
+                entry = _from(chunks.terms, entry, last, queries.terms[t])
+                if entry == last:
                     break
-                if index.terms[entry] == term:
+                if chunks.terms[entry] == queries.terms[t]:
                     lists[found] = entry
                     factors[found] = queries.weights[t]
                     found += 1
-            if found == 0:
-                continue
-            alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-            from_row, to_row = max(low[q] - first, 0), min(high[q] - first, stop - first)
-            held = 0
-            mark += 1
-            for i in range(found):
-                at = index.begin[lists[i]] - index.base
-                for j in range(at, at + index.length[lists[i]]):
-                    row = np.int64(index.rows[j])
-                    if row < from_row or row >= to_row:
-                        continue
-                    product = factors[i] * index.weights[j]
-                    if seen[row] == mark:
-                        sums[row] += product
-                    else:
-                        seen[row] = mark
-                        sums[row] = 0.0 + product
-                        touched[held] = row
-                        held += 1
-            for i in range(held):
-                row = touched[i]
-                at = first + row
-                if size[q] == room and score(alpha, 1.0, sums[row]) < best[begin[q]]:
-                    continue    # rounding is monotone: not even at no distance
-                s = score(alpha, ssim(messages.lon[at] - lon, messages.lat[at] - lat, diagonal_deg), sums[row])
-                size[q] = _offer(best, best_rows, begin[q], size[q], room, s, at)
+            if found:
+                size[q] = _query_chunk(messages, chunks, queries, q, diagonal_deg, first, max(low[q] - first, 0), min(high[q], stop) - first, stop - first,
+                                       lists[:found], factors, at, best, best_rows, begin[q], size[q], begin[q + 1] - begin[q], scratch)
 
     offsets = np.zeros(n + 1, np.int64)
     for q in range(n):
@@ -247,28 +349,125 @@ def topk(messages, index, tail, queries, extent, diagonal_deg):
 
 
 @njit(cache=True)
-def _topk_tail(messages, tail, queries, diagonal_deg, low, high, begin, size, best, best_rows):
-    """Offer the messages that are in no chunk yet."""
-    first = tail.first - messages.base
-    for q in range(len(low)):
-        room = begin[q + 1] - begin[q]
-        if room == 0:
+def _query_tail(messages, tail, queries, q, diagonal_deg, first, low, high, best, best_rows, begin, room, scratch):
+    """Offer the messages that are in no chunk yet; return the size of the heap."""
+    sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
+    scratch.mark[0] += 1
+    mark, held = scratch.mark[0], 0
+    from_row, to_row = low - first, high - first
+    for t in range(queries.offsets[q], queries.offsets[q + 1]):
+        entry = tail.slots[_slot(tail.slots, tail.terms, queries.terms[t])] - 1
+        if entry < 0:
             continue
-        alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-        t_first, t_stop = queries.offsets[q], queries.offsets[q + 1]
-        for at in range(max(first, low[q]), high[q]):
-            t, j, stop = t_first, tail.offsets[at - first], tail.offsets[at - first + 1]
-            text, common = 0.0, False
-            while t < t_stop and j < stop:
-                if queries.terms[t] < tail.terms[j]:
-                    t += 1
-                elif queries.terms[t] > tail.terms[j]:
-                    j += 1
+        factor, j = queries.weights[t], tail.last[entry]
+        while j >= 0:
+            row = np.int64(tail.rows[j])
+            if row < from_row:
+                break
+            if row < to_row:
+                if seen[row] == mark:
+                    sums[row] += factor * tail.weights[j]
                 else:
-                    text += queries.weights[t] * tail.weights[j]
-                    common = True
-                    t += 1
-                    j += 1
-            if common:
-                s = score(alpha, ssim(messages.lon[at] - lon, messages.lat[at] - lat, diagonal_deg), text)
-                size[q] = _offer(best, best_rows, begin[q], size[q], room, s, at)
+                    seen[row] = mark
+                    sums[row] = 0.0 + factor * tail.weights[j]
+                    touched[held] = row
+                    held += 1
+            j = tail.previous[j]
+    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
+    size = 0
+    for i in range(held):
+        row = touched[i]
+        s = score(alpha, ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg), sums[row])
+        size = _offer(best, best_rows, begin, size, room, s, first + row)
+    return size
+
+
+@njit(cache=True)
+def _query_chunk(messages, chunks, queries, q, diagonal_deg, first, from_row, to_row, rows, lists, factors, at, best, best_rows, begin, size, room, scratch):
+    """Offer the messages of a chunk; return the size of the heap.
+
+    A message that only the last lists have may be unable to get into a full heap, wherever it is. Then these lists are
+    not gone through: they are only looked up for the messages that the lists before have (MaxScore, Turtle and Flood 1995).
+    Keywords come in rising order of frequency, so the last lists are the long ones.
+
+    :param lists: int64[], the entries of the query's keywords, in rising order of the terms.
+    :param factors: float64[], the query's weights of these keywords.
+    :param at: int64[], room for as many.
+    """
+    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
+    n = len(lists)
+    lowest = best[begin] if size == room else -np.inf
+    leading = n     # lists that are gone through
+    for i in range(n):
+        bound = 0.0
+        for j in range(i, n):
+            bound += factors[j] * chunks.most[lists[j]]
+        if score(alpha, 1.0, bound) <= lowest:      # equal is not enough: what is in the heap is newer
+            leading = i
+            break
+    if leading == 0:
+        return size
+    for j in range(n):
+        at[j] = chunks.begin[lists[j]] - chunks.base
+    whole = from_row == 0 and to_row == rows
+
+    if leading == 1:
+        for p in range(at[0], at[0] + chunks.length[lists[0]]):
+            row = np.int64(chunks.rows[p])
+            if not whole and (row < from_row or row >= to_row):
+                continue
+            text = 0.0 + factors[0] * chunks.weights[p]
+            bound = text
+            for j in range(1, n):
+                bound += factors[j] * chunks.most[lists[j]]
+            if score(alpha, 1.0, bound) < lowest:
+                continue
+            near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
+            if score(alpha, near, bound) < lowest:
+                continue
+            for j in range(1, n):
+                end = chunks.begin[lists[j]] - chunks.base + chunks.length[lists[j]]
+                at[j] = _from(chunks.rows, at[j], end, row)
+                if at[j] < end and chunks.rows[at[j]] == row:
+                    text += factors[j] * chunks.weights[at[j]]
+            size = _offer(best, best_rows, begin, size, room, score(alpha, near, text), first + row)
+            if size == room:
+                lowest = best[begin]
+        return size
+
+    sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
+    scratch.mark[0] += 1
+    mark, held = scratch.mark[0], 0
+    for j in range(leading):
+        factor = factors[j]
+        for p in range(at[j], at[j] + chunks.length[lists[j]]):
+            row = np.int64(chunks.rows[p])
+            if not whole and (row < from_row or row >= to_row):
+                continue
+            if seen[row] == mark:
+                sums[row] += factor * chunks.weights[p]
+            else:
+                seen[row] = mark
+                sums[row] = 0.0 + factor * chunks.weights[p]
+                touched[held] = row
+                held += 1
+    for i in range(held):
+        row = touched[i]
+        text = sums[row]
+        bound = text
+        for j in range(leading, n):
+            bound += factors[j] * chunks.most[lists[j]]
+        if score(alpha, 1.0, bound) < lowest:
+            continue
+        near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
+        if score(alpha, near, bound) < lowest:
+            continue
+        for j in range(leading, n):
+            end = at[j] + chunks.length[lists[j]]
+            p = _from(chunks.rows, at[j], end, row)
+            if p < end and chunks.rows[p] == row:
+                text += factors[j] * chunks.weights[p]
+        size = _offer(best, best_rows, begin, size, room, score(alpha, near, text), first + row)
+        if size == room:
+            lowest = best[begin]
+    return size

@@ -125,10 +125,11 @@ class MessageWindow(ABC):
         """
 
     @abstractmethod
-    def ids(self, seqs: np.ndarray) -> list[str]:
+    def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """Return the ids of messages that an answer has named.
 
         :param seqs: int64[], sequence numbers, in any order, with repetitions.
+        :param positions: int64[], their positions.
         :raises IllegalArgumentException: a message is not there (any more).
         """
 

@@ -137,4 +137,4 @@ class Checked:
             scores = {m["seq"]: s for m in self.messages if (s := naive.score(query, m, DIAGONAL)) is not None}
             assert naive.same_topk([(seq, s) for seq, _, s in rows(answers, i)], plain, scores)
         id_of = {m["seq"]: m["id"] for m in self.messages}
-        assert self.window.ids(answers.seqs) == [id_of[seq] for seq in answers.seqs.tolist()]
+        assert self.window.ids(answers.seqs, answers.positions) == [id_of[seq] for seq in answers.seqs.tolist()]

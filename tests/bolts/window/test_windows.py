@@ -89,7 +89,7 @@ def test_what_has_expired_is_never_returned_for_a_later_watermark(window):
 def test_an_empty_window_has_no_answers(window):
     answers = window.topk(query_batch([ask(5), ask(-1)]), 10, DIAGONAL)
     assert answers.offsets.tolist() == [0, 0, 0] and len(answers.seqs) == len(answers.scores) == 0
-    assert window.ids(answers.seqs) == []
+    assert window.ids(answers.seqs, answers.positions) == []
     none = window.topk(QueryBatch.concat([]), 10, DIAGONAL)
     assert none.offsets.tolist() == [0]
     window.insert(MessageBatch.empty(), [])
@@ -154,12 +154,20 @@ def test_ids_are_found_in_any_order_and_unknown_ones_refused(window):
     rng = np.random.default_rng(3)
     messages = draw_messages(rng, 60, kind="time", first_seq=100)
     window.insert(message_batch(messages), [m["id"] for m in messages])
-    id_of = {m["seq"]: m["id"] for m in messages}
-    wanted = rng.choice(list(id_of), 200)
-    assert window.ids(wanted) == [id_of[s] for s in wanted.tolist()]
-    for unknown in (99, 160, -1):
+    wanted = [messages[i] for i in rng.integers(0, 60, 200)]
+    seqs, positions = (np.array([m[name] for m in wanted]) for name in ("seq", "position"))
+    assert window.ids(seqs, positions) == [m["id"] for m in wanted]
+    for seq, position in ((seqs[0], 0), (99, positions[0]), (160, positions[0]), (-1, -1)):
         with pytest.raises(IllegalArgumentException, match="not in the window"):
-            window.ids(np.array([100, unknown]))
+            window.ids(np.array([seqs[1], seq]), np.array([positions[1], position]))
+
+
+def test_a_message_without_an_id_is_refused(window):
+    for ids in ([], ["0", "1"], [None]):
+        with pytest.raises(IllegalArgumentException, match="needs an id"):
+            window.insert(message_batch([simple(0)]), ids)
+    window.insert(message_batch([simple(0), simple(1)]), ["", '"\U0001f600"'])
+    assert window.ids(np.array([1, 0]), np.array([1, 0])) == ['"\U0001f600"', ""]
 
 
 def test_a_snapshot_holds_the_same_messages_in_another_process(window):
