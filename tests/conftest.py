@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dskype.deploy import paths
+
+if TYPE_CHECKING:
+    from dskype.topology.local import LocalCluster
 
 paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
 
@@ -25,6 +30,21 @@ def broker() -> Iterator[object]:
 def bootstrap_servers(broker: object) -> str:
     """Address of the session's broker."""
     return broker.bootstrap_servers     # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.fixture(scope="session")
+def cluster(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A local cluster on the session's broker; Spark runs once in this process."""
+    from dskype.topology.local import LocalCluster
+
+    with LocalCluster(bootstrap_servers=bootstrap_servers, folder=tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def name() -> str:
+    """A topology name that no other test uses."""
+    return f"t{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

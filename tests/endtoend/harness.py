@@ -28,11 +28,11 @@ DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
 
 
-def topology(tasks):
+def topology(tasks, name="dskype"):
     """Build DSkype; ``tasks``: component -> number of tasks."""
-    builder = TopologyBuilder()
-    builder.set_spout("message-spout", MessageSpout(TOPICS.messages), tasks.get("message-spout", 1))
-    builder.set_spout("subscription-spout", SubscriptionSpout(TOPICS.subscriptions), tasks.get("subscription-spout", 1))
+    builder, topics = TopologyBuilder(), Topics.of(name)
+    builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
+    builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions), tasks.get("subscription-spout", 1))
     builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)) \
         .shuffle_grouping("message-spout", "messages").fields_grouping("subscription-spout", Fields("subscription"), "subscriptions")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)) \

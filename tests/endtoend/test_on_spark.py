@@ -1,0 +1,161 @@
+"""DSkype on Spark and Kafka with real messages: processes are killed, and everything published is verified."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dskype.deploy import places
+from dskype.deploy.verification import Inputs, verify
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from tests.topology.runtime.helpers import executors, wait_for
+
+from .harness import topology
+
+TASKS = {"subscription-bolt": 2}
+MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "100000"))
+SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "20000"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Real messages, subscriptions drawn from them, and a vocabulary."""
+    messages = places.places(seed=5, count=MESSAGES)
+    file = tmp_path_factory.mktemp("vocabulary") / "places.vocabulary"
+    Vocabulary.build(messages.slice(0, 20_000).texts.to_pylist(), Tokenizer()).save(file)
+    return messages, list(places.subscriptions(messages, SUBSCRIPTIONS, seed=5)), str(file)
+
+
+def conf_of(world, window=20_000):
+    return {"topology.acker.executors": 0, "dskype.window.messages": window, "dskype.vocabulary": world[2]}
+
+
+FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": "saint OR san OR (bad AND \"am\")", "meta": "west"}
+
+
+class Feed:
+    """Writes messages and subscriptions, and watches how far the topology has come."""
+
+    def __init__(self, kafka: KafkaSettings, name: str) -> None:
+        self.kafka, self.topics = kafka, Topics.of(name)
+        admin = TopicAdmin(kafka)
+        for topic, config in TOPIC_CONFIG.items():
+            admin.create({getattr(self.topics, topic): 1}, config)
+        admin.close()
+        self.producer = kafka.producer()
+
+    def subscribe(self, subscriptions):
+        for id, value in subscriptions:
+            self.producer.send(self.topics.subscriptions, key=id.encode(), value=value if value is None or isinstance(value, bytes) else json.dumps(value).encode())
+        self.producer.flush()
+
+    def publish(self, records):
+        for value in records:
+            self.producer.send(self.topics.messages, value=value)
+        self.producer.flush()
+
+    def watermark(self) -> int:
+        """Return the lowest watermark that the tasks of the subscription bolt have reported; -1 before."""
+        found = {}
+        for record in read_to_end(self.kafka, self.topics.metrics):
+            value = json.loads(record.value)
+            if value["kind"] == "stats" and value["component"] == "subscription-bolt":
+                found.update({t["task"]: t["watermark"] for t in value["tasks"]})
+        return min((-1 if w is None else w for w in found.values()), default=-1) if len(found) == TASKS["subscription-bolt"] else -1
+
+    def wait_for(self, watermark: int, timeout_s: float = 240):
+        wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
+
+    def verify(self, conf, final=True, **least):
+        """Verify everything that was published; wait until the last answers are in."""
+        def report():
+            return verify(Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)), Settings.from_conf(conf), final=final)
+
+        found = report()
+        for _ in range(20):
+            if found.ok:
+                break
+            found = report()
+        assert found.ok, "\n".join(d.as_text() for d in found.differences)
+        for what, n in least.items():
+            assert found.compared[what] >= n, found.compared
+        return found
+
+
+def kill(component):
+    """Kill the executors of a component (process names are cut at 15 characters)."""
+    found = [p for p in executors() if p.name == f"dsk:{component}"[:15]]
+    assert found, f"no executor of {component} is there"
+    for process in found:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, world):
+    messages, subscriptions, _ = world
+    conf = conf_of(world)
+    feed = Feed(cluster.environment.kafka, name)
+    feed.subscribe([*subscriptions[: SUBSCRIPTIONS // 2], ("west", FILTER)])
+    with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
+        records = messages.records()
+        feed.publish(records[: MESSAGES // 2])
+        feed.subscribe(subscriptions[SUBSCRIPTIONS // 2:])
+        for share, component in ((0.1, "subscription-bolt"), (0.2, "message-bolt"), (0.3, "distribution-bolt"), (0.4, "aggregation-bolt")):
+            feed.wait_for(int(MESSAGES * share))
+            kill(component)
+        feed.subscribe([(id, None) for id, _ in subscriptions[:100]])
+        feed.publish([b"{", *records[MESSAGES // 2:], b'{"text": "no place"}'])
+        feed.wait_for(MESSAGES - 1)
+        report = feed.verify(conf)
+        assert report.compared["states"] > SUBSCRIPTIONS and report.compared["matches"] > 100
+        assert handle.backend.failure is None
+
+
+@contextlib.contextmanager
+def driver(**arguments) -> Iterator[subprocess.Popen]:
+    process = subprocess.Popen([sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    try:
+        assert process.stdout.readline().strip() == "running"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world):
+    messages, subscriptions, _ = world
+    n, kafka = 30_000, KafkaSettings(bootstrap_servers)
+    conf = conf_of(world, 5_000)
+    arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
+    feed = Feed(kafka, name)
+    feed.subscribe([*subscriptions[:2_000], ("west", FILTER)])
+    records = messages.slice(0, n).records()
+    with driver(**arguments) as killed:
+        feed.publish(records[: n // 2])
+        feed.wait_for(n // 4)
+        killed.kill()
+    feed.subscribe(subscriptions[2_000:3_000])
+    feed.publish(records[n // 2:])
+    with driver(**arguments) as stopped:
+        feed.wait_for(n // 2)
+        stopped.communicate("stop\n", timeout=60)
+    with driver(**arguments) as last:
+        feed.wait_for(n - 1)
+        feed.verify(conf)
+        last.communicate("end\n", timeout=60)
+    assert last.returncode == 0
