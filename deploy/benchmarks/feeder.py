@@ -1,0 +1,165 @@
+"""Writes messages and subscriptions for a benchmark, from a process of its own, so that its work is told apart from the topology's.
+
+Everything is encoded before it is asked for. The process takes one JSON object per line on stdin and answers with one on
+stdout: first what to write and where, then commands (``do``: ``messages``, ``paced``, ``subscriptions``).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from itertools import islice
+from typing import Any, Self
+
+from dskype.topology.errors import TopologyError
+
+__all__ = ["Feeder", "due"]
+
+_LINGER_MS = 5
+_STEP_S = 0.005
+
+
+class Feeder:
+    """The process that writes.
+
+    :param kafka: the brokers (:class:`~dskype.topology.runtime.kafka.KafkaSettings`).
+    :param topics: (messages, subscriptions): names of the topics.
+    :param messages: how many different messages to prepare; None: every place once. They come again when more are asked for.
+    :param places: file of places; default those of the package.
+    """
+
+    def __init__(self, kafka: Any, topics: tuple[str, str], *, messages: int | None = None, places: str | None = None, seed: int = 0) -> None:
+        from dskype.deploy.processes import spawn_tied
+
+        self.written = 0
+        """Messages written so far."""
+        self._process = spawn_tied([sys.executable, "-m", "dskype.deploy.benchmarks.feeder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._send(servers=kafka.bootstrap_servers, options=dict(kafka.options), topics=topics, messages=messages, places=places, seed=seed)
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until everything is encoded; return how many messages there are, and bytes of one on average."""
+        return self._answer()
+
+    def messages(self, n: int) -> dict[str, Any]:
+        """Write the next ``n`` messages as fast as possible; returns when Kafka has them: ``started_ms``, ``ended_ms``."""
+        return self._sent(self._do(do="messages", n=n))
+
+    def paced(self, rate: float, seconds: float) -> dict[str, Any]:
+        """Write at ``rate`` messages a second for so long, whatever becomes of them (open loop)."""
+        return self._sent(self._do(do="paced", rate=rate, seconds=seconds))
+
+    def subscriptions(self, n: int, k: int) -> dict[str, Any]:
+        """Register ``n`` subscriptions of ``k`` results each as fast as possible."""
+        return self._do(do="subscriptions", n=n, k=k)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _do(self, **command: Any) -> dict[str, Any]:
+        self._send(**command)
+        return self._answer()
+
+    def _send(self, **command: Any) -> None:
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer tells
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if not line:
+            raise TopologyError(f"the process that writes messages has ended (exit code {self._process.wait()}); its error is above")
+        return json.loads(line)
+
+    def _sent(self, answer: dict[str, Any]) -> dict[str, Any]:
+        self.written = answer["written"]
+        return answer
+
+
+def due(rate: float, elapsed_s: float, seconds: float) -> int:
+    """Return how many messages have to be out by now at a fixed rate; all of them when the time is over."""
+    return int(rate * min(elapsed_s, seconds))
+
+
+class _Writer:
+    """The other end, in the process."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        from dskype.deploy import places
+        from dskype.deploy.connection import client_arguments
+        from dskype.topology.runtime.kafka import KafkaSettings
+
+        self._seed = config["seed"]
+        self._places = places.places(self._seed, config["messages"], config["places"])
+        self._values = self._places.records()
+        self._messages, self._subscriptions = config["topics"]
+        self._kafka = KafkaSettings(config["servers"], config["options"], client_arguments(config["options"]))
+        self._producer: Any = None
+        self._next = 0
+
+    def describe(self) -> dict[str, Any]:
+        return {"messages": len(self._values), "message_bytes": sum(map(len, self._values)) / max(1, len(self._values))}
+
+    def _open(self) -> Any:
+        if self._producer is None:
+            self._producer = self._kafka.producer(linger_ms=_LINGER_MS, batch_size=1 << 18, acks=1)
+        return self._producer
+
+    def do(self, command: dict[str, Any]) -> dict[str, Any]:
+        kind, producer = command.pop("do"), self._open()
+        started_ms = time.time_ns() // 1_000_000
+        getattr(self, kind)(producer, **command)
+        producer.flush()
+        return {"written": self._next, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
+
+    def messages(self, producer: Any, n: int) -> None:
+        send, topic, values = producer.send, self._messages, self._values
+        for i in range(self._next, self._next + n):
+            send(topic, values[i % len(values)])
+        self._next += n
+
+    def paced(self, producer: Any, rate: float, seconds: float) -> None:
+        started, sent, elapsed = time.monotonic(), 0, 0.0
+        while elapsed < seconds:
+            elapsed = time.monotonic() - started
+            now = due(rate, elapsed, seconds)
+            self.messages(producer, now - sent)
+            sent = now
+            time.sleep(max(_STEP_S, min(0.05, 1 / rate)))
+
+    def subscriptions(self, producer: Any, n: int, k: int) -> None:
+        from dskype.deploy import places
+
+        rows = places.subscriptions(self._places, n, self._seed, k=k)
+        while block := list(islice(rows, 10_000)):
+            for id, value in block:
+                producer.send(self._subscriptions, key=id.encode(), value=value)
+
+
+def main() -> None:
+    """Serve one benchmark until its end of stdin."""
+    lines = iter(sys.stdin.buffer.readline, b"")
+    writer = _Writer(json.loads(next(lines)))
+    print(json.dumps(writer.describe()), flush=True)
+    for line in lines:
+        print(json.dumps(writer.do(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

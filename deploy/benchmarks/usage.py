@@ -1,0 +1,142 @@
+"""What a topology's processes use: processor time and memory, by the part of the product that each belongs to (Linux)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["BENCHMARK", "BROKER", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "by_kind", "kinds", "processes", "usage"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+BENCHMARK, BROKER, SPARK, PYTHON = "benchmark and driver", "broker", "Spark (JVM)", "Python workers"
+SUPERVISOR, SNAPSHOTS, PRODUCER = "supervisor", "snapshots", "producer"
+_OTHER_EXECUTORS = "other executors"
+
+
+class Process(NamedTuple):
+    """One process at one moment.
+
+    :ivar name: as ``ps`` shows it, 15 bytes.
+    :ivar command: its command line.
+    :ivar cpu_s: its own processor time.
+    :ivar reaped_s: processor time of its children that have ended.
+    :ivar rss: resident bytes, shared ones included.
+    """
+
+    pid: int
+    parent: int
+    name: str
+    command: bytes
+    cpu_s: float
+    reaped_s: float
+    rss: int
+
+
+@dataclass
+class Usage:
+    """What the processes of one kind use together.
+
+    :ivar cpu_s: processor seconds since they began.
+    :ivar rss: resident bytes; what forked processes share counts in each.
+    :ivar pss: resident bytes, shared ones divided by those who share them; 0 where the kernel does not say.
+    """
+
+    cpu_s: float = 0.0
+    rss: int = 0
+    pss: int = 0
+    count: int = 0
+
+
+def processes() -> dict[int, Process]:
+    """Return all processes of this machine by id."""
+    found: dict[int, Process] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    name, _, rest = file.read().partition("(")[2].rpartition(")")
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    command = file.read()
+            except OSError:  # it has ended
+                continue
+            fields = rest.split()
+            user, system, reaped_user, reaped_system = map(int, fields[11:15])
+            found[int(entry)] = Process(int(entry), int(fields[1]), name, command, (user + system) / _TICKS, (reaped_user + reaped_system) / _TICKS,
+                                        int(fields[21]) * _PAGE)
+    return found
+
+
+def kinds(table: Mapping[int, Process], root: int, components: Mapping[int, str]) -> dict[int, str]:
+    """Return process id -> kind of ``root`` and all processes below it.
+
+    :param root: the process that runs the topology's driver.
+    :param components: process id of an executor -> its component's id; that is its kind.
+    """
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found, stack = {root: BENCHMARK}, [root]
+    while stack:
+        parent = stack.pop()
+        for pid in children.get(parent, []):
+            found[pid] = _kind(table[pid], found[parent], parent in components, components)
+            stack.append(pid)
+    return found
+
+
+def _kind(process: Process, parent_kind: str, of_executor: bool, components: Mapping[int, str]) -> str:
+    if process.pid in components:
+        return components[process.pid]
+    if of_executor:  # forked to write a snapshot
+        return SNAPSHOTS
+    if process.name.startswith("dsk:"):
+        return _OTHER_EXECUTORS
+    if process.name == "dskype-superv":
+        return SUPERVISOR
+    if b"kafka.Kafka" in process.command:
+        return BROKER
+    if b"benchmarks.feeder" in process.command:
+        return PRODUCER
+    if process.name == "java":
+        return SPARK
+    return PYTHON if b"runtime.daemon" in process.command else parent_kind
+
+
+def by_kind(table: Mapping[int, Process], kind_of: Mapping[int, str], components: Mapping[int, str]) -> dict[str, Usage]:
+    """Return kind -> what its processes use. Ended children count for their parents, those of executors as snapshots."""
+    found: dict[str, Usage] = {}
+    for pid, kind in kind_of.items():
+        if pid in table:
+            process, entry = table[pid], found.setdefault(kind, Usage())
+            entry.cpu_s += process.cpu_s
+            entry.rss += process.rss
+            entry.count += 1
+            found.setdefault(SNAPSHOTS if pid in components else kind, Usage()).cpu_s += process.reaped_s
+    return found
+
+
+def usage(components: Mapping[int, str], *, memory: bool = False) -> dict[str, Usage]:
+    """Return kind -> what the processes of this one and below use now.
+
+    :param components: executors; see :func:`kinds`.
+    :param memory: read ``pss`` as well, which takes the kernel some milliseconds a process.
+    """
+    table = processes()
+    kind_of = kinds(table, os.getpid(), components)
+    found = by_kind(table, kind_of, components)
+    if memory:
+        for pid, kind in kind_of.items():
+            found[kind].pss += _pss(pid)
+    return found
+
+
+def _pss(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:")), 0)
+    except OSError:
+        return 0
