@@ -1,0 +1,391 @@
+"""The brute force, compiled: scores of all messages with a common keyword, and the best k at each watermark asked for.
+
+Written without the indexes of the bolts, which it is there to check. Messages are rows in rising (position, seq); a
+*candidate* is a row that shares a keyword with the subscription at hand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+TOLERANCE = 1e-9
+
+STATE, GROUP, FOLD, WITHDRAWN, ADOPT, TAIL = 0, 1, 2, 3, 4, 5
+"""Kinds of queries: a published list; deltas of one watermark to fold and compare; to fold only; that take everything back;
+before which the list is unknown (the found list is taken over); whose end may be missing yet."""
+
+EQUAL, DIFFERS, REMOVED_UNKNOWN, ADDED_TWICE, WRONG_RANK, NOT_WITHDRAWN, AMBIGUOUS, UNFINISHED, FOLLOWS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+"""Verdicts. AMBIGUOUS: two messages of the list have one id, deltas cannot tell which is meant. FOLLOWS: after a wrong one."""
+
+TIES, JUMPED = 0, 1
+"""Columns of the counts: equal scores in another order; changes of the list that no delta tells one by one."""
+
+_PTR, _LEFT, _SIZE, _EXPIRY, _CHANGES, _CHANGED = 0, 1, 2, 3, 4, 5
+_NEVER = np.int64(1 << 62)
+
+
+class Rows(NamedTuple):
+    """Messages, n rows in rising (position, seq), and for each term the rows that have it.
+
+    :ivar position: int64[n].
+    :ivar lat, lon: float64[n], degrees.
+    :ivar code: int64[n], a number per message id.
+    :ivar repeated: bool[n], other rows have the same id.
+    :ivar offsets: int64[terms + 1]; term *t* is in ``rows[offsets[t]:offsets[t + 1]]``, rising.
+    :ivar rows, weights: int64[], float64[].
+    :ivar extent: of the window.
+    :ivar diagonal_deg: of the data space.
+    """
+
+    position: np.ndarray
+    lat: np.ndarray
+    lon: np.ndarray
+    code: np.ndarray
+    repeated: np.ndarray
+    offsets: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray
+    extent: int
+    diagonal_deg: float
+
+
+class Subscriptions(NamedTuple):
+    """Top-k subscriptions, m of them.
+
+    :ivar k: int64[m].
+    :ivar alpha, lat, lon: float64[m].
+    :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`Rows`, in the order of term ids) and ``weights``.
+    :ivar start: int64[m], watermark of the first list; changes are counted from there.
+    """
+
+    k: np.ndarray
+    alpha: np.ndarray
+    lat: np.ndarray
+    lon: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+    start: np.ndarray
+
+
+class Queries(NamedTuple):
+    """What was published, by subscription and rising watermark.
+
+    :ivar offsets: int64[m + 1].
+    :ivar watermark: int64[].
+    :ivar kind: int8[].
+    :ivar first, last: int64[], rows of entries (STATE) or of ops (all others).
+    """
+
+    offsets: np.ndarray
+    watermark: np.ndarray
+    kind: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Published(NamedTuple):
+    """The lists: ids and scores in rank order; and the deltas: op 0 (add) or 1 (remove), in the order of the log."""
+
+    code: np.ndarray
+    score: np.ndarray
+    op: np.ndarray
+    op_code: np.ndarray
+    op_score: np.ndarray
+    op_rank: np.ndarray
+
+
+@njit(cache=True)
+def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
+    """Find the rows in [low, high) with a common term, rising, and their scores; return how many."""
+    n, lists = 0, 0
+    for t in range(subs.offsets[sub], subs.offsets[sub + 1]):
+        term, weight = subs.terms[t], subs.weights[t]
+        begin, end = rows.offsets[term], rows.offsets[term + 1]
+        at = begin + np.searchsorted(rows.rows[begin:end], low)
+        before = n
+        while at < end and rows.rows[at] < high:
+            row = rows.rows[at]
+            if seen[row] != stamp:
+                seen[row] = stamp
+                text[row] = 0.0
+                found[n] = row
+                n += 1
+            text[row] += weight * rows.weights[at]
+            at += 1
+        if n > before:
+            lists += 1
+    if lists > 1:
+        if n * 16 > high - low:
+            n = 0
+            for row in range(low, high):
+                if seen[row] == stamp:
+                    found[n] = row
+                    n += 1
+        else:
+            found[:n].sort()
+    alpha, lat, lon = subs.alpha[sub], subs.lat[sub], subs.lon[sub]
+    for i in range(n):
+        row = found[i]
+        dx, dy = rows.lon[row] - lon, rows.lat[row] - lat
+        scores[i] = alpha * (1.0 - np.sqrt(dx * dx + dy * dy) / rows.diagonal_deg) + (1.0 - alpha) * text[row]
+    return n
+
+
+@njit(cache=True)
+def _enter(candidate, scores, buffer, state, limit):
+    """Put a candidate, newer than all in the buffer, where it belongs; return its place, or -1 if it is left out.
+
+    ``limit[0]`` is the score of the best candidate of the window that has been left out.
+    """
+    score, size = scores[candidate], state[_SIZE]
+    if score < limit[0]:
+        return -1
+    i = size
+    while i > 0 and scores[buffer[i - 1]] <= score:
+        i -= 1
+    if size == len(buffer):
+        if i == size:
+            limit[0] = score
+            return -1
+        limit[0] = scores[buffer[size - 1]]
+        size -= 1
+    for j in range(size, i, -1):
+        buffer[j] = buffer[j - 1]
+    buffer[i] = candidate
+    state[_SIZE] = size + 1
+    return i
+
+
+@njit(cache=True)
+def _from_scratch(position, found, scores, buffer, state, limit, watermark, extent):
+    """Fill the buffer with the best of the window that ends at ``watermark``, of all candidates up to there."""
+    while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
+        state[_LEFT] += 1
+    state[_SIZE], limit[0] = 0, -np.inf
+    for candidate in range(state[_LEFT], state[_PTR]):
+        _enter(candidate, scores, buffer, state, limit)
+    _next_expiry(position, found, buffer, state, extent)
+
+
+@njit(cache=True)
+def _next_expiry(position, found, buffer, state, extent):
+    state[_EXPIRY] = _NEVER
+    for i in range(state[_SIZE]):
+        state[_EXPIRY] = min(state[_EXPIRY], position[found[buffer[i]]] + extent)
+
+
+@njit(cache=True)
+def _advance(n, k, position, found, scores, buffer, state, limit, watermark, extent):
+    """Go on to ``watermark``: the first k of the buffer are the best k of the window that ends there."""
+    while True:
+        arrival = position[found[state[_PTR]]] if state[_PTR] < n else _NEVER
+        now = min(arrival, state[_EXPIRY])
+        if now > watermark:
+            break
+        changed = False
+        if state[_EXPIRY] <= now:
+            size = 0
+            for i in range(state[_SIZE]):
+                if position[found[buffer[i]]] > now - extent:
+                    buffer[size] = buffer[i]
+                    size += 1
+                elif i < k:
+                    changed = True
+            state[_SIZE] = size
+            _next_expiry(position, found, buffer, state, extent)
+        while state[_PTR] < n and position[found[state[_PTR]]] == now:
+            place = _enter(state[_PTR], scores, buffer, state, limit)
+            if place >= 0:
+                state[_EXPIRY] = min(state[_EXPIRY], now + extent)
+                changed |= place < k
+            state[_PTR] += 1
+        if state[_SIZE] < k and limit[0] > -np.inf:
+            _from_scratch(position, found, scores, buffer, state, limit, now, extent)
+        if changed:
+            state[_CHANGES] += 1
+            state[_CHANGED] = now
+    while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
+        state[_LEFT] += 1
+
+
+@njit(cache=True)
+def _in_window(code, score, rows, found, scores, state):
+    """Count the window's candidates with an id and (about) a score."""
+    n = 0
+    for i in range(state[_LEFT], state[_PTR]):
+        if rows.code[found[i]] == code and abs(scores[i] - score) <= TOLERANCE:
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def _same(codes, values, k, rows, found, scores, buffer, state):
+    """Compare a list with the best k; return -1 if it differs, else how many ids have the place of another of equal score."""
+    size = min(k, state[_SIZE])
+    if len(codes) != size:
+        return -1
+    ties = 0
+    for i in range(size):
+        at = buffer[i]
+        if not abs(values[i] - scores[at]) <= TOLERANCE:
+            return -1
+        if codes[i] != rows.code[found[at]]:
+            ties += 1
+            if _in_window(codes[i], scores[at], rows, found, scores, state) == 0:
+                return -1
+    if ties:
+        for i in range(size):
+            times = 0
+            for j in range(size):
+                times += codes[j] == codes[i]
+            if times > 1 and times > _in_window(codes[i], values[i], rows, found, scores, state):
+                return -1
+    return ties
+
+
+@njit(cache=True)
+def _ambiguous(k, rows, found, buffer, state):
+    """Tell whether two messages of the list have the same id."""
+    size = min(k, state[_SIZE])
+    for i in range(size):
+        row = found[buffer[i]]
+        if rows.repeated[row]:
+            for j in range(i):
+                if rows.code[found[buffer[j]]] == rows.code[row]:
+                    return True
+    return False
+
+
+@njit(cache=True)
+def _fold(first, last, published, codes, values, size, swallowed):
+    """Apply deltas to a list kept by falling score; return (verdict, size)."""
+    for at in range(first, last):
+        if swallowed[at - first]:
+            swallowed[at - first] = False
+            continue
+        code, place = published.op_code[at], -1
+        for i in range(size):
+            if codes[i] == code:
+                place = i
+                break
+        if published.op[at] == 0:
+            if place >= 0:
+                # Another message with the same id may have left at this watermark, and the log tells of it later.
+                later = at + 1
+                while later < last and not (published.op[later] == 1 and published.op_code[later] == code and not swallowed[later - first]):
+                    later += 1
+                if later == last:
+                    return ADDED_TWICE, size
+                swallowed[later - first] = True
+                size = _take_out(codes, values, size, place)
+            score, i = published.op_score[at], size
+            while i > 0 and values[i - 1] < score:
+                codes[i], values[i] = codes[i - 1], values[i - 1]
+                i -= 1
+            codes[i], values[i] = code, score
+            size += 1
+        elif place < 0:
+            return REMOVED_UNKNOWN, size
+        else:
+            size = _take_out(codes, values, size, place)
+    return EQUAL, size
+
+
+@njit(cache=True)
+def _take_out(codes, values, size, place):
+    for i in range(place, size - 1):
+        codes[i], values[i] = codes[i + 1], values[i + 1]
+    return size - 1
+
+
+@njit(cache=True)
+def _right_ranks(first, last, k, published, rows, found, scores, buffer, state):
+    size = min(k, state[_SIZE])
+    for at in range(first, last):
+        if published.op[at] == 0:
+            rank, score = published.op_rank[at], published.op_score[at]
+            if rank < 1 or rank > size or not abs(scores[buffer[rank - 1]] - score) <= TOLERANCE:
+                return False
+            code = published.op_code[at]
+            if rows.code[found[buffer[rank - 1]]] != code and _in_window(code, score, rows, found, scores, state) == 0:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def check(begin, end, rows, subs, queries, published, verdicts, counts):
+    """Compare everything that was published for the subscriptions ``begin`` to ``end``.
+
+    :param rows: :class:`Rows`; ``subs``: :class:`Subscriptions`; ``queries``: :class:`Queries`; ``published``: :class:`Published`.
+    :param verdicts: int8[queries], out.
+    :param counts: int64[subscriptions, 2], out: ``TIES`` and ``JUMPED``.
+    """
+    n = len(rows.position)
+    seen = np.zeros(n, np.int64)
+    text, found, scores = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
+    state, limit = np.zeros(6, np.int64), np.zeros(1)
+    for sub in range(begin, end):
+        first_query, last_query = queries.offsets[sub], queries.offsets[sub + 1]
+        if first_query == last_query:
+            continue
+        k, extent = subs.k[sub], rows.extent
+        start = queries.watermark[first_query]
+        if subs.start[sub] < start:
+            start = subs.start[sub]
+        low = np.searchsorted(rows.position, start - extent, side="right")
+        high = np.searchsorted(rows.position, queries.watermark[last_query - 1], side="right")
+        m = _candidates(sub, rows, subs, low, high, sub - begin + 1, seen, text, found, scores)
+        buffer = np.zeros(max(2 * k, k + 8), np.int64)
+        state[:] = 0
+        while state[_PTR] < m and rows.position[found[state[_PTR]]] <= start:
+            state[_PTR] += 1
+        _from_scratch(rows.position, found, scores, buffer, state, limit, start, extent)
+        ops, most = 0, 0
+        for q in range(first_query, last_query):
+            if queries.kind[q] != STATE:
+                ops += queries.last[q] - queries.first[q]
+                most = max(most, queries.last[q] - queries.first[q])
+        codes, values = np.zeros(k + ops + 1, np.int64), np.zeros(k + ops + 1)
+        swallowed = np.zeros(most, np.bool_)
+        size, broken, told = 0, EQUAL, 0
+        for q in range(first_query, last_query):
+            watermark, kind, first, last = queries.watermark[q], queries.kind[q], queries.first[q], queries.last[q]
+            _advance(m, k, rows.position, found, scores, buffer, state, limit, watermark, extent)
+            if kind == STATE:
+                ties = _same(published.code[first:last], published.score[first:last], k, rows, found, scores, buffer, state)
+                if ties < 0:
+                    verdicts[q] = DIFFERS
+                else:
+                    counts[sub, TIES] += ties
+                continue
+            if broken != EQUAL:
+                verdicts[q] = broken
+                continue
+            if kind != FOLD and kind != ADOPT and _ambiguous(k, rows, found, buffer, state):
+                verdicts[q] = broken = AMBIGUOUS
+                continue
+            if kind == ADOPT:
+                size = min(k, state[_SIZE])
+                for i in range(size):
+                    codes[i], values[i] = rows.code[found[buffer[i]]], scores[buffer[i]]
+                told = state[_CHANGES]
+                continue
+            verdict, size = _fold(first, last, published, codes, values, size, swallowed)
+            if verdict == EQUAL and kind == WITHDRAWN:
+                verdict = EQUAL if size == 0 else NOT_WITHDRAWN
+            elif verdict == EQUAL and kind != FOLD:
+                ties = _same(codes[:size], values[:size], k, rows, found, scores, buffer, state)
+                verdict = DIFFERS if ties < 0 else EQUAL
+            if verdict == EQUAL and kind != FOLD and not _right_ranks(first, last, k, published, rows, found, scores, buffer, state):
+                verdict = WRONG_RANK
+            if verdict != EQUAL and kind == TAIL:
+                verdict = UNFINISHED
+            verdicts[q] = verdict
+            if verdict != EQUAL:
+                broken = FOLLOWS
+            counts[sub, JUMPED] += state[_CHANGES] - told - (1 if state[_CHANGED] == watermark and state[_CHANGES] > told else 0)
+            told = state[_CHANGES]

@@ -1,0 +1,334 @@
+"""The comparison: everything that was published with what a plain program finds."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dskype.deploy.verification import _kernels, show
+from dskype.deploy.verification.inputs import Inputs, cut, first_offsets
+from dskype.deploy.verification.oracle import Oracle
+from dskype.deploy.verification.published import Changes, Lists, Matches, Registration, Registry, read_deltas
+from dskype.deploy.verification.replay import NEVER, History, parse_subscriptions, replay
+from dskype.deploy.verification.report import Report
+from dskype.spouts.settings import Settings
+
+__all__ = ["verify"]
+
+_CHUNK = 250
+_FAR = 1 << 62
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def verify(
+    inputs: Inputs, settings: Settings, *, final: bool = False, since: int | None = None, sample: int | None = None, seed: int = 0,
+    progress: Callable[[str], None] = _silent,
+) -> Report:
+    """Compare everything that a topology published with a brute-force oracle.
+
+    Checked: every record of the messages was numbered, densely and once, or is rightly a dead letter; registrations begin and
+    end in order; each whole list equals the best k of the window at its watermark; deltas, folded in order, give that list
+    at each of their watermarks, with right ranks; boolean matches are right, complete and single. With ``final`` also: each
+    subscription is active, and its last list and last deltas equal the best k at the newest message.
+
+    Scores are compared within 1e-9; messages whose scores differ by less may stand in any order. Lists may skip watermarks
+    (a subscription that waits for an evaluation publishes nothing and then jumps): how many changes were not published one by
+    one is counted in the notes.
+
+    :param inputs: the records; see :class:`Inputs`. Only the newest run of the topology is looked at.
+    :param settings: of the topology.
+    :param final: the topology has handled everything and is at rest (or has ended).
+    :param since: compare results at this watermark and above only.
+    :param sample: compare so many subscriptions, drawn with ``seed``; default all.
+    :param progress: called with a short text now and then.
+    """
+    return _Verification(inputs, settings, final, since, sample, seed, progress).run()
+
+
+class _Verification:
+    def __init__(
+        self, inputs: Inputs, settings: Settings, final: bool, since: int | None, sample: int | None, seed: int, progress: Callable[[str], None]
+    ) -> None:
+        self._inputs, self._settings, self._final, self._progress = inputs, settings, final, progress
+        self._since = NEVER if since is None else since
+        self._sample, self._seed = sample, seed
+        self._report = Report(topology=inputs.topology, final=final, read=inputs.counts())
+
+    def run(self) -> Report:
+        """Do it."""
+        began, report, inputs = time.perf_counter(), self._report, self._inputs
+        report.run, others = inputs.newest_run()
+        if others:
+            report.notes["records of former runs were passed over"] += others
+        self._progress("parsing subscriptions")
+        parsed = parse_subscriptions(inputs, self._settings)
+        self._history = history = replay(inputs, self._settings, parsed, report, self._final, self._progress)
+        report.watermark = history.newest
+        self._registry = Registry(inputs, parsed, report, self._wanted(parsed))
+        self._registry.read_events()
+        self._registry.check_order(self._final, history.newest, int(history.arrival_ms.max(initial=0)), inputs.runs == 1)
+        report.compared["subscriptions"] += len(self._registry.last)
+        lists = Lists.read(inputs, self._registry, history, report, self._progress)
+        changes, matches = read_deltas(inputs, self._registry, history, report, self._progress)
+        self._oracle = Oracle(history, self._settings)
+        self._check_lists(lists, changes)
+        self._check_matches(matches)
+        report.sort()
+        report.seconds = time.perf_counter() - began
+        return report
+
+    def _wanted(self, parsed: dict[Any, Any]) -> set[str] | None:
+        if self._sample is None:
+            return None
+        ids = sorted({s.id for s in parsed.values() if not isinstance(s, str)})
+        return set(random.Random(self._seed).sample(ids, min(self._sample, len(ids))))
+
+    @property
+    def _least(self) -> int:
+        """The lowest watermark whose window is known."""
+        missing = self._history.missing
+        return NEVER if missing == NEVER else missing + self._settings.extent
+
+    # -- top-k lists ----------------------------------------------------------------------------------------------------
+
+    def _check_lists(self, lists: Lists, changes: Changes) -> None:
+        registrations = [r for r in self._registry.all if r.is_topk]
+        number = np.full(len(self._registry.all) + 1, -1)
+        number[[r.number for r in registrations]] = np.arange(len(registrations))
+        state_of, first, last = number[lists.registration], lists.offsets[:-1], lists.offsets[1:]
+        checked = self._within(registrations, state_of, lists.watermark, "state", lambda i: (self._inputs.topics.topk, lists.places[i]))
+        groups = self._groups(registrations, number, changes)
+        final = self._final_queries(registrations, lists, groups)
+        self._report.compared["lists"] += int(checked.sum())
+        parts = [(state_of[checked], lists.watermark[checked], np.zeros(checked.sum(), np.int8), first[checked], last[checked],
+                  np.flatnonzero(checked)), groups, final]
+        sub, watermark, kind, first, last, origin = (np.concatenate([part[i] for part in parts]) for i in range(6))
+        order = np.lexsort((watermark, sub))     # stable: states before deltas, the final ones behind all
+        sub, watermark, kind, first, last, origin = (column[order] for column in (sub, watermark, kind, first, last, origin))
+        offsets = np.searchsorted(sub, np.arange(len(registrations) + 1))
+        queries = _kernels.Queries(offsets, watermark, kind.astype(np.int8), first, last)
+        published = _kernels.Published(lists.code, lists.score, changes.op, changes.code, changes.score, changes.rank)
+        start = np.array([_FAR if r.active is None else r.active for r in registrations], np.int64)
+        verdicts, counts = self._run_kernel(registrations, start, queries, published)
+        self._judge(registrations, sub, queries, origin, verdicts, counts, lists, changes)
+
+    def _run_kernel(self, registrations: list[Registration], start: np.ndarray, queries: Any, published: Any) -> tuple[np.ndarray, np.ndarray]:
+        subs = self._oracle.subscriptions(registrations, start)
+        verdicts, counts = np.zeros(len(queries.watermark), np.int8), np.zeros((len(registrations), 2), np.int64)
+        for begin in range(0, len(registrations), _CHUNK):
+            self._progress(f"comparing subscriptions {begin:,} of {len(registrations):,}")
+            _kernels.check(begin, min(begin + _CHUNK, len(registrations)), self._oracle.rows, subs, queries, published, verdicts, counts)
+        return verdicts, counts
+
+    def _within(self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]) -> np.ndarray:
+        """Return which results can be compared; report those outside of the life of their registration, or of the history."""
+        report, newest = self._report, self._history.newest
+        active = np.array([NEVER if r.active is None else r.active for r in registrations] + [NEVER])[sub]
+        removed = np.array([_FAR if r.removed is None else r.removed for r in registrations] + [_FAR])[sub]
+        wrong = (watermark < active) | (watermark > removed)
+        ahead = watermark > newest
+        for i in np.flatnonzero(wrong | ahead).tolist():
+            r = registrations[sub[i]]
+            if wrong[i]:
+                text = f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, outside of its life from " \
+                    f"{r.active} to {'now' if r.removed is None else r.removed}"
+            elif self._final or self._history.newest >= 0:
+                text = f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, but the newest message is at {newest}"
+            else:
+                report.unchecked["results of messages that are not in the sequence yet"] += 1
+                continue
+            topic, (partition, offset) = place(i)
+            report.differ(kind, text, where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name,
+                          watermark=int(watermark[i]))
+        early = ~wrong & (watermark < self._since)
+        unknown = ~wrong & ~early & (watermark < self._least)
+        if unknown.any():
+            report.unchecked["results over messages that the log has dropped"] += int(unknown.sum())
+        silent = [r for r in registrations if r.active is None]
+        if silent and len(sub):
+            lonely = np.isin(sub, [i for i, r in enumerate(registrations) if r.active is None])
+            if self._final:
+                for i in np.unique(sub[lonely]).tolist():
+                    self._registry._wrong(registrations[i], "has results, but never became active")
+            elif lonely.any():
+                report.unchecked["results of registrations without an event yet (their lists are compared)"] += int(lonely.sum())
+        return ~(wrong | ahead | early | unknown)
+
+    def _groups(self, registrations: list[Registration], number: np.ndarray, changes: Changes) -> tuple[np.ndarray, ...]:
+        """Return the deltas of one registration and watermark as queries; the origin is the first delta."""
+        n = len(changes.watermark)
+        sub = number[changes.registration]
+        self._report.compared["deltas"] += n
+        if not n:
+            return tuple(np.zeros(0, np.int64) for _ in range(6))
+        new = np.ones(n, bool)
+        new[1:] = (sub[1:] != sub[:-1]) | (changes.watermark[1:] != changes.watermark[:-1])
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], n)
+        of, watermark = sub[first], changes.watermark[first]
+        place = lambda i: (self._inputs.topics.results, (int(changes.partition[first[i]]), int(changes.offset[first[i]])))     # noqa: E731
+        back = np.flatnonzero((of[1:] == of[:-1]) & (watermark[1:] < watermark[:-1])) + 1
+        usable = np.ones(len(first), bool)
+        for i in back.tolist():
+            r = registrations[of[i]]
+            topic, (partition, offset) = place(i)
+            self._report.differ("delta", f"deltas of registration {r.name} of {r.subscription.id!r} go back from watermark {watermark[i - 1]} to {watermark[i]}",
+                                where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name, watermark=int(watermark[i]))
+            usable[i:] &= of[i:] != of[i]
+        inside = self._within(registrations, of, watermark, "delta", place)
+        kind = np.where(inside, _kernels.GROUP, _kernels.FOLD)
+        outside = ~inside & ((watermark > self._history.newest) | (watermark < np.array([NEVER if r.active is None else r.active for r in registrations])[of]))
+        usable &= ~outside
+        removed = np.array([_FAR if r.removed is None else r.removed for r in registrations])[of]
+        kind[inside & (watermark == removed)] = _kernels.WITHDRAWN
+        usable &= watermark <= removed
+        if not self._final:
+            still_open = np.logical_or.reduceat(changes.open, first)
+            kind[inside & still_open] = _kernels.TAIL
+        if cut(self._inputs.results):
+            usable &= self._adopt(of, watermark, kind, changes, first)
+        self._report.compared["watermarks with deltas"] += int((usable & (kind != _kernels.FOLD)).sum())
+        return tuple(column[usable] for column in (of, watermark, kind.astype(np.int64), first, last, first))
+
+    def _adopt(self, of: np.ndarray, watermark: np.ndarray, kind: np.ndarray, changes: Changes, first: np.ndarray) -> np.ndarray:
+        """Where older deltas are gone, begin with the first list that can be known; return which deltas are of use."""
+        usable = np.ones(len(of), bool)
+        begins = first_offsets(self._inputs.results)
+        dropped = np.array([begins[p] > 0 for p in changes.partition[first].tolist()])
+        done = -1
+        for i in np.flatnonzero(dropped).tolist():
+            if of[i] == done:
+                continue
+            if watermark[i] < self._least:
+                usable[i] = False
+                continue
+            kind[i], done = _kernels.ADOPT, of[i]
+            self._report.unchecked["first lists of subscriptions whose older deltas the log has dropped"] += 1
+        return usable
+
+    def _final_queries(self, registrations: list[Registration], lists: Lists, groups: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """Return the last list and the last deltas of each subscription as queries at the newest message.
+
+        The origin is -1 for a list that is not there, -2 for the end of the deltas.
+        """
+        rows: list[tuple[int, ...]] = []
+        newest, topk = self._history.newest, self._inputs.topics.topk
+        if not self._final or newest < max(self._since, self._least):
+            return tuple(np.zeros(0, np.int64) for _ in range(6))
+        settings = self._settings
+        in_topic = settings.results != "deltas" and (settings.store == "kafka" or bool(settings.store_options.get("topic")))
+        if settings.results != "deltas" and not in_topic:
+            self._report.unchecked[f"last lists, which are kept in {settings.store}"] += 1
+        index = {id(r): i for i, r in enumerate(registrations)}
+        dropped, told = cut(self._inputs.results), set(groups[0].tolist())
+        for subscription, registration in self._registry.last.items():
+            at = lists.last.get(subscription)
+            if registration is None or not registration.is_topk:
+                if at is not None:
+                    self._report.differ("state", f"subscription {subscription!r} has no top-k any more, but {topk} still has its list",
+                                        subscription=subscription, watermark=int(lists.watermark[at]))
+                continue
+            i = index[id(registration)]
+            if registration.active is None or (registration.removed is not None):
+                continue    # said already
+            if in_topic and at is not None and lists.registration[at] != registration.number:
+                self._report.differ("state", f"the last list of subscription {subscription!r} answers {self._registry.all[lists.registration[at]].name}, "
+                                    f"and not {registration.name}", subscription=subscription, registration=registration.name, watermark=newest)
+            elif in_topic:
+                rows.append((i, newest, _kernels.STATE, 0 if at is None else int(lists.offsets[at]), 0 if at is None else int(lists.offsets[at + 1]),
+                             -1 if at is None else -3 - at))
+                self._report.compared["final lists"] += 1
+            if settings.results != "topk" and (i in told or not dropped):
+                rows.append((i, newest, _kernels.GROUP, 0, 0, -2))
+        ended = np.array([i for i, r in enumerate(registrations) if r.active is not None and r.removed is not None], np.int64)
+        if settings.results != "topk" and len(ended):
+            withdrawn = set(groups[0][groups[2] == _kernels.WITHDRAWN].tolist())
+            rows += [(i, registrations[i].removed, _kernels.WITHDRAWN, 0, 0, -2) for i in ended.tolist()
+                     if i not in withdrawn and (i in told or not dropped) and self._least <= registrations[i].removed and registrations[i].removed >= self._since]
+        return tuple(np.array([row[c] for row in rows], np.int64) for c in range(6))
+
+    # -- verdicts -------------------------------------------------------------------------------------------------------
+
+    def _judge(self, registrations: list[Registration], sub: np.ndarray, queries: Any, origin: np.ndarray, verdicts: np.ndarray, counts: np.ndarray,
+               lists: Lists, changes: Changes) -> None:
+        report = self._report
+        for column, what in ((_kernels.TIES, "places where messages of equal score stand in another order"),
+                             (_kernels.JUMPED, "changes of lists that were not published one by one, but in a jump")):
+            if total := int(counts[:, column].sum()):
+                report.notes[what] += total
+        for verdict, why in ((_kernels.AMBIGUOUS, "deltas after a list with two messages of one id"), (_kernels.UNFINISHED, "last deltas, of which more may follow"),
+                             (_kernels.FOLLOWS, "deltas behind a wrong one")):
+            if n := int((verdicts == verdict).sum()):
+                report.unchecked[why] += n
+        wrong = np.flatnonzero((verdicts > _kernels.EQUAL) & (verdicts < _kernels.AMBIGUOUS))
+        for q in wrong[np.argsort(queries.watermark[wrong], kind="stable")].tolist():
+            show.list_difference(report, self._inputs, self._oracle, registrations[sub[q]], queries, q, int(origin[q]), int(verdicts[q]), lists, changes)
+
+    # -- boolean --------------------------------------------------------------------------------------------------------
+
+    def _check_matches(self, matches: Matches) -> None:
+        order = np.argsort(matches.registration, kind="stable")
+        bounds = np.searchsorted(matches.registration[order], np.arange(len(self._registry.all) + 1))
+        filters = [r for r in self._registry.all if not r.is_topk]
+        self._report.compared["matches"] += len(order)
+        dropped = cut(self._inputs.results)
+        for i, r in enumerate(filters):
+            if not i % 1000:
+                self._progress(f"comparing boolean subscriptions {i:,} of {len(filters):,}")
+            self._check_filter(r, matches, order[bounds[r.number]:bounds[r.number + 1]], dropped)
+
+    def _check_filter(self, r: Registration, matches: Matches, rows: np.ndarray, dropped: bool) -> None:
+        """Compare the matches of one registration; ``rows`` are those published."""
+        history, report = self._history, self._report
+        watermark = matches.watermark[rows]
+        back = np.flatnonzero(watermark[1:] < watermark[:-1])
+        if len(back):
+            show.match_difference(report, self._inputs, self._oracle, r, "comes after one of a later message", matches, int(rows[back[0] + 1]))
+        if r.active is None:
+            if len(rows) and self._final:
+                self._registry._wrong(r, "has matches, but never became active")
+            elif len(rows):
+                report.unchecked["matches of registrations without an event yet"] += len(rows)
+            return
+        until = min(history.newest, _FAR if r.removed is None else r.removed)
+        if not self._final and r.removed is None:
+            until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER    # more may be on its way
+        after = max(r.active, self._since - 1, history.missing)
+        if dropped and len(rows):
+            after = max(after, int(watermark[0]))
+        looked = watermark > after
+        skipped = int((~looked & (watermark > r.active)).sum())
+        if skipped:
+            report.unchecked["matches of messages that are not looked at or that the log has dropped"] += skipped
+        expected = self._oracle.matching(r, after, max(until, int(watermark.max(initial=NEVER))))
+        wide = max(len(history.codes), 1)
+        found_key = self._rank(watermark) * wide + matches.code[rows]
+        expected_key = self._rank(history.position[expected]) * wide + history.code[expected]
+        end = r.removed if r.removed is not None else _FAR
+        known, seen = set(expected_key.tolist()), set()
+        for row, key, at, look in zip(rows.tolist(), found_key.tolist(), watermark.tolist(), looked.tolist()):
+            if at <= r.active or at > end:
+                show.match_difference(report, self._inputs, self._oracle, r, f"lies outside of its life from {r.active} to {r.removed}", matches, row)
+            elif look and key not in known:
+                show.match_difference(report, self._inputs, self._oracle, r, "is none", matches, row)
+            elif key in seen:
+                show.match_difference(report, self._inputs, self._oracle, r, "was published twice", matches, row)
+            seen.add(key)
+        if self._inputs.results or self._final:
+            for row in expected[(history.position[expected] <= until) & ~np.isin(expected_key, found_key)].tolist():
+                show.missing_match(report, self._oracle, r, row)
+
+    def _rank(self, position: np.ndarray) -> np.ndarray:
+        """Return small numbers that tell positions of messages apart; others get the number of a neighbour, plus one half way."""
+        at = np.searchsorted(self._history.position, position)
+        there = np.zeros(len(position), bool)
+        inside = at < len(self._history)
+        there[inside] = self._history.position[at[inside]] == np.asarray(position)[inside]
+        return 2 * at + ~there

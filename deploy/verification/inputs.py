@@ -1,0 +1,147 @@
+"""What is verified: the records of a topology's external topics, as plain values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dskype.spouts.topics import Topics
+
+__all__ = ["INPUT_TOPICS", "Inputs", "Record", "cut", "first_offsets", "header", "run_of_record", "source_of_record", "where"]
+
+INPUT_TOPICS = ("results", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
+"""What is read, in this order: of a topology at work, effects are read before their causes."""
+
+
+class Record(NamedTuple):
+    """A record of a topic.
+
+    :ivar partition: from 0.
+    :ivar offset: in its partition.
+    :ivar timestamp_ms: Kafka's timestamp of the record.
+    :ivar key: bytes or None.
+    :ivar value: bytes or None.
+    :ivar headers: (name, bytes) pairs.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+def _records(items: Iterable[Any]) -> list[Record]:
+    """Return tuples (partition, offset, timestamp_ms, key, value, headers) or ``InRecord`` as records, sorted by place."""
+    found = []
+    for item in items:
+        if isinstance(item, Record):
+            found.append(item)
+        elif hasattr(item, "topic"):
+            found.append(Record(item.partition, item.offset, item.timestamp_ms, item.key, item.value, item.headers or ()))
+        else:
+            found.append(Record(*item))
+    found.sort(key=lambda r: (r.partition, r.offset))
+    return found
+
+
+@dataclass
+class Inputs:
+    """The topics of one topology, each a sequence of :class:`Record`, of plain tuples with the same six values, or of ``InRecord``.
+
+    Any order will do. What is not given is empty. An offset above 0 at the beginning of a partition says that older records are
+    gone; compacted topics may have holes anywhere.
+
+    :param topology: its name; dead letters name their topics by it.
+    """
+
+    messages: Sequence[Any] = ()
+    subscriptions: Sequence[Any] = ()
+    sequence: Sequence[Any] = ()
+    registrations: Sequence[Any] = ()
+    results: Sequence[Any] = ()
+    topk: Sequence[Any] = ()
+    dead_letters: Sequence[Any] = ()
+    topology: str = "dskype"
+    topics: Topics = field(init=False)
+    runs: int = field(init=False, default=1)
+    """How many runs of the topology wrote to the topics; see :meth:`newest_run`."""
+
+    def __post_init__(self) -> None:
+        self.topics = Topics.of(self.topology)
+        for name in INPUT_TOPICS:
+            setattr(self, name, _records(getattr(self, name)))
+
+    @classmethod
+    def read(cls, topology: str, read: Callable[[str], Iterable[Any]]) -> Inputs:
+        """Return the inputs of a topology.
+
+        :param topology: its name.
+        :param read: returns the records of a topic by its name, [] if there is none: for example ``cluster.log.records``, or
+            ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
+        """
+        topics = Topics.of(topology)
+        return cls(topology=topology, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
+
+    def counts(self) -> dict[str, int]:
+        """Return topic -> number of records."""
+        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS)}
+
+    def newest_run(self) -> tuple[str, int]:
+        """Keep what the newest run of the topology wrote, and return (its name, how many records of others were dropped).
+
+        A topology that is killed and submitted again numbers its messages from 0 again, in the same topics.
+        """
+        written = ("sequence", "registrations", "results", "topk")
+        runs = Counter(run_of_record(r) for name in written for r in getattr(self, name))
+        if len(runs) < 2:
+            return next(iter(runs), ""), 0
+        newest = max(runs, key=_age)
+        self.runs = len(runs)
+        for name in written:
+            setattr(self, name, [r for r in getattr(self, name) if run_of_record(r) == newest])
+        return newest, sum(runs.values()) - runs[newest]
+
+
+def header(record: Record, name: str) -> str | None:
+    """Return a header as text; None if there is none."""
+    for key, value in record.headers or ():
+        if key == name and value is not None:
+            return value.decode(errors="replace")
+    return None
+
+
+def run_of_record(record: Record) -> str:
+    """Return which run of the topology wrote a record: ``record-id`` is ``<run>-<task>-<number>``; "" without one."""
+    return (header(record, "record-id") or "").rpartition("-")[0].rpartition("-")[0]
+
+
+def source_of_record(record: Record) -> str:
+    """Return the run and the task that wrote a record; "" if it does not say."""
+    return (header(record, "record-id") or "").rpartition("-")[0]
+
+
+def _age(run: str) -> tuple[int, ...]:
+    counter, _, start = run.rpartition("-")
+    return (int(start), int(counter) if counter.isdecimal() else 0) if start.isdecimal() else (-1, 0)
+
+
+def first_offsets(records: Sequence[Record]) -> Mapping[int, int]:
+    """Return partition -> the first offset that is there; records are sorted by place."""
+    found: dict[int, int] = {}
+    for record in records:
+        found.setdefault(record.partition, record.offset)
+    return found
+
+
+def cut(records: Sequence[Record]) -> bool:
+    """Tell whether the beginning of a partition is gone."""
+    return any(offset > 0 for offset in first_offsets(records).values())
+
+
+def where(topic: str, record: Record) -> str:
+    """Name a record."""
+    return f"{topic}/{record.partition} offset {record.offset}"

@@ -1,0 +1,124 @@
+"""What the results must be: the kernels' inputs, and the same answers computed once more in the plainest way, to show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.deploy.verification import _kernels
+from dskype.deploy.verification.published import Registration
+from dskype.deploy.verification.replay import History
+from dskype.spouts.settings import Settings
+from dskype.spouts.vocabulary import Vocabulary
+
+__all__ = ["Oracle", "same_list"]
+
+TOLERANCE = _kernels.TOLERANCE
+_NOWHERE = np.zeros(0, np.int64)
+
+
+class Oracle:
+    """Answers over a history of messages.
+
+    :ivar rows: the messages by term, for the kernels.
+    """
+
+    def __init__(self, history: History, settings: Settings) -> None:
+        self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
+        self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+        self._known, numbers = np.unique(history.terms, return_inverse=True)
+        order = np.argsort(numbers, kind="stable")
+        offsets = np.zeros(len(self._known) + 1, np.int64)
+        np.cumsum(np.bincount(numbers, minlength=len(self._known)), out=offsets[1:])
+        rows = np.repeat(np.arange(len(history)), np.diff(history.offsets))[order]
+        times = np.bincount(history.code, minlength=1)
+        self.rows = _kernels.Rows(history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows,
+                                  history.weights[order], settings.extent, self.diagonal_deg)
+
+    # -- top-k ----------------------------------------------------------------------------------------------------------
+
+    def subscriptions(self, registrations: Sequence[Registration], start: np.ndarray) -> _kernels.Subscriptions:
+        """Return top-k registrations for the kernels."""
+        subscriptions: list[Any] = [r.subscription for r in registrations]
+        offsets, terms, weights = np.zeros(len(subscriptions) + 1, np.int64), [_NOWHERE], [np.zeros(0)]
+        for i, subscription in enumerate(subscriptions):
+            ids, values = self._vocabulary.weigh(subscription.keywords)
+            numbers = np.searchsorted(self._known, ids)
+            there = np.flatnonzero(numbers < len(self._known))
+            there = there[self._known[numbers[there]] == ids[there]]
+            terms.append(numbers[there])
+            weights.append(values[there])
+            offsets[i + 1] = offsets[i] + len(there)
+        column = lambda name, kind: np.array([getattr(s, name) for s in subscriptions], kind)     # noqa: E731
+        return _kernels.Subscriptions(column("k", np.int64), column("alpha", np.float64), column("lat", np.float64), column("lon", np.float64),
+                                      offsets, np.concatenate(terms), np.concatenate(weights), start)
+
+    def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
+        """Return (score, row) of everything in the window with a common keyword, in rank order; plain Python."""
+        history, subscription = self.history, registration.subscription
+        ids, values = self._vocabulary.weigh(subscription.keywords)
+        wanted = dict(zip(ids.tolist(), values.tolist()))
+        first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
+        found = []
+        for row in range(first, last):
+            start, stop = history.offsets[row], history.offsets[row + 1]
+            common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.weights[start:stop].tolist()) if t in wanted]
+            if common:
+                text = sum(wanted[t] * w for t, w in sorted(common))
+                distance = math.hypot(history.lon[row] - subscription.lon, history.lat[row] - subscription.lat)
+                found.append((subscription.alpha * (1 - distance / self.diagonal_deg) + (1 - subscription.alpha) * text, row))
+        return sorted(found, reverse=True)
+
+    # -- boolean --------------------------------------------------------------------------------------------------------
+
+    def matching(self, registration: Registration, after: int, until: int) -> np.ndarray:
+        """Return the rows with ``after < position <= until`` that a boolean subscription matches, rising."""
+        history, subscription = self.history, registration.subscription
+        first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
+        rows = self._satisfying(subscription.expression, first, last)
+        west, south, east, north = subscription.bbox
+        lat, lon = history.lat[rows], history.lon[rows]
+        inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
+        inside &= (lat >= south) & (lat <= north)
+        if registration.expires_ms is not None:
+            inside &= history.arrival_ms[rows] < registration.expires_ms
+        return rows[inside]
+
+    def _satisfying(self, expression: Any, first: int, last: int) -> np.ndarray:
+        if not isinstance(expression, list):
+            number = np.searchsorted(self._known, term := self._vocabulary.ids([expression])[0])
+            if number == len(self._known) or self._known[number] != term:
+                return _NOWHERE
+            rows = self.rows.rows[self.rows.offsets[number]:self.rows.offsets[number + 1]]
+            return rows[slice(*np.searchsorted(rows, [first, last]).tolist())]
+        parts = [self._satisfying(part, first, last) for part in expression[1:]]
+        if expression[0] == "or":
+            return np.unique(np.concatenate(parts))
+        parts.sort(key=len)
+        rows = parts[0]
+        for part in parts[1:]:
+            if not len(rows):
+                break
+            at = np.searchsorted(part, rows)
+            at[at == len(part)] = 0
+            rows = rows[part[at] == rows]
+        return rows
+
+
+def same_list(published: Sequence[tuple[int, float]], scores: Sequence[tuple[float, int]], k: int, code: np.ndarray) -> bool:
+    """Compare a list of (id's code, score) with :meth:`Oracle.scores`; equal scores may stand in any order. Plain Python."""
+    expected = scores[:k]
+    if len(published) != len(expected):
+        return False
+    left = list(scores)
+    for (number, value), (score, _) in zip(published, expected):
+        if not abs(value - score) <= TOLERANCE:
+            return False
+        same = [entry for entry in left if code[entry[1]] == number and abs(entry[0] - score) <= TOLERANCE]
+        if not same:
+            return False
+        left.remove(same[0])
+    return True

@@ -1,0 +1,381 @@
+"""The messages in the order that the topology gave them, and what must hold of that order and of the dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dskype.deploy.verification.inputs import Inputs, Record, cut, first_offsets, header, where
+from dskype.deploy.verification.report import Report
+from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+
+__all__ = ["NEVER", "History", "Place", "Unregistered", "parse_subscriptions", "replay"]
+
+NEVER = -(1 << 62)
+_SHOWN = 5
+
+Place = tuple[int, int]
+
+
+class Unregistered(NamedTuple):
+    """A record without a value."""
+
+    id: str
+
+
+class _Run(NamedTuple):
+    """A record of the sequence topic: numbers ``first, first + step, ...`` are the records from ``offset`` on, ``n`` of them."""
+
+    first: int
+    step: int
+    task: Any
+    partition: int
+    offset: int
+    n: int
+
+
+@dataclass
+class History:
+    """The numbered messages, rows in rising (position, seq).
+
+    :ivar seq, position, arrival_ms: int64[n].
+    :ivar lat, lon: float64[n].
+    :ivar partition, offset: int64[n], the records.
+    :ivar texts: n texts.
+    :ivar code: int64[n], a number per message id.
+    :ivar codes: message id (as JSON gives it: int or str) -> code. Ids that were only published get the next ones.
+    :ivar offsets, terms, weights: keywords and their weights, as in :class:`~dskype.spouts.batch.MessageBatch`.
+    :ivar newest: position of the newest message; -1: there is none.
+    :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
+    """
+
+    seq: np.ndarray
+    position: np.ndarray
+    arrival_ms: np.ndarray
+    lat: np.ndarray
+    lon: np.ndarray
+    partition: np.ndarray
+    offset: np.ndarray
+    texts: list[str]
+    code: np.ndarray
+    codes: dict[Any, int]
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+    newest: int
+    missing: int
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def code_of(self, message: Any) -> int:
+        """Return the code of an id; unknown ones get a new one."""
+        return self.codes.setdefault(message, len(self.codes))
+
+
+def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
+    """Return what each record of the subscriptions says; a text says why it cannot be used."""
+    tokenizer = Tokenizer(settings.stop_words)
+    return {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer) for r in inputs.subscriptions}
+
+
+def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer) -> Subscription | Unregistered | str:
+    try:
+        if record.value is None:
+            return Unregistered(parse_key(record.key, settings.limits))
+        return parse_subscription(record.key, record.value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+    except RecordError as error:
+        return str(error)
+
+
+def replay(
+    inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any], report: Report, final: bool, progress: Callable[[str], None]
+) -> History:
+    """Put the messages in sequence, and check sequence and dead letters.
+
+    :param inputs: of one run.
+    :param subscriptions: see :func:`parse_subscriptions`.
+    :param final: every record must have been handled, not only those before the last numbered one.
+    """
+    progress("parsing messages")
+    parsed = {(r.partition, r.offset): (r, _parse(r, settings)) for r in inputs.messages}
+    letters = _Letters(inputs, settings, report)
+    progress("checking the sequence")
+    numbered, missing = _number(inputs, settings, report, parsed, letters)
+    _check_coverage(inputs, settings, report, parsed, letters, numbered, final)
+    letters.check_messages(parsed, numbered)
+    letters.check_subscriptions(subscriptions, final)
+    progress("weighing messages")
+    return _history(settings, parsed, numbered, missing)
+
+
+def _parse(record: Record, settings: Settings) -> Message | str:
+    """Return the message, or why it is none."""
+    try:
+        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+    except RecordError as error:
+        return str(error)
+
+
+def _time_of(record: Record, message: Message) -> int:
+    return record.timestamp_ms if message.ts is None else message.ts
+
+
+# -- the sequence ---------------------------------------------------------------------------------
+
+
+def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Place, Any], letters: _Letters) -> tuple[dict[Place, int], int]:
+    """Return place -> sequence number, and up to which position messages may be missing."""
+    if not inputs.sequence:
+        partitions = {r.partition for r in inputs.messages}
+        if len(partitions) > 1 and (inputs.results or inputs.topk):
+            report.differ("sequence", f"{inputs.topics.sequence} is empty, and nobody can tell the order of {len(partitions)} partitions")
+        if len(partitions) != 1:
+            return {}, NEVER
+        report.notes["topic without a sequence: the order is that of the offsets"] += 1
+        good = [place for place, (_, message) in parsed.items() if not isinstance(message, str) and place not in letters.messages]
+        return {place: i for i, place in enumerate(good)}, NEVER
+    runs = _runs(inputs, report)
+    _check_numbers(runs, cut(inputs.sequence), report, inputs)
+    begin = first_offsets(inputs.messages)
+    numbered: dict[Place, int] = {}
+    missing = NEVER
+    lost: list[Place] = []
+    for run in runs:
+        for i in range(run.n):
+            place, seq = (run.partition, run.offset + i), run.first + i * run.step
+            if place not in parsed:
+                if run.offset + i < begin.get(run.partition, 1 << 62):
+                    missing = max(missing, seq)
+                else:
+                    lost.append(place)
+            elif place in numbered:
+                report.differ("sequence", f"record {_named(inputs, place)} was numbered twice: {numbered[place]} and {seq}")
+            else:
+                numbered[place] = seq
+    if lost:
+        report.differ("sequence", f"{len(lost)} numbered records are not in {inputs.topics.messages}: {_some(inputs, lost)}")
+    if runs[0].first >= runs[0].step:
+        missing = max(missing, runs[0].first - 1)
+    if missing > NEVER and settings.window_kind == "time":
+        # Their times are not known, but the latest that could have been given to them.
+        missing = max((parsed[place][0].timestamp_ms for place in list(numbered)[:1]), default=0) + settings.ahead_ms
+    return numbered, missing
+
+
+def _runs(inputs: Inputs, report: Report) -> list[_Run]:
+    """Return the runs by their first number, each once."""
+    found: dict[tuple[Any, int], _Run] = {}
+    for record in inputs.sequence:
+        try:
+            value = json.loads(record.value or b"")
+            run = _Run(value["first"], value.get("step", 1), value["task"], value["partition"], value["offset"], value["n"])
+            if not all(type(number) is int and number >= 0 for number in (run.first, run.partition, run.offset)) or run.n < 1 or run.step < 1:
+                raise ValueError
+        except (ValueError, TypeError, KeyError, AttributeError):
+            report.differ("format", f"a record of {inputs.topics.sequence} cannot be read: {record.value!r:.200}", where=where(inputs.topics.sequence, record))
+            continue
+        known = found.setdefault((run.task, run.first), run)
+        if known is not run:
+            report.notes["repeated records of the sequence"] += 1
+            if known != run:
+                report.differ("sequence", f"number {run.first} was given twice: {_run_text(known)}, and {_run_text(run)}", where=where(inputs.topics.sequence, record))
+    return sorted(found.values()) or [_Run(0, 1, None, 0, 0, 0)]
+
+
+def _run_text(run: _Run) -> str:
+    return f"to {run.n} record(s) from {run.partition}/{run.offset}"
+
+
+def _check_numbers(runs: list[_Run], cut: bool, report: Report, inputs: Inputs) -> None:
+    """Check that numbers are dense, and rise with the offsets of a partition."""
+    following: dict[tuple[int, int], int] = {}
+    last_offset: dict[int, tuple[int, int]] = {}
+    for run in runs:
+        lane = run.step, run.first % run.step
+        expected = following.get(lane, run.first if cut else lane[1])
+        if run.first > expected:
+            report.differ("sequence", f"numbers {expected} to {run.first - run.step} were given to no message: {_run_text(run)} begins at {run.first}")
+        elif run.first < expected:
+            report.differ("sequence", f"numbers {run.first} to {min(expected - run.step, run.first + (run.n - 1) * run.step)} were given twice, "
+                          f"the second time {_run_text(run)}")
+        following[lane] = max(expected, run.first + run.n * run.step)
+        offset, number = last_offset.get(run.partition, (-1, -1))
+        if run.offset <= offset:
+            report.differ("sequence", f"record {_named(inputs, (run.partition, run.offset))} has number {run.first}, "
+                          f"but record {_named(inputs, (run.partition, offset))} behind it has number {number}")
+        last_offset[run.partition] = max((offset, number), (run.offset + run.n - 1, run.first + (run.n - 1) * run.step))
+
+
+def _check_coverage(
+    inputs: Inputs, settings: Settings, report: Report, parsed: dict[Place, Any], letters: _Letters, numbered: dict[Place, int], final: bool
+) -> None:
+    """Check that every record was numbered or refused, and not both."""
+    handled: dict[int, int] = {}
+    begun: dict[int, int] = {}
+    for partition, offset in numbered:
+        handled[partition] = max(handled.get(partition, -1), offset)
+        begun[partition] = min(begun.get(partition, 1 << 62), offset)
+    if not (cut(inputs.sequence) or inputs.runs > 1):    # a later run may go on where the one before it ended
+        begun = dict.fromkeys((p for p, _ in parsed), 0)
+    both, lost = [], []
+    for place, (record, message) in parsed.items():
+        if place in numbered:
+            if place in letters.messages:
+                both.append(place)
+            elif isinstance(message, str):
+                report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but it is no message: {message}")
+            elif settings.window_kind == "time" and _time_of(record, message) > record.timestamp_ms + settings.ahead_ms:
+                report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but its time lies more than "
+                              f"{settings.ahead_ms} ms ahead of its arrival")
+        elif place not in letters.messages and place[1] >= begun.get(place[0], 1 << 62):
+            if final or place[1] <= handled.get(place[0], -1):
+                lost.append(place)
+            else:
+                report.unchecked["messages are not numbered yet"] += 1
+    for places, text in ((both, "were numbered and refused"), (lost, "were neither numbered nor refused")):
+        if places:
+            bad = [p for p in places if isinstance(parsed[p][1], str)]
+            reason = f"; {_named(inputs, bad[0])} cannot be used: {parsed[bad[0]][1]}" if bad else ""
+            report.differ("dead-letter" if bad and places is lost else "sequence", f"{len(places)} record(s) {text}: {_some(inputs, places)}{reason}")
+    report.compared["messages"] += len(numbered)
+
+
+def _named(inputs: Inputs, place: Place) -> str:
+    return f"{inputs.topics.messages}/{place[0]} offset {place[1]}"
+
+
+def _some(inputs: Inputs, places: list[Place]) -> str:
+    return ", ".join(_named(inputs, p) for p in places[:_SHOWN]) + (", ..." if len(places) > _SHOWN else "")
+
+
+# -- dead letters ---------------------------------------------------------------------------------
+
+
+class _Letters:
+    """The dead letters by the record that they are about.
+
+    :ivar messages, subscriptions: (partition, offset) -> letter.
+    """
+
+    def __init__(self, inputs: Inputs, settings: Settings, report: Report) -> None:
+        self._inputs, self._settings, self._report = inputs, settings, report
+        self.messages: dict[Place, Record] = {}
+        self.subscriptions: dict[Place, Record] = {}
+        by_topic = {inputs.topics.messages: self.messages, inputs.topics.subscriptions: self.subscriptions}
+        for letter in inputs.dead_letters:
+            topic = header(letter, "topic")
+            try:
+                place = int(header(letter, "partition") or ""), int(header(letter, "offset") or "")
+            except ValueError:
+                report.differ("format", "a dead letter does not say what record it is about", where=self._where(letter))
+                continue
+            letters = by_topic.get(topic or "")
+            if letters is None:
+                report.differ("dead-letter", f"a record of {topic} was refused, which only the topology writes: {header(letter, 'error')}",
+                              where=self._where(letter))
+            elif place in letters:
+                report.notes["repeated dead letters"] += 1
+                if letters[place].value != letter.value:
+                    report.differ("dead-letter", f"two dead letters about {topic}/{place[0]} offset {place[1]} differ", where=self._where(letter))
+            else:
+                letters[place] = letter
+
+    def _where(self, letter: Record) -> str:
+        return where(self._inputs.topics.dead_letters, letter)
+
+    def check_messages(self, parsed: dict[Place, Any], numbered: dict[Place, int]) -> None:
+        """Check that what was refused is bad, and that the letter has what was there."""
+        settings, times = self._settings, None
+        for place, letter in self.messages.items():
+            self._report.compared["dead letters"] += 1
+            record, message = parsed.get(place) or (letter, _parse(letter, settings))
+            name = _named(self._inputs, place)
+            if record.value != letter.value:
+                self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter),
+                                    expected=_bytes(record.value), published=_bytes(letter.value))
+            elif not isinstance(message, str):
+                if settings.window_kind == "time":
+                    times = self._newest(parsed, numbered) if times is None else times
+                    time = _time_of(record, message)
+                    if time <= times or time > record.timestamp_ms + settings.ahead_ms or place not in parsed:
+                        continue    # it may have come late, and when it came is not recorded
+                self._report.differ("dead-letter", f"a good message was refused: {name}", where=self._where(letter),
+                                    details=(f"error   {header(letter, 'error')}", f"message {_bytes(letter.value)}"))
+
+    @staticmethod
+    def _newest(parsed: dict[Place, Any], numbered: dict[Place, int]) -> int:
+        return max((_time_of(*parsed[place]) for place in numbered if not isinstance(parsed[place][1], str)), default=-1)
+
+    def check_subscriptions(self, parsed: Mapping[Place, Any], final: bool) -> None:
+        """Check that exactly the bad subscriptions were refused.
+
+        A bad one must have been once a later record of its partition was handled.
+        """
+        tokenizer = Tokenizer(self._settings.stop_words)
+        topic = self._inputs.topics.subscriptions
+        records = {(r.partition, r.offset): r for r in self._inputs.subscriptions}
+        for place, letter in self.subscriptions.items():
+            self._report.compared["dead letters"] += 1
+            record = records.get(place, letter)
+            name = f"{topic}/{place[0]} offset {place[1]}"
+            if (record.key, record.value) != (letter.key, letter.value):
+                self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
+            elif not isinstance(_parse_subscription(letter, self._settings, tokenizer), str):
+                self._report.differ("dead-letter", f"a good subscription was refused: {name}", where=self._where(letter),
+                                    details=(f"error        {header(letter, 'error')}", f"subscription {_bytes(letter.value)}"))
+        handled = self._handled()
+        for place, found in parsed.items():
+            if isinstance(found, str) and place not in self.subscriptions and (final and self._inputs.runs == 1 or place[1] < handled.get(place[0], -1)):
+                self._report.differ("dead-letter", f"a bad subscription was not refused: {found}", where=where(topic, records[place]))
+
+    def _handled(self) -> dict[int, int]:
+        """Return partition -> the highest offset that an event or a dead letter tells of."""
+        handled: dict[int, int] = {}
+        for partition, offset in self.subscriptions:
+            handled[partition] = max(handled.get(partition, -1), offset)
+        for record in self._inputs.registrations:
+            try:
+                partition, offset = map(int, json.loads(record.value or b"")["registration"].split("-"))
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue    # said elsewhere
+            handled[partition] = max(handled.get(partition, -1), offset)
+        return handled
+
+
+def _bytes(value: bytes | None) -> str | None:
+    return None if value is None else value[:400].decode(errors="backslashreplace")
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place, int], missing: int) -> History:
+    timed = settings.window_kind == "time"
+    rows: list[tuple[int, int, Place, Record, Message]] = []
+    for place, seq in numbered.items():
+        record, message = parsed[place]
+        if not isinstance(message, str):
+            rows.append((_time_of(record, message) if timed else seq, seq, place, record, message))
+    rows.sort(key=lambda row: row[:2])
+    n = len(rows)
+    codes: dict[Any, int] = {}
+    code = np.zeros(n, np.int64)
+    for i, (_, _, (partition, offset), _, message) in enumerate(rows):
+        code[i] = codes.setdefault(f"{partition}-{offset}" if message.id is None else json.loads(message.id), len(codes))
+    vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+    texts = [row[4].text for row in rows]
+    offsets, terms, weights = vocabulary.weigh_texts(texts, Tokenizer(settings.stop_words))
+    column = lambda of, kind: np.fromiter(map(of, rows), kind, n)     # noqa: E731
+    position = column(lambda r: r[0], np.int64)
+    return History(
+        column(lambda r: r[1], np.int64), position, column(lambda r: r[3].timestamp_ms, np.int64), column(lambda r: r[4].lat, np.float64),
+        column(lambda r: r[4].lon, np.float64), column(lambda r: r[2][0], np.int64), column(lambda r: r[2][1], np.int64), texts, code, codes,
+        np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), int(position[-1]) if n else -1, missing)

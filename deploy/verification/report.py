@@ -1,0 +1,120 @@
+"""What came out of a verification."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Difference", "Report"]
+
+KEPT = 20
+"""Differences that are kept with their texts; all are counted."""
+
+KINDS = ("format", "sequence", "dead-letter", "registration", "state", "delta", "match")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it must be.
+
+    :ivar kind: ``format`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match``.
+    :ivar text: one sentence.
+    :ivar details: lines that show it, e.g. two lists side by side.
+    :ivar where: ``topic/partition offset n`` of the record, if it is one.
+    """
+
+    kind: str
+    text: str
+    details: tuple[str, ...] = ()
+    where: str | None = None
+    subscription: str | None = None
+    registration: str | None = None
+    watermark: int | None = None
+    expected: Any = None
+    published: Any = None
+
+    def as_text(self) -> str:
+        """Return it as lines of text."""
+        place = f"  ({self.where})" if self.where else ""
+        return "\n".join([f"{self.kind}: {self.text}{place}", *(f"  {line}" for line in self.details)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {name: value for name in ("kind", "text", "where", "subscription", "registration", "watermark", "expected", "published")
+                if (value := getattr(self, name)) is not None}
+
+
+@dataclass
+class Report:
+    """What was read and compared, and where it differs.
+
+    :ivar topology: its name.
+    :ivar run: the run that was looked at, as its records name it.
+    :ivar final: the lists at the newest message were compared as well.
+    :ivar watermark: position of the newest message; -1: there is none.
+    :ivar read: topic -> records.
+    :ivar compared: what -> how many.
+    :ivar notes: what -> how many: not wrong, but worth knowing (jumps, repeated records, order of equal scores).
+    :ivar unchecked: why not -> how many results could not be compared.
+    :ivar differences: the first ones in full, the most fundamental first, then by watermark.
+    :ivar counts: kind -> number of differences.
+    """
+
+    topology: str = "dskype"
+    run: str = ""
+    final: bool = False
+    watermark: int = -1
+    read: dict[str, int] = field(default_factory=dict)
+    compared: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    unchecked: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Nothing differs."""
+        return not self.counts
+
+    def differ(self, kind: str, text: str, **more: Any) -> None:
+        """Add a difference."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= KEPT:
+            self.differences.append(Difference(kind, text, **more))
+
+    def sort(self) -> None:
+        """Bring the differences in order: what others follow from comes first."""
+        least = -(1 << 62)
+        groups = {kind: min(KINDS.index(kind), 4) for kind in KINDS}     # results of all kinds: by watermark
+        self.differences.sort(key=lambda d: (groups[d.kind], least if d.watermark is None else d.watermark))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {"ok": self.ok, "topology": self.topology, "run": self.run, "final": self.final, "watermark": self.watermark, "read": self.read,
+                "compared": dict(self.compared), "notes": dict(self.notes), "unchecked": dict(self.unchecked), "differences": dict(self.counts),
+                "first": [d.as_json() for d in self.differences], "seconds": round(self.seconds, 3)}
+
+    def as_text(self, shown: int = 1) -> str:
+        """Return the report as text.
+
+        :param shown: differences to show in full.
+        """
+        lines = [f"read      {_table(self.read)}", f"compared  {_table(self.compared) or 'nothing'}"]
+        lines += [f"note      {n:,} {what}" for what, n in self.notes.items() if n]
+        lines += [f"unchecked {n:,} {why}" for why, n in self.unchecked.items() if n]
+        state = f"watermark {self.watermark}, {'with' if self.final else 'without'} the final lists, {self.seconds:.1f} s"
+        if self.ok:
+            return "\n".join([*lines, f"equal     {state}"])
+        lines += ["", *("\n".join([d.as_text(), ""]) for d in self.differences[:shown])]
+        more = sum(self.counts.values())
+        return "\n".join([*lines, f"DIFFERENT {_counted(more, 'difference')} ({_table(self.counts)}); {state}"])
+
+
+def _counted(n: int, word: str) -> str:
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
+def _table(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {name}" for name, n in counts.items())

@@ -1,0 +1,185 @@
+"""Differences in words: what was expected, what was published, side by side, with the texts of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dskype.deploy.verification import _kernels
+from dskype.deploy.verification.inputs import Inputs
+from dskype.deploy.verification.oracle import Oracle, same_list
+from dskype.deploy.verification.published import Changes, Lists, Matches, Registration
+from dskype.deploy.verification.report import KEPT, Report
+from dskype.spouts import expression
+
+__all__ = ["list_difference", "match_difference", "missing_match"]
+
+_TEXT_WIDTH = 60
+_ROWS = 40
+_OPS = ("add", "remove")
+
+
+def _clean(text: str, width: int = _TEXT_WIDTH) -> str:
+    from dskype.deploy.tail import clean
+
+    return clean(text, width)
+
+
+def describe(r: Registration) -> str:
+    """Return one line about a subscription."""
+    s: Any = r.subscription
+    life = f"registration {r.name}, active from {r.active}" + ("" if r.removed is None else f" to {r.removed}")
+    if r.is_topk:
+        return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}; {life}"
+    ends = "" if r.expires_ms is None else f"; arrivals before {r.expires_ms}"
+    return f"boolean subscription {s.id!r}: {expression.to_text(s.expression)}; bbox {list(s.bbox)}{ends}; {life}"
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def list_difference(
+    report: Report, inputs: Inputs, oracle: Oracle, r: Registration, queries: Any, q: int, origin: int, verdict: int, lists: Lists, changes: Changes
+) -> None:
+    """Report a list, or the deltas of a watermark, that differ."""
+    watermark, kind = int(queries.watermark[q]), int(queries.kind[q])
+    name = "state" if kind == _kernels.STATE else "delta"
+    if report.counts[name] >= KEPT:
+        report.counts[name] += 1
+        return
+    scores = oracle.scores(r, watermark)
+    first, last = int(queries.first[q]), int(queries.last[q])
+    if kind == _kernels.STATE:
+        published = list(zip(lists.code[first:last].tolist(), lists.score[first:last].tolist()))
+        at = origin if origin >= 0 else -3 - origin if origin <= -3 else None
+        where = None if at is None else "{}/{} offset {}".format(inputs.topics.topk, *lists.places[at])
+        text = f"the list of subscription {r.subscription.id!r} at watermark {watermark} differs"
+        if origin == -1:
+            text = f"subscription {r.subscription.id!r} has no list, but messages up to watermark {watermark}"
+        elif origin <= -3:
+            text = f"the last list of subscription {r.subscription.id!r} is of watermark {int(lists.watermark[at])} and was not replaced; " \
+                f"the list at watermark {watermark} is another"
+        reason: list[str] = []
+        wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
+    else:
+        published, reason = _folded(oracle, r, changes, last if origin != -2 else None, watermark)
+        where = None if origin == -2 else f"{inputs.topics.results}/{changes.partition[first]} offset {changes.offset[first]}"
+        text, wrong = _delta_text(r, watermark, verdict, origin), False
+        if verdict == _kernels.DIFFERS:
+            wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
+        reason += _ops_of(oracle, changes, first, last)
+    if wrong:
+        raise RuntimeError(f"two oracles disagree on registration {r.name} at watermark {watermark}: please report this")
+    expected = [(int(oracle.history.code[row]), score) for score, row in scores[:r.subscription.k]]
+    texts = {int(oracle.history.code[row]): oracle.history.texts[row] for _, row in scores}
+    details = (describe(r), *reason, *_side_by_side(oracle, expected, published, texts, [] if verdict == _kernels.NOT_WITHDRAWN else expected))
+    report.differ(name, text, details=details, where=where, subscription=r.subscription.id, registration=r.name, watermark=watermark,
+                  expected=_plain(oracle, [] if verdict == _kernels.NOT_WITHDRAWN else expected), published=_plain(oracle, published))
+
+
+def _delta_text(r: Registration, watermark: int, verdict: int, origin: int) -> str:
+    name = f"of subscription {r.subscription.id!r} at watermark {watermark}"
+    if verdict == _kernels.NOT_WITHDRAWN:
+        return f"registration {r.name} of {r.subscription.id!r} was removed at watermark {watermark}, but its list was not taken back"
+    if verdict == _kernels.REMOVED_UNKNOWN:
+        return f"a delta {name} removes a message that is not in the list"
+    if verdict == _kernels.ADDED_TWICE:
+        return f"a delta {name} adds a message that is in the list"
+    if verdict == _kernels.WRONG_RANK:
+        return f"a delta {name} has a wrong rank or score"
+    return f"after all its deltas, the list {name} differs" if origin == -2 else f"the list {name} that its deltas give differs"
+
+
+def _folded(oracle: Oracle, r: Registration, changes: Changes, last: int | None, watermark: int) -> tuple[list[tuple[int, float]], list[str]]:
+    """Return the list after the deltas up to row ``last`` (None: all up to the watermark), best first; plain Python."""
+    rows = [i for i in (changes.registration == r.number).nonzero()[0].tolist() if changes.watermark[i] <= watermark and (last is None or i < last)]
+    at: dict[int, float] = {}
+    for i in rows:
+        if changes.op[i] == 0:
+            at[int(changes.code[i])] = float(changes.score[i])
+        else:
+            at.pop(int(changes.code[i]), None)
+    return sorted(at.items(), key=lambda entry: -entry[1]), []
+
+
+def _ops_of(oracle: Oracle, changes: Changes, first: int, last: int) -> list[str]:
+    if first == last:
+        return []
+    names = _names(oracle)
+    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}" + (f" rank {changes.rank[i]} score {changes.score[i]!r}" if changes.op[i] == 0 else "")
+             for i in range(first, min(last, first + _ROWS))]
+    return [f"deltas: {'; '.join(lines)}" + ("; ..." if last - first > _ROWS else "")]
+
+
+def _names(oracle: Oracle) -> list[Any]:
+    return list(oracle.history.codes)
+
+
+def _name(names: Sequence[Any], code: int) -> str:
+    import json
+
+    return _clean(json.dumps(names[code], ensure_ascii=False), 40)
+
+
+def _plain(oracle: Oracle, entries: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
+    names = _names(oracle)
+    return [{"message": names[code], "score": score} for code, score in entries]
+
+
+def _side_by_side(
+    oracle: Oracle, expected: Sequence[tuple[int, float]], published: Sequence[tuple[int, float]], texts: dict[int, str], shown: Sequence[tuple[int, float]]
+) -> list[str]:
+    names = _names(oracle)
+    every = {int(code): text for code, text in zip(oracle.history.code.tolist(), oracle.history.texts)} | texts
+    expected = shown
+
+    def cell(entries: Sequence[tuple[int, float]], i: int) -> tuple[str, str, str]:
+        if i >= len(entries):
+            return "-", "", ""
+        code, score = entries[i]
+        return _name(names, code), f"{score:.12f}", _clean(every.get(code, "(no such message)"))
+
+    rows = [("rank", "expected", "score", "published", "score", "")]
+    n = max(len(expected), len(published))
+    first = next((i for i in range(n) if i >= min(len(expected), len(published)) or cell(expected, i)[:2] != cell(published, i)[:2]), 0)
+    begin = max(0, first - 3)
+    for i in range(begin, min(n, begin + _ROWS)):
+        left, right = cell(expected, i), cell(published, i)
+        rows.append((str(i + 1), left[0], left[1], right[0], right[1], "" if left[:2] == right[:2] else f"<- {left[2]} | {right[2]}"))
+    widths = [max(len(row[c]) for row in rows) for c in range(5)]
+    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[5]]).rstrip() for row in rows]
+    return [*(["..."] if begin else []), *lines, *(["..."] if n > begin + _ROWS else [])] if n else ["both lists are empty"]
+
+
+# -- matches --------------------------------------------------------------------------------------
+
+
+def match_difference(report: Report, inputs: Inputs, oracle: Oracle, r: Registration, what: str, matches: Matches, row: int) -> None:
+    """Report a published match that is not right."""
+    if report.counts["match"] >= KEPT:
+        report.counts["match"] += 1
+        return
+    code, watermark = int(matches.code[row]), int(matches.watermark[row])
+    names = _names(oracle)
+    rows = (oracle.history.code == code).nonzero()[0].tolist()
+    details = [describe(r), *(_message(oracle, i) for i in rows[:3])] if rows else [describe(r), "there is no such message"]
+    report.differ("match", f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}", details=tuple(details),
+                  where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}", subscription=r.subscription.id,
+                  registration=r.name, watermark=watermark, published=names[code])
+
+
+def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> None:
+    """Report a match that was not published."""
+    if report.counts["match"] >= KEPT:
+        report.counts["match"] += 1
+        return
+    names, code = _names(oracle), int(oracle.history.code[row])
+    report.differ("match", f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {int(oracle.history.position[row])}, "
+                  "and it was not published", details=(describe(r), _message(oracle, row)), subscription=r.subscription.id, registration=r.name,
+                  watermark=int(oracle.history.position[row]), expected=names[code])
+
+
+def _message(oracle: Oracle, row: int) -> str:
+    h = oracle.history
+    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {h.lat[row]!r}, lon {h.lon[row]!r}, " \
+        f"{_clean(h.texts[row], 200)}"

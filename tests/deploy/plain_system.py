@@ -1,0 +1,335 @@
+"""A plain publish/subscribe system: one thread, no index; it writes the records that a DSkype topology writes.
+
+Lists come from ``tests/naive.py``. It hesitates as a real one does: subscriptions wait for their first list, fall pending, jump;
+lists are written now and then; what was written is written again after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from dskype.deploy.verification import Inputs, Record
+from dskype.spouts import expression
+from dskype.spouts.records import RecordError, TopkSubscription, parse_key, parse_message, parse_subscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from tests import naive
+
+WORDS = "coffee tea wifi lake park late night museum river music food bar zoo".split()
+TOPICS = ("messages", "subscriptions", "sequence", "registrations", "results", "topk", "dead_letters")
+
+
+@dataclass
+class Entry:
+    """A registration that the system looks after."""
+
+    id: str
+    name: str
+    subscription: Any
+    arrival_ms: int
+    weights: dict[str, float] = field(default_factory=dict)
+    pending: int = 0            # advances until it is resolved
+    fresh: bool = True
+    dirty: bool = True
+    shown: list[tuple[int, float]] = field(default_factory=list)
+
+
+class PlainSystem:
+    """The system; ``topics`` holds its records.
+
+    :param texts: what the vocabulary was built from; None: no vocabulary.
+    """
+
+    def __init__(self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True) -> None:
+        self.settings = Settings.from_conf(conf)
+        self.random = random.Random(seed)
+        self.partitions, self.hesitant = partitions, hesitant
+        self.tokenizer = Tokenizer(self.settings.stop_words)
+        self.df = Counter(t for text in texts or () for t in set(self.tokenizer.tokens(text)))
+        self.documents = max(1, len(texts or ()))
+        self.topics: dict[str, list[Record]] = {name: [] for name in TOPICS}
+        self.now_ms = 1_000_000
+        self.watermark = -1
+        self.messages: list[dict[str, Any]] = []
+        self.inbox: list[Record] = []
+        self.topk: dict[str, Entry] = {}
+        self.filters: dict[str, Entry] = {}
+        self.numbers: Counter[str] = Counter()
+        self.newest = -1
+        self.run = "1-1000"
+
+    # -- the log --------------------------------------------------------------------------------------------------------
+
+    def write(self, topic: str, key: bytes | None, value: Any, headers: list[tuple[str, bytes]] | None = None, partition: int | None = None,
+              task: int | None = None) -> Record:
+        """Append a record; ``task``: it gets a record-id."""
+        if partition is None:
+            partition = 0 if key is None or topic in ("registrations", "sequence", "dead_letters") else zlib.crc32(key) % self.partitions
+        offset = sum(r.partition == partition for r in self.topics[topic])
+        headers = list(headers or ())
+        if task is not None:
+            headers.insert(0, ("record-id", f"{self.run}-{task}-{self.numbers[str(task)]}".encode()))
+            self.numbers[str(task)] += 1
+        data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+        record = Record(partition, offset, self.now_ms, key, data, headers)
+        self.topics[topic].append(record)
+        return record
+
+    def task(self, id: str) -> int:
+        """Return the task that a subscription lives on."""
+        return 10 + zlib.crc32(id.encode()[::-1]) % 2
+
+    def crash(self) -> None:
+        """Write the last records again."""
+        for topic in ("registrations", "results", "topk", "sequence", "dead_letters"):
+            records = self.topics[topic]
+            for partition in range(self.partitions):
+                mine = [r for r in records if r.partition == partition]
+                for record in mine[len(mine) - self.random.randrange(6):] if mine else ():
+                    again = record._replace(offset=sum(r.partition == partition for r in records))
+                    records.append(again)
+
+    # -- input ----------------------------------------------------------------------------------------------------------
+
+    def publish(self, value: Any, partition: int | None = None) -> None:
+        """Send a message."""
+        self.now_ms += self.random.randrange(50)
+        partition = self.random.randrange(self.partitions) if partition is None else partition
+        self.inbox.append(self.write("messages", None, value, partition=partition))
+
+    def subscribe(self, id: str, value: Any) -> None:
+        """Register, or unregister with None; handled at once."""
+        self.now_ms += self.random.randrange(50)
+        key = id.encode()
+        record = self.write("subscriptions", key, value)
+        name = f"{record.partition}-{record.offset}"
+        try:
+            if record.value is None:
+                parse_key(key)
+                parsed = None
+            else:
+                parsed = parse_subscription(key, record.value, tokenizer=self.tokenizer, space=self.settings.space, limits=self.settings.limits)
+        except RecordError as error:
+            self.refuse("subscriptions", record, error)
+            return
+        self.remove(id, isinstance(parsed, TopkSubscription))
+        if parsed is None:
+            return
+        entry = Entry(id, name, parsed, record.timestamp_ms)
+        if not isinstance(parsed, TopkSubscription):
+            self.filters[id] = entry
+            self.event(entry, "active")
+            return
+        self.topk[id] = entry
+        entry.weights = naive.norm_weights(dict.fromkeys(parsed.keywords, 1), self.df, self.documents)
+        if self.watermark == -1:
+            self.show(entry)
+        else:
+            entry.pending = 1 + self.random.randrange(4) if self.hesitant else 1
+
+    def remove(self, id: str, replaced: bool) -> None:
+        """End a registration."""
+        entry = self.topk.pop(id, None)
+        if entry is not None:
+            if not entry.fresh:
+                for seq, _ in entry.shown:
+                    self.delta(entry, self.watermark, "remove", seq)
+                self.event(entry, "removed")
+            if not replaced and self.settings.results != "deltas":
+                self.write("topk", id.encode(), None, task=self.task(id))
+        entry = self.filters.pop(id, None)
+        if entry is not None:
+            self.event(entry, "removed")
+
+    def refuse(self, topic: str, record: Record, error: Any) -> None:
+        """Write a dead letter."""
+        self.write("dead_letters", record.key, record.value, [("error", str(error).encode()), ("stage", b"translate"), ("topic", f"dskype.{topic}".encode()),
+                                                              ("partition", str(record.partition).encode()), ("offset", str(record.offset).encode())])
+
+    # -- work -----------------------------------------------------------------------------------------------------------
+
+    def work(self, limit: int | None = None) -> None:
+        """Handle waiting messages, partition after partition in stretches."""
+        timed = self.settings.window_kind == "time"
+        while self.inbox and (limit is None or limit > 0):
+            partition = self.random.choice(sorted({r.partition for r in self.inbox}))
+            stretch = [r for r in self.inbox if r.partition == partition][:1 + self.random.randrange(4)]
+            self.inbox = [r for r in self.inbox if r not in stretch]
+            limit = None if limit is None else limit - len(stretch)
+            run: list[Record] = []
+            before = self.watermark
+            for record in stretch:
+                try:
+                    message = parse_message(record.value, space=self.settings.space, text_max_bytes=self.settings.limits.text_max_bytes)
+                    position = len(self.messages)
+                    if timed:
+                        position = record.timestamp_ms if message.ts is None else message.ts
+                        if position <= before or position > record.timestamp_ms + self.settings.ahead_ms:
+                            raise RecordError("late or early")
+                except RecordError as error:
+                    self.number(run)
+                    run = []
+                    self.refuse("messages", record, error)
+                    continue
+                counts = Counter(self.tokenizer.tokens(message.text))
+                self.messages.append({
+                    "seq": len(self.messages), "position": position, "lat": message.lat, "lon": message.lon, "arrival_ms": record.timestamp_ms,
+                    "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
+                    "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}"})
+                run.append(record)
+                self.newest = max(self.newest, position)
+            self.number(run)
+            self.advance(self.newest - self.settings.lateness_ms - 1 if timed else self.newest)
+
+    def number(self, run: list[Record]) -> None:
+        """Write a run of numbers."""
+        if run:
+            self.write("sequence", None, {"v": 1, "task": 1, "first": len(self.messages) - len(run), "partition": run[0].partition, "offset": run[0].offset,
+                                          "n": len(run)}, task=1)
+
+    def advance(self, watermark: int) -> None:
+        """Go on to a watermark."""
+        if watermark <= self.watermark:
+            return
+        before, self.watermark = self.watermark, watermark
+        new = sorted((m for m in self.messages if before < m["position"] <= watermark), key=lambda m: (m["position"], m["seq"]))
+        extent = self.settings.extent
+        times = sorted({t for m in self.messages for t in (m["position"], m["position"] + extent) if before < t <= watermark})
+        for entry in list(self.topk.values()):
+            if entry.pending:
+                entry.pending -= 1
+                if not entry.pending:
+                    self.show(entry)
+                continue
+            if self.hesitant and self.random.random() < 0.05:
+                entry.pending = 1 + self.random.randrange(4)
+                continue
+            for t in times:
+                self.change(entry, t)
+        for entry in list(self.filters.values()):
+            for m in new:
+                expires = None if entry.subscription.ttl_s is None else entry.arrival_ms + round(entry.subscription.ttl_s * 1000)
+                if (expires is None or m["arrival_ms"] < expires) and naive.in_bbox(entry.subscription.bbox, m["lat"], m["lon"]) \
+                        and expression.satisfies(entry.subscription.expression, set(m["weights"])):
+                    self.delta(entry, m["position"], "match", m["seq"])
+            if entry.subscription.ttl_s is not None and new and new[-1]["arrival_ms"] > entry.arrival_ms + entry.subscription.ttl_s * 1000 + 500:
+                self.event(self.filters.pop(entry.id), "removed")
+        if not self.hesitant or self.random.random() < 0.4:
+            self.write_states()
+        if self.hesitant and self.random.random() < 0.15:
+            self.crash()
+
+    def top(self, entry: Entry, watermark: int) -> list[tuple[int, float]]:
+        """Return the best k at a watermark."""
+        s = entry.subscription
+        sub = {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "k": s.k, "weights": entry.weights}
+        return naive.topk(sub, self.messages, watermark, self.settings.extent, self.settings.space.diagonal_deg)
+
+    def change(self, entry: Entry, watermark: int) -> None:
+        """Publish how a list has changed."""
+        now = self.top(entry, watermark)
+        old, new = {seq for seq, _ in entry.shown}, {seq for seq, _ in now}
+        for seq, _ in entry.shown:
+            if seq not in new:
+                self.delta(entry, watermark, "remove", seq)
+        for rank, (seq, points) in enumerate(now, 1):
+            if seq not in old:
+                self.delta(entry, watermark, "add", seq, score=points, rank=rank)
+        entry.dirty |= old != new
+        entry.shown = now
+
+    def show(self, entry: Entry) -> None:
+        """Publish the list after a pause."""
+        self.change(entry, self.watermark)
+        if entry.fresh:
+            entry.fresh = False
+            self.event(entry, "active")
+
+    def delta(self, entry: Entry, watermark: int, op: str, seq: int, **more: Any) -> None:
+        """Write a delta."""
+        if self.settings.results == "topk" and op != "match":
+            return
+        message = self.messages[seq]["id"]
+        value = {"v": 1, "subscription": entry.id, "watermark": watermark, "op": op, "message": message, **more}
+        if entry.subscription.meta is not None:
+            value["meta"] = json.loads(entry.subscription.meta)
+        identity = f"{entry.name}/{json.dumps(entry.id)}/{watermark}/{op}/{json.dumps(message)}"
+        self.write("results", entry.id.encode(), value, [("result-id", identity.encode())], task=self.task(entry.id))
+
+    def event(self, entry: Entry, event: str) -> None:
+        """Write an event."""
+        self.write("registrations", entry.id.encode(), {"v": 1, "subscription": entry.id, "registration": entry.name, "event": event, "watermark": self.watermark},
+                   [("result-id", f"{entry.name}/{self.watermark}/{event}".encode())], task=self.task(entry.id))
+
+    def write_states(self) -> None:
+        """Write the lists that changed."""
+        for entry in self.topk.values():
+            if entry.dirty and not entry.pending and self.settings.results != "deltas":
+                entry.dirty = False
+                entries = [{"message": self.messages[seq]["id"], "score": points} for seq, points in entry.shown]
+                self.write("topk", entry.id.encode(), {"v": 1, "subscription": entry.id, "registration": entry.name, "watermark": self.watermark, "topk": entries},
+                           task=self.task(entry.id))
+
+    def settle(self) -> None:
+        """Handle everything there is."""
+        self.work()
+        self.advance(self.newest)
+        for entry in self.topk.values():
+            if entry.pending:
+                entry.pending = 0
+                self.show(entry)
+        self.write_states()
+
+    def inputs(self) -> Inputs:
+        """Return what the topics hold."""
+        return Inputs(**{name: list(records) for name, records in self.topics.items()})
+
+    # -- random traffic -------------------------------------------------------------------------------------------------
+
+    def some_message(self) -> Any:
+        """Return a random message; now and then a bad one."""
+        rng = self.random
+        value: dict[str, Any] = {"text": " ".join(rng.choices(WORDS, k=rng.randrange(6))) + rng.choice(["", "!", " Straße"]),
+                                 "lat": rng.choice([rng.uniform(-5, 5), 1.0]), "lon": rng.choice([rng.uniform(-5, 5), 2.0])}
+        kind = rng.random()
+        if kind < 0.4:
+            value["id"] = rng.choice([f"m{self.now_ms}-{rng.randrange(10**6)}", self.now_ms * 1000 + rng.randrange(1000)])
+        elif kind < 0.45:
+            value["lat"] = 95.0
+        elif kind < 0.5:
+            return b'{"text": "broken'
+        if self.settings.window_kind == "time" and rng.random() < 0.5:
+            value["ts"] = self.now_ms - rng.randrange(120)
+        return value
+
+    def some_subscription(self) -> Any:
+        """Return a random subscription; now and then a bad one."""
+        rng = self.random
+        words = rng.sample(WORDS, rng.randint(1, 3))
+        meta = {"meta": rng.choice([None, {"team": 1}, "x"])} if rng.random() < 0.3 else {}
+        if rng.random() < 0.6:
+            return {"type": "topk", "keywords": words, "lat": rng.uniform(-5, 5), "lon": rng.uniform(-5, 5), "k": rng.choice([1, 2, 3, 5]),
+                    "alpha": rng.choice([0, 0.5, 1, rng.random()]), **meta}
+        if rng.random() < 0.1:
+            return b"[]"
+        text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {word}" for word in words[1:])])
+        west, south = rng.uniform(-5, 4), rng.uniform(-5, 4)
+        ttl = {"ttl_s": rng.uniform(0.2, 2)} if rng.random() < 0.4 else {}
+        return {"type": "boolean", "bbox": [west, south, west + rng.uniform(0, 8), south + rng.uniform(0, 8)], "expression": text, **ttl, **meta}
+
+    def some_traffic(self, rounds: int = 30) -> PlainSystem:
+        """Do random things, then settle."""
+        for i in range(rounds):
+            for _ in range(self.random.randrange(4)):
+                id = f"s{self.random.randrange(10)}"
+                self.subscribe(id, None if self.random.random() < 0.2 else self.some_subscription())
+            for _ in range(self.random.randrange(8)):
+                self.publish(self.some_message())
+            self.work(None if i % 3 else 3)
+        self.settle()
+        return self
