@@ -117,10 +117,10 @@ class ChunkWindow(MessageWindow):
     newest messages are in no chunk yet; their index is a hash table with a linked list per keyword. Memory: 40 bytes per
     message, 10 per keyword, 28 per chunk and distinct keyword of it, and the ids; up to half as much again while arrays grow.
 
-    :param capacity: messages per chunk, 1 to 65,536; default 8192. So many freed messages may stay.
+    :param capacity: messages per chunk, 1 to 65,536; default 4096. So many freed messages may stay.
     """
 
-    def __init__(self, capacity: int = 8192) -> None:
+    def __init__(self, capacity: int = 4096) -> None:
         if type(capacity) is not int or not 1 <= capacity <= _ROWS:
             raise IllegalArgumentException(explain("The capacity of a chunk is not usable.", given=capacity, legal=f"an integer from 1 to {_ROWS}"))
         self._capacity = capacity
