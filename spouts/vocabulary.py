@@ -229,7 +229,7 @@ class Vocabulary:
         if not plain.all():
             rows = np.flatnonzero(~plain)
             whole = data.tobytes()
-            cut = [" ".join(tokenizer.tokens(whole[a:b].decode())).encode() for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
+            cut = [" ".join(tokenizer.tokens(whole[a:b].decode(errors="replace"))).encode() for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
             folded = np.concatenate([folded, np.frombuffer(b"".join(cut), np.uint8)])
             lengths = np.fromiter(map(len, cut), np.int64, len(cut))
             ends = ends.copy()
