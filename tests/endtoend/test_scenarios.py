@@ -1,0 +1,233 @@
+"""What users meet: registering, replacing, unregistering, bad input, time to live, time windows. On the simulated log."""
+
+import json
+import re
+
+import pytest
+
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
+from dskype.topology.validation import validate_submission
+
+from .harness import TOPICS, Simulation, check, dead_letters, topology
+
+TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
+FILTER = {"type": "boolean", "bbox": [-5, -5, 5, 5], "expression": "lake AND (park OR hill)"}
+
+
+def message(text, lat=0, lon=0, **more):
+    return {"text": text, "lat": lat, "lon": lon, **more}
+
+
+def last_state(simulation, id):
+    return [state for key, state, _ in simulation.json(TOPICS.topk) if key == id][-1]
+
+
+def results(simulation, id, *fields):
+    return [tuple(d.get(f) for f in fields) for key, d, _ in simulation.json(TOPICS.results) if key == id]
+
+
+def metric(simulation, name):
+    return sum(task.get("metrics", {}).get(name, 0) for task in simulation.sim.stats.tasks.values())
+
+
+def played(*steps, conf=None, tasks=None):
+    """Run steps one after another: (id, record) registers, a dict is a message, bytes are a raw message."""
+    simulation = Simulation(conf, tasks)
+    for step in steps:
+        if isinstance(step, tuple):
+            simulation.subscription(*step)
+        else:
+            simulation.message(step)
+        simulation.step()
+    simulation.drain(4)
+    check(simulation, timed="dskype.window.span.ms" in (conf or {}))
+    return simulation
+
+
+def test_a_subscription_gets_the_best_messages_of_the_window_and_follows_it():
+    simulation = played(("s", TOPK), message("lake", id="far", lat=9), message("lake", id="near"), message("a lake", id=7, lat=1), conf={"dskype.window.messages": 2})
+    assert results(simulation, "s", "op", "message", "rank", "watermark") == [
+        ("add", "far", 1, 0), ("add", "near", 1, 1), ("remove", "far", None, 2), ("add", 7, 2, 2)]
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["near", 7]
+    assert last_state(simulation, "s")["registration"] == "0-0"
+
+
+def test_a_subscription_that_comes_later_finds_what_the_window_holds():
+    simulation = played(message("lake", id="a"), message("park", id="b"), ("s", TOPK), ("none", {**TOPK, "keywords": ["hill"]}))
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["a"]
+    assert last_state(simulation, "none")["topk"] == []
+    assert metric(simulation, "evaluations") == 2 and metric(simulation, "pending_evaluations") == 0
+
+
+def test_meta_is_echoed_and_ids_keep_their_types():
+    simulation = played(("s", {**TOPK, "meta": {"to": ["ö"]}}), message("lake", id=5), message("lake", id="5"), message("lake"))
+    assert results(simulation, "s", "message", "meta")[:2] == [(5, {"to": ["ö"]}), ("5", {"to": ["ö"]})]
+    assert ("0-2", {"to": ["ö"]}) in results(simulation, "s", "message", "meta")
+
+
+def test_the_same_id_again_replaces_a_subscription():
+    simulation = played(("s", TOPK), message("lake", id="a"), message("hill", id="b"), ("s", {**TOPK, "keywords": ["hill"]}), message("lake", id="c"))
+    assert last_state(simulation, "s")["registration"] == "0-1"
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["b"]
+    assert results(simulation, "s", "op", "message") == [("add", "a"), ("remove", "a"), ("add", "b")]
+    assert [(e["registration"], e["event"]) for _, e, _ in simulation.json(TOPICS.registrations)] == [("0-0", "active"), ("0-0", "removed"), ("0-1", "active")]
+
+
+def test_the_same_registration_again_changes_nothing_in_the_end():
+    simulation = played(("s", TOPK), message("lake", id="a"), ("s", TOPK))
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["a"]
+
+
+def test_a_subscription_may_change_its_kind():
+    simulation = played(("s", TOPK), message("lake park", id="a"), ("s", FILTER), message("lake park", id="b"), ("s", TOPK))
+    assert results(simulation, "s", "op", "message") == [("add", "a"), ("remove", "a"), ("match", "b"), ("add", "b"), ("add", "a")]
+
+
+def test_an_unregistered_subscription_is_gone():
+    simulation = played(("s", TOPK), ("b", FILTER), message("lake park", id="a"), ("s", None), ("b", None), message("lake park", id="b"))
+    assert last_state(simulation, "s") is None
+    assert results(simulation, "s", "op", "message") == [("add", "a"), ("remove", "a")]
+    assert results(simulation, "b", "op", "message") == [("match", "a")]
+    assert metric(simulation, "subscriptions") == 0
+
+
+def test_unregistering_an_unknown_id_does_nothing_and_is_counted():
+    simulation = played(("nobody", None), message("lake"))
+    assert metric(simulation, "unknown_unregistered") == 1
+    assert not simulation.json(TOPICS.registrations) and not simulation.json(TOPICS.topk) and not dead_letters(simulation)
+
+
+def test_a_filter_reports_every_message_that_satisfies_it():
+    simulation = played(("b", {**FILTER, "meta": 1}), message("lake park", id="a"), message("lake", id="b"), message("hill lake", id="c", lat=6),
+                        message("The HILL, by the lake", id="d", lat=5, lon=-5))
+    assert results(simulation, "b", "op", "message", "watermark", "meta") == [("match", "a", 0, 1), ("match", "d", 3, 1)]
+
+
+def test_a_filter_ends_when_its_time_is_over():
+    simulation = Simulation()
+    simulation.subscription("b", {**FILTER, "ttl_s": 1})
+    simulation.step()
+    for number in range(10):
+        simulation.message(message("lake park", id=number))
+        simulation.step(ms=200)
+    assert len(results(simulation, "b", "op")) < 6
+    simulation.step(ms=70_000)
+    simulation.message(message("lake park", id=99))
+    simulation.drain(2)
+    assert check(simulation)["match"] > 2
+    assert [e["event"] for _, e, _ in simulation.json(TOPICS.registrations)] == ["active", "removed"]
+
+
+BAD_MESSAGES = {
+    b"": "JSON", b"{": "JSON", b"[1]": "object", b'"x"': "object", b"\xff": "UTF-8|JSON", b'{"lat":1,"lon":1}': "text", b'{"text":"a","lon":1}': "lat",
+    b'{"text":"a","lat":"1","lon":1}': "lat", b'{"text":"a","lat":NaN,"lon":1}': "NaN|number", b'{"text":"a","lat":Infinity,"lon":1}': "Infinity|number",
+    b'{"text":"a","lat":91,"lon":1}': "lat", b'{"text":"a","lat":1,"lon":11}': "space|lon", b'{"text":"a","lat":1,"lon":1,"id":true}': "id",
+    b'{"text":"a","lat":1,"lon":1,"id":1.5}': "id", b'{"text":5,"lat":1,"lon":1}': "text", b'{"text":"a","lat":1,"lon":1,"ts":-1}': "ts",
+    b'{"text":"' + b"a " * 5_000_000 + b'","lat":1,"lon":1}': "bytes", b"[" * 100_000: "nest|deep|JSON",
+}
+
+
+def test_every_bad_message_is_one_dead_letter_with_its_reason_and_disturbs_nobody():
+    simulation = Simulation()
+    simulation.subscription("s", TOPK)
+    simulation.step()
+    for number, bad in enumerate(BAD_MESSAGES):
+        simulation.message(bad)
+        simulation.message(message("lake", id=number))
+    simulation.drain(4)
+    letters = simulation.sim.dead_letters()
+    assert [r.value for r in letters] == list(BAD_MESSAGES)
+    for record, hint in zip(letters, BAD_MESSAGES.values()):
+        headers = {k: v.decode() for k, v in record.headers}
+        assert re.search(hint, headers["error"]), headers
+        assert headers["stage"] == "translate" and headers["topic"] == TOPICS.messages and len(headers["error"]) < 1000
+    assert check(simulation)["final"] == 1
+    assert simulation.sim.stats.total("message-spout", "dead_letters") == len(BAD_MESSAGES)
+
+
+def topk(**changes):
+    return json.dumps({k: v for k, v in {**TOPK, **changes}.items() if v is not None}).encode()
+
+
+def boolean(**changes):
+    return json.dumps({k: v for k, v in {**FILTER, **changes}.items() if v is not None}).encode()
+
+
+BAD_SUBSCRIPTIONS = [
+    b"{", b"[]", b"{}", b'{"type":"knn"}', topk(type=None), topk(k=0), topk(k=1.5), topk(k=True), topk(k=5000), topk(k=None), topk(alpha=-0.1), topk(alpha=1.1),
+    topk(alpha="x"), topk(keywords=[]), topk(keywords=["the"]), topk(keywords=["..."]), topk(keywords=None), topk(keywords=None, text=""), topk(keywords="lake"),
+    topk(keywords=[f"w{i}" for i in range(100)]), topk(lat=95), topk(lat=None), topk(lon=50), topk(text="lake"), boolean(bbox=None), boolean(bbox=[1, 2, 3]),
+    boolean(bbox=[0, 5, 1, 4]), boolean(bbox=[0, "5", 1, 4]), boolean(expression=""), boolean(expression="lake AND"), boolean(expression="(lake"),
+    boolean(expression="lake AND NOT park"), boolean(expression="the"), boolean(expression="(" * 50 + "lake" + ")" * 50), boolean(ttl_s=0), boolean(ttl_s=-1),
+    boolean(ttl_s="x"), boolean(expression=" OR ".join(f"w{i}" for i in range(400))), topk(meta="x" * 10_000),
+]
+
+
+def test_every_bad_subscription_is_one_dead_letter_and_disturbs_nobody():
+    simulation = Simulation({"dskype.stop.words": ["the"]})
+    simulation.subscription("good", TOPK)
+    for bad in BAD_SUBSCRIPTIONS:
+        simulation.subscription("bad", bad)
+    for key in (None, b"", b"\xff", b"x" * 10_000):
+        simulation.log.append(TOPICS.subscriptions, 0, key, topk())
+    simulation.message(message("the lake", id="a"))
+    simulation.drain(4)
+    assert len(dead_letters(simulation)) == len(simulation.sim.dead_letters()) == len(BAD_SUBSCRIPTIONS) + 4
+    assert metric(simulation, "subscriptions") == 1
+    assert [e["message"] for e in last_state(simulation, "good")["topk"]] == ["a"]
+
+
+def test_a_bad_replacement_leaves_the_subscription_as_it_is():
+    simulation = played(("s", TOPK), message("lake", id="a"), ("s", b"{"), message("lake", id="b"))
+    assert len(last_state(simulation, "s")["topk"]) == 2
+
+
+def test_only_what_is_asked_for_is_published():
+    steps = ("s", TOPK), ("b", FILTER), message("lake park", id="a")
+    simulation = played(*steps, conf={"dskype.results": "topk"})
+    assert results(simulation, "s", "op") == [] and results(simulation, "b", "op") == [("match",)] and last_state(simulation, "s")["topk"]
+    simulation = played(*steps, conf={"dskype.results": "deltas"})
+    assert results(simulation, "s", "op") == [("add",)] and not simulation.json(TOPICS.topk)
+
+
+def test_changed_lists_are_written_at_most_so_often_and_the_last_one_always():
+    simulation = Simulation({"dskype.results.topk.interval.ms": 2000})
+    simulation.subscription("s", TOPK)
+    for number in range(40):
+        simulation.message(message("lake", id=number))
+        simulation.step(ms=100)
+    simulation.drain(12)
+    states = [s for _, s, _ in simulation.json(TOPICS.topk)]
+    assert 2 <= len(states) <= 5 and states[-1]["watermark"] == 39
+    assert check(simulation)["final"] == 1
+
+
+def test_a_time_window_goes_by_the_messages_own_times():
+    conf = {"dskype.window.messages": None, "dskype.window.span.ms": 1000, "dskype.window.ahead.ms": 10_000}
+    simulation = Simulation(conf)
+    start = simulation.time_ms
+    simulation.subscription("s", TOPK)
+    simulation.step()
+    for ts, id in ((0, "a"), (900, "b"), (1000, "c"), (950, "late"), (20_000, "ahead"), (1999, "d")):
+        simulation.message(message("lake", id=id, ts=start + ts))
+        simulation.step(ms=200)
+    simulation.drain(6)
+    check(simulation, timed=True)
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["d", "c"]
+    assert last_state(simulation, "s")["watermark"] == start + 1999
+    reasons = [dict(r.headers)["error"].decode() for r in simulation.sim.dead_letters()]
+    assert len(reasons) == 2 and "late" in reasons[0] and "ahead" in reasons[1]
+
+
+def test_a_count_window_refuses_several_message_spout_tasks():
+    conf = {"topology.acker.executors": 0}
+    with pytest.raises(InvalidTopologyException, match="count window.*given: '2 tasks'.*message-spout.*time window"):
+        validate_submission("dskype", conf, topology({"message-spout": 2}))
+    validate_submission("dskype", {**conf, "dskype.window.span.ms": 1000}, topology({"message-spout": 2}))
+
+
+@pytest.mark.parametrize("conf", [{"dskype.index": "b-tree"}, {"dskype.buffer": "x"}, {"dskype.boolean.index": "x"}, {"dskype.window.index": "x"},
+                                  {"dskype.distributor": "x"}, {"dskype.store": "x"}, {"dskype.k.max": 0}])
+def test_unknown_plug_ins_and_bad_settings_are_refused_before_anything_starts(conf):
+    with pytest.raises(IllegalArgumentException, match="given: "):
+        validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))

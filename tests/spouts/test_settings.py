@@ -1,0 +1,51 @@
+"""The configuration keys of DSkype."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dskype.spouts.settings import DEFAULTS, Settings
+from dskype.topology.errors import IllegalArgumentException
+
+YAML = Path(__file__).parents[2] / "deploy" / "topologies" / "dskype.yaml"
+
+
+def test_without_keys_everything_has_its_default():
+    assert Settings.from_conf({"topology.workers": 3}) == Settings()
+    assert (Settings().window_kind, Settings().extent) == ("count", 100_000)
+
+
+def test_the_yaml_names_every_key_with_its_default():
+    text = YAML.read_text()
+    assert all(f"{key}:" in text for key in DEFAULTS), [key for key in DEFAULTS if f"{key}:" not in text]
+    conf = yaml.safe_load(text)["config"]
+    assert Settings.from_conf(conf) == Settings()
+
+
+def test_a_time_window_takes_the_place_of_a_count_window():
+    settings = Settings.from_conf({"dskype.window.span.ms": 5000, "dskype.window.lateness.ms": 10})
+    assert (settings.window_kind, settings.extent, settings.lateness_ms) == ("time", 5000, 10)
+
+
+@pytest.mark.parametrize(("conf", "text"), [
+    ({"dskype.window.mesages": 5}, "dskype.window.mesages is not known.*did you mean dskype.window.messages"),
+    ({"dskype.window.messages": 0}, "dskype.window.messages is not usable.*given: 0.*legal: an integer, 1 or more"),
+    ({"dskype.window.messages": True}, "given: True"),
+    ({"dskype.window.messages": 5, "dskype.window.span.ms": 5}, "either dskype.window.messages or dskype.window.span.ms"),
+    ({"dskype.k.max": 1.5}, "dskype.k.max is not usable"),
+    ({"dskype.results": "all"}, "legal: deltas | topk | both"),
+    ({"dskype.space": [0, 0, 1]}, "west, south, east, north"),
+    ({"dskype.space": [5, 0, 1, 1]}, "given"),
+    ({"dskype.vocabulary": 7}, "the path of a file, or null"),
+    ({"dskype.stop.words": "the"}, "a list of words"),
+    ({"dskype.index": ""}, "dskype.index is not usable"),
+    ({"dskype.index.options": [1]}, "a map of options"),
+])
+def test_what_makes_no_sense_is_refused(conf, text):
+    with pytest.raises(IllegalArgumentException, match=text):
+        Settings.from_conf(conf)
+
+
+def test_options_of_a_store_are_not_shown():
+    assert "secret" not in repr(Settings.from_conf({"dskype.store.options": {"url": "redis://:secret@h/0"}}))
