@@ -66,11 +66,12 @@ def _rate(text: str) -> float:
     return value
 
 
-def _client_options() -> argparse.ArgumentParser:
+def _client_options(timeout: bool = True) -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False, parents=[common()])
     group = parent.add_argument_group("options of publish/subscribe")
     group.add_argument("-t", "--topology", metavar="NAME", default="dskype", help="the topology, whose topics are called NAME....; default: dskype")
-    group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
+    if timeout:
+        group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
     return parent
 
 
@@ -86,7 +87,7 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
     """
     options = [_client_options()]
 
-    def actions(name: str, text: str) -> Callable[..., argparse.ArgumentParser]:
+    def actions(name: str, text: str) -> Verb:
         parser = verb(name, None, text, parents=[])
         of = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
         parser.set_defaults(run=lambda args: _no_action(parser))
@@ -98,54 +99,64 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
 
         return action
 
-    sub = actions("sub", "add, list, show or remove subscriptions")
-    _add_options(sub("add", _sub_add, "register subscriptions: JSON lines of a file, or one by options"))
-    listing = sub("list", _sub_list, "list the subscriptions and their states")
+    _add_sub(actions("sub", "add, list, show or remove subscriptions"))
+    _add_publish(verb("publish", _publish, "publish messages: JSON lines of a file", parents=options))
+    _add_tail(verb("tail", _tail, "follow the results", parents=options))
+    _add_vocabulary(actions("vocabulary", "build a vocabulary from a sample of messages, or look into one"))
+    engines = {
+        "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=[_client_options(timeout=False)]),
+        "throughput": actions("bench", "measure")("throughput", _bench, "measure throughput and latency by the number of subscriptions", [common()]),
+        "demo": verb("demo", _demo, "publish and subscribe on the world's places, live", parents=[]),
+    }
+    engines["demo"].add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
+    for name in engines.keys() & set(requested):
+        # Only now: engines import numpy and more, and help must not wait for that.
+        module, options_of, _ = _ENGINES[name]
+        getattr(importlib.import_module(module), options_of)(engines[name])
+
+
+def _add_sub(action: Verb) -> None:
+    _add_options(action("add", _sub_add, "register subscriptions: JSON lines of a file, or one by options"))
+    listing = action("list", _sub_list, "list the subscriptions and their states")
     listing.add_argument("--type", choices=("topk", "boolean"), help="only these")
     output(listing)
-    show = sub("show", _sub_show, "show a subscription, its state and its current top-k")
+    show = action("show", _sub_show, "show a subscription, its state and its current top-k")
     show.add_argument("id", metavar="ID")
     _check_options(show)
     output(show)
-    remove = sub("rm", _sub_rm, "remove subscriptions")
+    remove = action("rm", _sub_rm, "remove subscriptions")
     remove.add_argument("id", metavar="ID", nargs="+")
     remove.add_argument("--ignore-missing", action="store_true", help="an unknown ID is no error")
 
-    publish = verb("publish", _publish, "publish messages: JSON lines of a file", parents=options)
-    publish.add_argument("file", metavar="FILE", help='{"text", "lat", "lon", "id"?, "ts"?} a line; -: standard input')
-    publish.add_argument("--rate", metavar="N", type=_rate, help="messages per second; default: as fast as it goes")
-    checked = publish.add_mutually_exclusive_group()
+
+def _add_publish(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help='{"text", "lat", "lon", "id"?, "ts"?} a line; -: standard input')
+    parser.add_argument("--rate", metavar="N", type=_rate, help="messages per second; default: as fast as it goes")
+    checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
     checked.add_argument("--no-check", dest="check", action="store_false", help="send lines as they are; the topology puts bad ones to the dead letters")
-    _check_options(publish)
-    output(publish)
+    _check_options(parser)
+    output(parser)
 
-    tail = verb("tail", _tail, "follow the results", parents=options)
-    tail.add_argument("--sub", metavar="ID", action="append", help="only of this subscription; repeatable")
-    tail.add_argument("--from", dest="start", choices=("beginning", "now"), default="now", help="default: now")
-    tail.add_argument("--count", metavar="N", type=positive, help="end after so many")
-    tail.add_argument("--topk", action="store_true", help="follow the whole top-k lists and not their changes")
-    tail.add_argument("--no-text", dest="texts", action="store_false", help="do not look for the texts of messages")
-    output(tail)
 
-    vocabulary = actions("vocabulary", "build a vocabulary from a sample of messages, or look into one")
-    build = vocabulary("build", vocabularies.build, "count in how many messages each word occurs")
+def _add_tail(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sub", metavar="ID", action="append", help="only of this subscription; repeatable")
+    parser.add_argument("--from", dest="start", choices=("beginning", "now"), default="now", help="default: now")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after so many")
+    parser.add_argument("--topk", action="store_true", help="follow the whole top-k lists and not their changes")
+    parser.add_argument("--no-text", dest="texts", action="store_false", help="do not look for the texts of messages")
+    output(parser)
+
+
+def _add_vocabulary(action: Verb) -> None:
+    build = action("build", vocabularies.build, "count in how many messages each word occurs")
     vocabularies.build_options(build)
     _check_options(build)
-    look = vocabulary("show", vocabularies.show, "show a vocabulary's size and words", [common(kafka=False)])
-    look.add_argument("file", metavar="FILE")
-    look.add_argument("--top", metavar="N", type=positive, default=20, help="the most frequent words; default: 20")
-    look.add_argument("--term", metavar="T", action="append", default=[], help="this word; repeatable")
-    output(look)
-
-    verify = verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=options, conflict_handler="resolve")
-    bench = actions("bench", "measure")
-    throughput = bench("throughput", _bench, "messages per second by distributor", [common()], conflict_handler="resolve")
-    throughput.set_defaults(engine="dskype.deploy.benchmarks.throughput")
-    if "verify" in requested[:3]:
-        _engine("verify").add_arguments(verify)
-    if "throughput" in requested[:3]:
-        _engine("dskype.deploy.benchmarks.throughput").add_arguments(throughput)
+    show = action("show", vocabularies.show, "show a vocabulary's size and words", [common(kafka=False)])
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--top", metavar="N", type=positive, default=20, help="the most frequent words; default: 20")
+    show.add_argument("--term", metavar="T", action="append", default=[], help="this word; repeatable")
+    output(show)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -355,7 +366,6 @@ def _sub_show(args: argparse.Namespace) -> int:
         if state is not None:
             texts = Texts(client)
             try:
-                texts.catch_up()
                 put(f"top-k at watermark {state.watermark}, {counted(len(state.entries), 'message')}:")
                 for line in topk_lines(state, texts.find(m for m, _ in state.entries)):
                     put(line)
@@ -433,25 +443,39 @@ def _tail(args: argparse.Namespace) -> int:
         follow = follow_topk if args.topk else follow_results
         found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
         with contextlib.closing(found):
-            for number, line in enumerate(found, 1):
-                put(line)
-                if number == args.count:
-                    break
+            left = sys.maxsize if args.count is None else args.count
+            while left:
+                batch = next(found)[:left]
+                left -= len(batch)
+                put(*batch)
     return 0
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 
-def _engine(module: str) -> Any:
-    return importlib.import_module("dskype.deploy.verify" if module == "verify" else module)
+_ENGINES = {
+    "verify": ("dskype.deploy.verify", "add_arguments", "run"),
+    "throughput": ("dskype.deploy.benchmarks.throughput", "add_arguments", "run"),
+    "demo": ("dskype.deploy.showcase", "add_options", "run_arguments"),
+}
+"""Verb -> module, its function that adds arguments, its function that runs."""
+
+
+def _run(name: str, *arguments: Any) -> int:
+    module, _, run = _ENGINES[name]
+    return getattr(importlib.import_module(module), run)(*arguments) or 0
 
 
 def _verify(args: argparse.Namespace) -> int:
     from dskype.deploy import cluster
 
-    return _engine("verify").run(args, cluster._settings(target(args)), args.topology) or 0
+    return _run("verify", args, cluster._settings(target(args)), args.topology)
 
 
 def _bench(args: argparse.Namespace) -> int:
-    return _engine(args.engine).run(args) or 0
+    return _run("throughput", args)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    return _run("demo", args)

@@ -226,14 +226,15 @@ class PubSub:
         :raises RecordError: the subscription makes no sense; the text says what.
         """
         id = uuid.uuid4().hex if id is None else id
-        key, value = id.encode(), json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
+        # What is no Unicode is refused by the check, with a reason.
+        key, value = id.encode(errors="surrogatepass"), json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_subscription(key, value)
         self.send_subscription(key, value)
         return id
 
     def unsubscribe(self, id: str) -> None:
         """Remove a subscription; an unknown id is no error."""
-        self.send_subscription(id.encode(), None)
+        self.send_subscription(id.encode(errors="surrogatepass"), None)
 
     def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
         """Publish a message.
@@ -333,7 +334,7 @@ class PubSub:
         missing = sorted(set(topics) - self._known)
         raise UnknownTopicError(explain(
             f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-            hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit', "
+            hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' (-R dskype.yaml is one), "
             "or name the one that runs with -t ('dskype list')"))
 
     def partitions(self, topic: str) -> int:

@@ -158,6 +158,10 @@ class Follower:
         """Tell whether everything was returned that was there when the reading began."""
         return all(self._consumer.position(p) >= self._ends[p] for p in self._partitions)
 
+    def position(self, partition: TopicPartition) -> int:
+        """Return the next offset; -1 for a partition that is not read."""
+        return self._consumer.position(partition) if partition in self._ends else -1
+
     def size(self) -> int:
         """Return how many records lay ahead when the reading began, at most."""
         return sum(max(0, self._ends[p] - self._consumer.position(p)) for p in self._partitions)

@@ -5,6 +5,7 @@ What comes from outside is shown as text and nothing else: no control characters
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -18,13 +19,15 @@ from typing import Any
 from kafka import TopicPartition
 
 from dskype.deploy.arguments import counted
-from dskype.deploy.pubsub import Follower, Once, PubSub, Result, TopK
+from dskype.deploy.pubsub import PubSub
+from dskype.deploy.reading import Follower, Once, Result, TopK
 
 __all__ = ["Texts", "clean", "clock_text", "follow_results", "follow_topk", "put", "result_line", "topk_lines"]
 
 _DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
 _REMEMBERED = 100_000
 _BEFORE = 10_000
+_FAR = 20_000
 _TEXT_WIDTH = 100
 _LOOK_UP_S = 0.3
 """Reading single messages may take so much of the time between two looks at the results."""
@@ -52,10 +55,12 @@ def clean(value: Any, width: int | None = None) -> str:
     return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
-def put(line: str) -> None:
-    """Print a line of results at once; what standard output cannot encode is escaped."""
+def put(*lines: str) -> None:
+    """Print lines of results at once; what standard output cannot encode is escaped."""
     encoding = sys.stdout.encoding or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    for line in lines:
+        print(line.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
 
 
 def clock_text(time_ms: int | None, date: bool = False) -> str:
@@ -71,34 +76,52 @@ class Texts:
 
     Messages are remembered as they come, the newest 100,000. A default id, ``<partition>-<offset>``, also says where to read.
 
-    :param start: where to begin to remember; see :class:`~dskype.deploy.pubsub.Follower`. Default: the last 10,000 messages.
+    :param start: where to begin to remember; see :class:`~dskype.deploy.reading.Follower`. Default: the last 10,000 messages.
+        From the beginning messages are read as far as they are asked for.
     """
 
-    def __init__(self, pubsub: PubSub, start: str | int = _BEFORE) -> None:
+    def __init__(self, pubsub: PubSub, start: str | int | None = None) -> None:
         self._kafka, self._topic = pubsub.kafka, pubsub.topics.messages
         self._texts: OrderedDict[str, str | None] = OrderedDict()
-        self._follower = Follower(pubsub.kafka, [self._topic], start)
+        self._follower = Follower(pubsub.kafka, [self._topic], _BEFORE if start is None else start)
+        self._current = start != "beginning"
         self._single: Any = None
 
     def catch_up(self) -> None:
-        """Remember everything that has come; the first time that is all from ``start`` on."""
-        while not self._follower.at_end():
-            self._remember(self._follower.poll(1))
-        while records := self._follower.poll(0):
-            self._remember(records)
+        """Remember what has come; nothing while old messages are being read."""
+        if self._current or self._follower.at_end():
+            self._current = True
+            while not self._follower.at_end():
+                self._remember(self._follower.poll(1))
+            while records := self._follower.poll(0):
+                self._remember(records)
 
     def find(self, ids: Iterable[str | int]) -> dict[str, str]:
         """Return id (as JSON) -> text, for those that can be found in a moment."""
+        self.catch_up()
         found: dict[str, str] = {}
         until = time.monotonic() + _LOOK_UP_S
         for id in ids:
             name = json.dumps(id)
-            if name not in self._texts and isinstance(id, str) and time.monotonic() < until:
-                self._look_up(id)
+            place = _DEFAULT_ID.fullmatch(id) if isinstance(id, str) else None
+            where = None if place is None else (TopicPartition(self._topic, int(place[1])), int(place[2]))
+            if name not in self._texts:
+                self._read_on(name, where)
+            if name not in self._texts and where is not None and time.monotonic() < until:
+                self._look_up(name, *where)
             text = self._texts.get(name)
             if text is not None:
-                found[name] = text
+                found[name] = clean(text, _TEXT_WIDTH)
         return found
+
+    def _read_on(self, name: str, where: tuple[TopicPartition, int] | None) -> None:
+        """Read old messages up to the one that is wanted; not when it is far ahead or behind."""
+        while name not in self._texts and not self._follower.at_end():
+            if where is not None:
+                at = self._follower.position(where[0])
+                if at < 0 or not at <= where[1] < at + _FAR:
+                    return
+            self._remember(self._follower.poll(1))
 
     def close(self) -> None:
         """Close the connections."""
@@ -113,23 +136,19 @@ class Texts:
                 id, text = value.get("id"), value["text"]
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
-            self._keep(json.dumps(f"{record.partition}-{record.offset}" if id is None else id), text)
+            self._keep(f'"{record.partition}-{record.offset}"' if id is None else json.dumps(id), text)
 
     def _keep(self, name: str, text: Any) -> None:
-        self._texts[name] = clean(text, _TEXT_WIDTH) if isinstance(text, str) else None
+        self._texts[name] = text[: 4 * _TEXT_WIDTH] if isinstance(text, str) else None
         self._texts.move_to_end(name)
         if len(self._texts) > _REMEMBERED:
             self._texts.popitem(last=False)
 
-    def _look_up(self, id: str) -> None:
+    def _look_up(self, name: str, where: TopicPartition, offset: int) -> None:
         """Read the record that a default id names; a message with an id of its own has no such name."""
-        place = _DEFAULT_ID.fullmatch(id)
-        if place is None:
-            return
-        self._keep(json.dumps(id), None)
+        self._keep(name, None)
         if self._single is None:
             self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
-        where, offset = TopicPartition(self._topic, int(place[1])), int(place[2])
         if where.partition not in self._single.partitions_for_topic(self._topic):
             return
         self._single.assign([where])
@@ -152,61 +171,45 @@ def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
             for rank, (message, score) in enumerate(state.entries, 1)]
 
 
-def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[str]:
-    """Yield a line for each result, without end."""
+def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
+    """Yield lines, one for each result, as many at once as have come; without end."""
     pubsub.require(pubsub.topics.results, pubsub.topics.messages)
-    follower = Follower(pubsub.kafka, [pubsub.topics.results], start)
-    texts = Texts(pubsub, "beginning" if start == "beginning" else _BEFORE) if with_texts else None
     once = Once()
-    try:
+    with contextlib.ExitStack() as stack:
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.results], start)))
+        texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
         while True:
             results = [r for r in map(Result.of, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
             results = [r for r in results if once.first(r.result_id)]
-            if not results:
-                continue
-            found: dict[str, str] = {}
-            if texts is not None:
-                texts.catch_up()
-                found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int))))
-            for result in results:
-                text = found.get(json.dumps(result.message))
-                if as_json:
-                    yield json.dumps({**result.value, "time_ms": result.time_ms, "result_id": result.result_id, **({"text": text} if text else {})})
-                else:
-                    yield result_line(result, text)
-    finally:
-        follower.close()
-        if texts is not None:
-            texts.close()
+            found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
+            yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
 
 
-def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[str]:
-    """Yield lines for each state of a top-k list, without end; as text all lines of a state at once."""
+def _result_text(result: Result, text: str | None, as_json: bool) -> str:
+    if not as_json:
+        return result_line(result, text)
+    return json.dumps({**result.value, "time_ms": result.time_ms, "result_id": result.result_id, **({"text": text} if text else {})})
+
+
+def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
+    """Yield the states of top-k lists, as many at once as have come; without end. A state as text is several lines in one."""
     pubsub.require(pubsub.topics.topk, pubsub.topics.messages)
-    follower = Follower(pubsub.kafka, [pubsub.topics.topk], start)
-    texts = Texts(pubsub, "beginning" if start == "beginning" else _BEFORE) if with_texts else None
-    try:
+    with contextlib.ExitStack() as stack:
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.topk], start)))
+        texts = None
+        if with_texts and not as_json:
+            texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None)))
         while True:
-            for record in follower.poll():
-                id = (record.key or b"").decode(errors="replace")
-                if subscriptions is not None and id not in subscriptions:
-                    continue
-                state = TopK.of(record.value, record.timestamp)
-                if state is None:
-                    if record.value is None:
-                        gone = {"subscription": id, "topk": None, "time_ms": record.timestamp}
-                        yield json.dumps(gone) if as_json else f"{clock_text(record.timestamp)}  {clean(id, 60)}  unregistered"
-                    continue
-                found: dict[str, str] = {}
-                if texts is not None:
-                    texts.catch_up()
-                    found = texts.find(m for m, _ in state.entries)
-                if as_json:
-                    yield json.dumps({**state.as_json(), "time_ms": record.timestamp})
-                else:
-                    head = f"{clock_text(record.timestamp)}  {clean(id, 60)}  watermark {state.watermark}, {counted(len(state.entries), 'message')}"
-                    yield "\n".join([head, *topk_lines(state, found)])
-    finally:
-        follower.close()
-        if texts is not None:
-            texts.close()
+            records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]
+            states = [(id, r, TopK.of(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
+            yield [_state_text(id, r.timestamp, state, texts, as_json) for id, r, state in states if state is not None or r.value is None]
+
+
+def _state_text(id: str, time_ms: int, state: TopK | None, texts: Texts | None, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({**({"subscription": id, "topk": None} if state is None else state.as_json()), "time_ms": time_ms})
+    head = f"{clock_text(time_ms)}  {clean(id, 60)}  "
+    if state is None:
+        return head + "unregistered"
+    found = {} if texts is None else texts.find(m for m, _ in state.entries)
+    return "\n".join([f"{head}watermark {state.watermark}, {counted(len(state.entries), 'message')}", *topk_lines(state, found)])

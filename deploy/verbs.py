@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ __all__ = ["LINE_BYTES", "Pace", "Progress", "Refused", "layers", "lines", "open
 LINE_BYTES = 4 << 20
 """Longest line that is read: nothing longer fits into a record."""
 
+_BUFFER_BYTES = 1 << 20
+"""Each read lets other threads run, and getting the interpreter back from a busy producer takes milliseconds."""
 _SHOWN_ERRORS = 20
 
 
@@ -54,13 +57,22 @@ def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
     return PubSub(kafka, args.topology, conf=None if conf is None else {**below, **conf, **above}, timeout_s=args.timeout)
 
 
+def _standard_input(stack: contextlib.ExitStack) -> Any:
+    raw = getattr(sys.stdin.buffer, "raw", None)
+    if raw is None:
+        return sys.stdin.buffer
+    reader = io.BufferedReader(raw, _BUFFER_BYTES)
+    stack.callback(reader.detach)  # standard input stays open
+    return reader
+
+
 def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
     """Yield (number from 1, line without its end) of a file or, for ``-``, of standard input; blank lines are left out.
 
     A line of more than 4 MiB is None.
     """
     with contextlib.ExitStack() as stack:
-        source = sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))
+        source = _standard_input(stack) if file == "-" else stack.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
         number = 0
         while line := source.readline(LINE_BYTES + 1):
             number += 1

@@ -153,6 +153,9 @@ def test_nonsense_is_refused_before_it_is_sent(kafka: KafkaSettings, client: Pub
     for message in ({"text": "x", "lat": 91, "lon": 0}, {"text": 5, "lat": 0, "lon": 0}, {"text": "x", "lat": 0, "lon": 0, "id": True}):
         with pytest.raises(RecordError):
             client.publish(**message)
+    for id in ("", "x" * 600, "\ud800"):
+        with pytest.raises(RecordError):
+            client.subscribe(id, **PARK)
     client.flush()
     assert read_to_end(kafka, client.topics.subscriptions) == read_to_end(kafka, client.topics.messages) == []
 

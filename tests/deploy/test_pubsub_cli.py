@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dskype.deploy import cli, commands
-from dskype.deploy.pubsub import ensure_topics
+from dskype.deploy.pubsub import PubSub, ensure_topics
 from dskype.deploy.tail import clean, clock_text
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
@@ -72,14 +72,28 @@ def subscriptions(kafka: KafkaSettings, name: str) -> list[tuple[str, Any]]:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", [("sub", "add"), ("sub", "list"), ("sub", "show"), ("sub", "rm"), ("publish",), ("tail",), ("vocabulary", "build"), ("vocabulary", "show")])
+@pytest.mark.parametrize("verb", [("sub", "add"), ("sub", "list"), ("sub", "show"), ("sub", "rm"), ("publish",), ("tail",), ("vocabulary", "build"), ("vocabulary", "show"), ("verify",),
+                                  ("bench", "throughput")])
 def test_every_verb_has_help(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([*verb, "-h"], ["help", *verb]):
         assert cli.main(arguments) == 0
         out = capsys.readouterr().out
         assert out.startswith(f"usage: dskype {' '.join(verb)} [-h]")
         assert "--config FILE" in out
-        assert ("-t NAME, --topology NAME" in out) == (verb != ("vocabulary", "show"))
+        assert ("-t NAME, --topology NAME" in out) == (verb not in (("vocabulary", "show"), ("bench", "throughput")))
+
+
+def test_engines_are_given_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dskype.deploy import showcase, verify
+    from dskype.deploy.benchmarks import throughput
+
+    monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", "h:1")
+    calls: list[Any] = []
+    monkeypatch.setattr(verify, "run", lambda args, kafka, topology: calls.append((args.sample, kafka.bootstrap_servers, topology)) or 1)
+    monkeypatch.setattr(throughput, "run", lambda args: calls.append(args.seed))
+    monkeypatch.setattr(showcase, "run_arguments", lambda args: calls.append(args.seed) or 0)
+    assert [cli.main(["verify", "--sample", "7", "-t", "x"]), cli.main(["bench", "throughput", "--seed", "3"]), cli.main(["demo", "--seed", "5"])] == [1, 0, 0]
+    assert calls == [(7, "h:1", "x"), 3, 5]
 
 
 def test_verbs_are_listed_in_groups_and_need_an_action(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +145,9 @@ def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_classes_of_dskype_have_short_names() -> None:
-    short = {n for n in cli.registry() if n.startswith("dskype.")}
+    registry = cli.registry()
+    assert [registry.resolve(name, "a test").__name__ for name in cli._DSKYPE] == [name.removeprefix("dskype.") for name in cli._DSKYPE]
+    short = {n for n in registry if n.startswith("dskype.")}
     assert {"dskype.MessageSpout", "dskype.SubscriptionSpout", "dskype.DistributionBolt", "dskype.SubscriptionBolt", "dskype.MessageBolt", "dskype.AggregationBolt",
             "dskype.ResultBolt", "dskype.demo.PlacesSpout"} <= short
 
@@ -316,6 +332,27 @@ def test_a_file_that_is_not_there_is_an_error(run: Any) -> None:
     code, _, err = run("publish", "/nope/nope")
     assert code == 1
     assert "No such file" in err
+
+
+def test_ctrl_c_ends_publishing_with_the_counts_and_130(name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    file = json_lines(tmp_path / "m", MESSAGES[:1] * 1000)
+    running = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "publish", "-t", name, file, "--rate", "20"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        following = PubSub(kafka, name, conf={})
+        for _ in range(200):
+            if sent := len(list(following.scan(following.topics.messages))):
+                break
+            time.sleep(0.1)
+        following.close()
+        os.killpg(running.pid, signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+    assert running.returncode == 130
+    [told] = re.fullmatch(r"(\d+) messages? sent, 0 refused\n", err).groups()
+    assert sent <= int(told) == len(read_to_end(kafka, Topics.of(name).messages)) < 1000
 
 
 def test_a_rate_is_kept_and_what_was_late_is_caught_up_with() -> None:
