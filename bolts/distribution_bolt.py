@@ -114,7 +114,8 @@ class DistributionBolt(BatchBolt):
             terms, weights = self._vocabulary.weigh(record["keywords"])
             return {"type": "topk", "k": record["k"], "alpha": record["alpha"], "lat": record["lat"], "lon": record["lon"],
                     "terms": terms, "weights": weights, "meta": record.get("meta")}
-        terms = {term: int(self._vocabulary.ids([term])[0]) for term in expression.terms(record["expression"])}
+        words = expression.terms(record["expression"])
+        terms = dict(zip(words, self._vocabulary.ids(words).tolist()))
         return {"type": "boolean", "bbox": record["bbox"], "expression": expression.map_terms(record["expression"], terms.__getitem__),
                 "expires_ms": record.get("expires_ms"), "meta": record.get("meta")}
 

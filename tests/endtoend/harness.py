@@ -341,7 +341,7 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
         return
     after, until = active[registration], removed.get(registration, math.inf)
     end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
-    expected = [m["id"] for m in world.messages if after < m["position"] <= until and m["arrival_ms"] < end_ms
+    expected = [m["id"] for m in world.messages if after < m["position"] <= min(until, world.watermark) and m["arrival_ms"] < end_ms
                 and naive.in_bbox(subscription["bbox"], m["lat"], m["lon"]) and satisfied(subscription["expression"], m["weights"])]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)
