@@ -16,7 +16,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["NEVER", "History", "Place", "Unregistered", "parse_subscriptions", "replay"]
+__all__ = ["NEVER", "History", "Place", "Unregistered", "handled_until", "parse_subscriptions", "replay"]
 
 NEVER = -(1 << 62)
 _SHOWN = 5
@@ -168,6 +168,16 @@ def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Pla
         # Their times are not known, but the latest that could have been given to them.
         missing = max((parsed[place][0].timestamp_ms for place in list(numbered)[:1]), default=0) + settings.ahead_ms
     return numbered, missing
+
+
+def handled_until(inputs: Inputs) -> dict[int, int]:
+    """Return partition of the messages -> the last offset that was numbered or refused."""
+    handled: dict[int, int] = {}
+    for run in _runs(inputs, Report()):
+        handled[run.partition] = max(handled.get(run.partition, -1), run.offset + run.n - 1)
+    for partition, offset in _Letters(inputs, Settings(), Report()).messages:
+        handled[partition] = max(handled.get(partition, -1), offset)
+    return handled
 
 
 def _runs(inputs: Inputs, report: Report) -> list[_Run]:

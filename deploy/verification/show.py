@@ -145,7 +145,7 @@ def _side_by_side(
     begin = max(0, first - 3)
     for i in range(begin, min(n, begin + _ROWS)):
         left, right = cell(expected, i), cell(published, i)
-        rows.append((str(i + 1), left[0], left[1], right[0], right[1], "" if left[:2] == right[:2] else f"<- {left[2]} | {right[2]}"))
+        rows.append((str(i + 1), left[0], left[1], right[0], right[1], left[2] if left[:2] == right[:2] else "<- " + " | ".join(dict.fromkeys(filter(None, (left[2], right[2]))))))
     widths = [max(len(row[c]) for row in rows) for c in range(5)]
     lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[5]]).rstrip() for row in rows]
     return [*(["..."] if begin else []), *lines, *(["..."] if n > begin + _ROWS else [])] if n else ["both lists are empty"]

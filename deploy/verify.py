@@ -1,0 +1,195 @@
+"""``dskype verify``: read a topology's topics and compare everything that was published with a brute-force oracle.
+
+What is compared: :func:`dskype.deploy.verification.verify`. Exit code 0: all equal; 1: something differs, or the topology did not
+come to rest in time; 2: the arguments make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dskype.deploy.arguments import UsageError, output, positive, positive_seconds, say
+
+if TYPE_CHECKING:
+    from dskype.deploy.verification import Inputs
+    from dskype.spouts.settings import Settings
+    from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["add_arguments", "at_rest", "read_inputs", "run"]
+
+_LOOK_S = 0.5
+_REST_S = 3.0
+_LINE_S = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's own options."""
+    group = parser.add_argument_group("options of verify")
+    group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
+    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, and the last lists must be those at the newest message")
+    group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
+    group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
+    group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")
+    group.add_argument("--seed", metavar="N", type=int, default=0, help="for --sample; default: 0")
+    group.add_argument("--show", metavar="N", type=positive, default=1, help="differences to show in full; default: 1")
+    output(parser)
+
+
+def _watermark(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a watermark, 0 or more, given: {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
+    """Verify a topology.
+
+    :param args: with the options of :func:`add_arguments`, and ``config`` and ``conf`` of the common ones.
+    :param kafka: its brokers.
+    :param topology: its name.
+    :returns: the exit code.
+    """
+    try:
+        return _run(args, kafka, topology)
+    except UsageError as error:
+        say(f"usage: dskype verify [options]; see 'dskype help verify'\nerror: {error}")
+        return 2
+
+
+def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
+    from dskype.deploy.verification import verify
+
+    settings = _settings(args, kafka, topology)
+    progress = _Progress()
+    final = args.final
+    rested = True
+    if args.wait is not None:
+        rested = _wait(kafka, topology, settings, args.wait, progress)
+        final = final or rested
+    inputs = read_inputs(kafka, topology, progress)
+    if not any(inputs.counts().values()):
+        progress.end()
+        raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
+    report = verify(inputs, settings, final=final, since=args.since, sample=args.sample, seed=args.seed, progress=progress)
+    progress.end()
+    if args.output == "json":
+        print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
+    else:
+        text = report.as_text(args.show)
+        print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
+    if not rested:
+        say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")
+    return 0 if report.ok and rested else 1
+
+
+def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> Settings:
+    """Return the settings: of the file or the running topology, ``--config`` below and ``-c`` above."""
+    from dskype.deploy.verbs import layers
+    from dskype.spouts.settings import Settings
+    from dskype.topology.runtime.nimbus_topic import load_states
+
+    below, conf, above = layers(args)
+    if conf is None:
+        state = load_states(kafka).get(topology)
+        conf = None if state is None else state["state"]["conf"]
+    if conf is None and not (below or above):
+        raise UsageError(f"topology {topology!r} is not running, and its window and its vocabulary are not known; expected --file with its YAML file")
+    return Settings.from_conf({**below, **(conf or {}), **above})
+
+
+def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], None] = lambda _: None) -> Inputs:
+    """Read a topology's topics to their present end.
+
+    :raises KafkaTimeoutError: the brokers do not answer.
+    """
+    from dskype.deploy.verification import Inputs
+    from dskype.topology.runtime.kafka import read_to_end
+
+    def read(topic: str) -> list[Any]:
+        progress(f"reading {topic}")
+        return read_to_end(kafka, topic)
+
+    return Inputs.read(topology, read)
+
+
+# --- coming to rest ---------------------------------------------------------------------------------------------------
+
+
+def _wait(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None]) -> bool:
+    """Wait until the topics stay as they are and every message was handled; return False if that takes longer than ``timeout_s``."""
+    from dskype.deploy.verification import INPUT_TOPICS
+    from dskype.spouts.topics import Topics
+
+    topics = Topics.of(topology)
+    names = [getattr(topics, name) for name in INPUT_TOPICS]
+    rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
+    deadline = time.monotonic() + timeout_s
+    before, since = None, time.monotonic()
+    while True:
+        ends, now = _ends(kafka, names), time.monotonic()
+        if ends != before:
+            before, since = ends, now
+        elif now - since >= rest_s:
+            if at_rest(kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}):
+                return True
+            since = now
+        if now >= deadline:
+            return False
+        progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records")
+        time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+
+
+def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
+    from kafka import TopicPartition
+
+    consumer = kafka.consumer(allow_auto_create_topics=False)
+    try:
+        partitions = [TopicPartition(t, p) for t in names for p in sorted(consumer.partitions_for_topic(t) or ())]
+        return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(partitions).items()} if partitions else {}
+    finally:
+        consumer.close()
+
+
+def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int]) -> bool:
+    """Tell whether every message was numbered or refused.
+
+    :param ends: partition of the messages -> next offset.
+    """
+    from dskype.deploy.verification import Inputs
+    from dskype.deploy.verification.replay import handled_until
+    from dskype.spouts.topics import Topics
+    from dskype.topology.runtime.kafka import read_to_end
+
+    topics = Topics.of(topology)
+    inputs = Inputs(topology=topology, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
+    inputs.newest_run()
+    handled = handled_until(inputs)
+    return all(end == 0 or handled.get(partition, -1) >= end - 1 for partition, end in ends.items())
+
+
+class _Progress:
+    """Says on standard error what is being done: in one line of a terminal, else now and then."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._said = time.monotonic()
+        self._width = 0
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if self._live:
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        elif now - self._said >= _LINE_S:
+            self._said = now
+            say(text)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._live and self._width:
+            print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
