@@ -10,7 +10,7 @@ from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
 
-OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 4}, {"capacity": 7}, {}]}
+OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}]}
 """Options to test an implementation with: the smallest ones, and its defaults."""
 CASES = [pytest.param((name, options), id=f"{name}-{'-'.join(map(str, options.values())) or 'default'}")
          for name in sorted(WINDOWS) for options in OPTIONS.get(name, [{}])]
@@ -208,6 +208,49 @@ def test_many_queries_at_once_are_answered_as_one_by_one(window):
     mixed = QueryBatch.concat([parts.take(np.arange(20, 60)), parts.take(np.arange(20))])
     again = window.topk(mixed, 30, DIAGONAL)
     assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
+
+
+@pytest.mark.parametrize("k", [1, 20])
+def test_lists_of_common_keywords_are_left_out_only_where_they_bring_nothing(window, k):
+    rng = np.random.default_rng(k)
+    odds = 1 / np.arange(1, 121)
+    odds /= odds.sum()
+    messages = []
+    for seq in range(600):
+        terms = 119 - rng.choice(120, size=rng.integers(1, 7), replace=False, p=odds)   # the higher, the more common
+        weights = 1 / (1.0 + terms) ** 0.5
+        messages.append({"seq": seq, "position": seq, "lat": float(rng.random() * 15), "lon": float(rng.random() * 20),
+                         "weights": dict(zip(terms.tolist(), (weights / np.sqrt((weights * weights).sum())).tolist())), "id": str(seq)})
+    checked = Checked(window, 450)
+    for start in range(0, 600, 150):
+        checked.insert(messages[start:start + 150])
+    queries = []
+    for _ in range(60):
+        like = messages[rng.integers(600)]
+        queries.append({"watermark": int(rng.integers(400, 600)), "k": k, "alpha": float(rng.random()), "lat": like["lat"], "lon": like["lon"],
+                        "weights": like["weights"]})
+    checked.ask(queries)
+
+
+def test_a_message_may_have_thousands_of_keywords(window):
+    everything = [simple(0, tuple(range(-3000, 3000))), simple(1, (5,)), simple(2, tuple(range(0, 6000, 2)))]
+    window.insert(message_batch(everything), ["0", "1", "2"])
+    window._check()
+    assert seqs(window, ask(2, terms=(5,)), 10) == [1, 0]
+    assert seqs(window, ask(2, terms=(-3000, 5998)), 10) == [2, 0]
+
+
+def test_chunks_of_another_capacity_are_taken_over():
+    rng = np.random.default_rng(8)
+    checked = Checked(make_window("chunks", {"capacity": 40}), 60)
+    checked.insert(draw_messages(rng, 70))
+    for capacity in (3, 100, 1):
+        state = pack_state(checked.window.snapshot())
+        checked.window = make_window("chunks", {"capacity": capacity})
+        checked.window.restore(unpack_state(state))
+        checked.window._check()
+        checked.insert(draw_messages(rng, 10, first_seq=len(checked.messages)))
+        checked.ask(draw_queries(rng, 20, 40, len(checked.messages)))
 
 
 def test_unknown_names_and_options_are_refused():
