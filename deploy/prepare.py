@@ -7,6 +7,7 @@ import time
 
 from dskype.deploy.broker import prepare
 from dskype.deploy.errors import DeployError
+from dskype.deploy.warmup import compile_kernels
 
 
 class LinePrinter:
@@ -35,6 +36,7 @@ def main() -> int:
     printer = LinePrinter()
     try:
         prepare(printer)
+        compile_kernels(printer)
         return 0
     except DeployError as e:
         printer.end()
