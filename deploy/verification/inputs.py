@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dskype.spouts.topics import Topics
 
-__all__ = ["INPUT_TOPICS", "Inputs", "Record", "cut", "first_offsets", "header", "run_of_record", "source_of_record", "where"]
+__all__ = ["INPUT_TOPICS", "Inputs", "Record", "first_offsets", "header", "run_of_record", "source_of_record", "where"]
 
 INPUT_TOPICS = ("results", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
 """What is read, in this order: of a topology at work, effects are read before their causes."""
@@ -69,6 +69,8 @@ class Inputs:
     topics: Topics = field(init=False)
     runs: int = field(init=False, default=1)
     """How many runs of the topology wrote to the topics; see :meth:`newest_run`."""
+    begins: dict[str, dict[int, int]] = field(init=False, default_factory=dict)
+    """Topic's name here -> partition -> the first offset that is there, of whatever run; see :meth:`newest_run`."""
 
     def __post_init__(self) -> None:
         self.topics = Topics.of(self.topology)
@@ -95,15 +97,21 @@ class Inputs:
 
         A topology that is killed and submitted again numbers its messages from 0 again, in the same topics.
         """
+        self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
         written = ("sequence", "registrations", "results", "topk")
         runs = Counter(run_of_record(r) for name in written for r in getattr(self, name))
+        del runs[""]
         if len(runs) < 2:
             return next(iter(runs), ""), 0
         newest = max(runs, key=_age)
         self.runs = len(runs)
         for name in written:
-            setattr(self, name, [r for r in getattr(self, name) if run_of_record(r) == newest])
+            setattr(self, name, [r for r in getattr(self, name) if run_of_record(r) in (newest, "")])
         return newest, sum(runs.values()) - runs[newest]
+
+    def cut(self, name: str) -> bool:
+        """Tell whether the beginning of a partition of a topic is gone; after :meth:`newest_run`."""
+        return any(offset > 0 for offset in self.begins[name].values())
 
 
 def header(record: Record, name: str) -> str | None:
@@ -129,17 +137,12 @@ def _age(run: str) -> tuple[int, ...]:
     return (int(start), int(counter) if counter.isdecimal() else 0) if start.isdecimal() else (-1, 0)
 
 
-def first_offsets(records: Sequence[Record]) -> Mapping[int, int]:
+def first_offsets(records: Sequence[Record]) -> dict[int, int]:
     """Return partition -> the first offset that is there; records are sorted by place."""
     found: dict[int, int] = {}
     for record in records:
         found.setdefault(record.partition, record.offset)
     return found
-
-
-def cut(records: Sequence[Record]) -> bool:
-    """Tell whether the beginning of a partition is gone."""
-    return any(offset > 0 for offset in first_offsets(records).values())
 
 
 def where(topic: str, record: Record) -> str:

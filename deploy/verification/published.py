@@ -275,7 +275,7 @@ class Changes:
     :ivar registration, watermark, code, rank: int64[n].
     :ivar op: int8[n], 0 add, 1 remove.
     :ivar score: float64[n], of an add.
-    :ivar open: bool[n]: nothing later of the same writer was read, so more of the same watermark may follow.
+    :ivar open: bool[n]: no later watermark of the same writer was read, or no other registration: more of the same may follow.
     """
 
     registration: np.ndarray
@@ -371,10 +371,14 @@ def _changes(columns: _Columns, sources: int) -> Changes:
     registration, watermark, source = _ints(columns.registration), _ints(columns.watermark), _ints(columns.source)
     newest = np.full(sources, np.iinfo(np.int64).min)
     np.maximum.at(newest, source, watermark)
+    latest = np.full(sources, -1)
+    latest[source] = np.arange(len(source))      # of several, the last one stays
     order = np.argsort(registration, kind="stable")
+    # Writers write in the order of watermarks, or registration after registration.
+    is_open = (watermark == newest[source]) | (watermark == watermark[latest[source]]) & (registration == registration[latest[source]])
     take = lambda column: _ints(column)[order]     # noqa: E731
     return Changes(registration[order], watermark[order], take(columns.op).astype(np.int8), take(columns.code), np.array(columns.score, np.float64)[order],
-                   take(columns.rank), take(columns.partition), take(columns.offset), (watermark == newest[source])[order])
+                   take(columns.rank), take(columns.partition), take(columns.offset), is_open[order])
 
 
 def _ints(values: array[int]) -> np.ndarray:

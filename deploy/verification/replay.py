@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.deploy.verification.inputs import Inputs, Record, cut, first_offsets, header, where
+from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
 from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
@@ -143,8 +143,8 @@ def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Pla
         good = [place for place, (_, message) in parsed.items() if not isinstance(message, str) and place not in letters.messages]
         return {place: i for i, place in enumerate(good)}, NEVER
     runs = _runs(inputs, report)
-    _check_numbers(runs, cut(inputs.sequence), report, inputs)
-    begin = first_offsets(inputs.messages)
+    _check_numbers(runs, inputs.cut("sequence"), report, inputs)
+    begin = inputs.begins["messages"]
     numbered: dict[Place, int] = {}
     missing = NEVER
     lost: list[Place] = []
@@ -233,7 +233,7 @@ def _check_coverage(
     for partition, offset in numbered:
         handled[partition] = max(handled.get(partition, -1), offset)
         begun[partition] = min(begun.get(partition, 1 << 62), offset)
-    if not (cut(inputs.sequence) or inputs.runs > 1):    # a later run may go on where the one before it ended
+    if not (inputs.cut("sequence") or inputs.runs > 1):    # a later run may go on where the one before it ended
         begun = dict.fromkeys((p for p, _ in parsed), 0)
     both, lost = [], []
     for place, (record, message) in parsed.items():

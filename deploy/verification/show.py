@@ -106,7 +106,7 @@ def _ops_of(oracle: Oracle, changes: Changes, first: int, last: int) -> list[str
     if first == last:
         return []
     names = _names(oracle)
-    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}" + (f" rank {changes.rank[i]} score {changes.score[i]!r}" if changes.op[i] == 0 else "")
+    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}" + (f" rank {changes.rank[i]} score {float(changes.score[i])!r}" if changes.op[i] == 0 else "")
              for i in range(first, min(last, first + _ROWS))]
     return [f"deltas: {'; '.join(lines)}" + ("; ..." if last - first > _ROWS else "")]
 
@@ -181,5 +181,5 @@ def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> 
 
 def _message(oracle: Oracle, row: int) -> str:
     h = oracle.history
-    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {h.lat[row]!r}, lon {h.lon[row]!r}, " \
+    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, lon {float(h.lon[row])!r}, " \
         f"{_clean(h.texts[row], 200)}"

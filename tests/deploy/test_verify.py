@@ -226,7 +226,7 @@ def test_an_unregistered_subscription_must_have_no_list():
 def test_a_list_outside_the_life_of_its_registration_is_found():
     system = small()
     change(system, "topk", lambda v: v["subscription"] == "late", lambda v: v | {"watermark": 3})
-    assert "outside of its life from 9 to now" in first(check(system), "state").text
+    assert "outside of its life from 10 to now" in first(check(system), "state").text
     system = small()
     change(system, "topk", near, lambda v: v | {"watermark": 300})
     assert "the newest message is at 10" in first(check(system), "state").text
@@ -363,7 +363,7 @@ def test_two_messages_with_one_id_in_a_list_cannot_be_told_apart_by_deltas():
     report = check(system)
     assert report.ok, report.as_text()
     assert report.unchecked["deltas after a list with two messages of one id"] > 0
-    assert report.compared["lists"] == 6
+    assert report.compared["lists"] == 5
     change(system, "topk", lambda v: v["watermark"] == 4, lambda v: v | {"topk": v["topk"][:1]})
     assert check(system).counts == {"state": 1}
 
@@ -459,11 +459,12 @@ def test_a_gap_in_the_sequence_is_found():
 
 
 @pytest.mark.parametrize("how, text", [
-    (lambda v: v | {"first": 3}, "numbers 3 to 3 were given twice"),
+    (lambda v: v | {"first": 3}, "number 3 was given twice"),
+    (lambda v: v | {"first": 3, "task": 2}, "numbers 3 to 3 were given twice"),
     (lambda v: v | {"offset": 2}, "was numbered twice"),
     (lambda v: v | {"offset": 700}, "are not in dskype.messages"),
     (lambda v: v | {"n": "x"}, "cannot be read"),
-], ids=range(4))
+], ids=range(5))
 def test_a_wrong_run_of_numbers_is_found(how, text):
     system = small()
     change(system, "sequence", lambda v: v["first"] == 4, how)
@@ -473,8 +474,7 @@ def test_a_wrong_run_of_numbers_is_found(how, text):
 
 def test_the_first_number_is_zero():
     system = small()
-    for _ in range(2):
-        change(system, "sequence", lambda v: v["first"] < 2, lambda v: None)
+    system.topics["sequence"] = [r._replace(offset=i) for i, r in enumerate(system.topics["sequence"][2:])]
     assert "numbers 0 to 1 were given to no message" in first(check(system), "sequence").text
 
 
@@ -568,28 +568,30 @@ def test_messages_that_came_late_may_be_refused_with_time_windows():
 
 
 def test_wrong_events_are_found():
-    def events(how: Callable[[list[Record], PlainSystem], None]) -> str:
+    def events(how: Callable[[list[Record]], Any]) -> str:
         system = small()
         system.subscribe("near", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 2, "alpha": 1})
         system.publish({"text": "tea", "lat": 1, "lon": 1})
         system.settle()
         assert check(system).ok
-        how(system.topics["registrations"], system)
-        return first(check(system), "registration").text
+        how(system.topics["registrations"])
+        report = check(system)
+        assert "registration" in report.counts
+        return report.as_text(100)
 
     def put(records: list[Record], i: int, **more: Any) -> None:
         records.append(records[i]._replace(offset=1000, value=json.dumps(value(records[i]) | more).encode()))
 
     names = [value(r)["subscription"] + " " + value(r)["event"] for r in small().topics["registrations"]]
     assert names == ["near active", "all active", "late active"]
-    assert "became active twice" in events(lambda records, _: put(records, 0, watermark=3))
-    assert "and never became active" in events(lambda records, _: records.pop(0) and None)
-    assert "never became active" in events(lambda records, _: records.pop() and None)
-    assert "but nobody unregistered it" in events(lambda records, _: put(records, 2, event="removed"))
-    assert "before it became active" in events(lambda records, _: put(records, 2, event="removed", watermark=3))
-    assert "unknown event" in events(lambda records, _: put(records, 2, event="paused"))
-    assert "was not removed" in events(lambda records, _: records.pop(3) and None)
-    assert "but the newest message is at" in events(lambda records, _: put(records, 1, event="removed", watermark=90))
+    assert "became active twice" in events(lambda records: put(records, 0, watermark=3))
+    assert "and never became active" in events(lambda records: records.pop(0))
+    assert "never became active" in events(lambda records: records.pop())
+    assert "but nobody unregistered it" in events(lambda records: put(records, 2, event="removed"))
+    assert "before it became active" in events(lambda records: put(records, 2, event="removed", watermark=3))
+    assert "unknown event" in events(lambda records: put(records, 2, event="paused"))
+    assert "was not removed" in events(lambda records: records.pop(3))
+    assert "but the newest message is at" in events(lambda records: put(records, 1, event="removed", watermark=90))
 
 
 def test_results_of_what_is_no_registration_are_found():
@@ -719,7 +721,7 @@ def test_progress_is_told():
 def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     """Every list at every watermark, made by the plain oracle, with ties and a large k; then one score off."""
     rng = random.Random(seed)
-    conf = {"dskype.window.messages": rng.choice([1, 3, 17, 60])} if seed % 2 else {"dskype.window.span.ms": rng.choice([1, 40, 300])}
+    conf = {"dskype.window.messages": rng.choice([1, 3, 17, 60])} if seed % 2 else {"dskype.window.span.ms": rng.choice([25, 60, 300])}
     system = PlainSystem(conf, seed=seed, hesitant=False)
     for i in range(8):
         system.subscribe(f"s{i}", {"type": "topk", "keywords": rng.sample(["tea", "coffee", "lake", "bar"], rng.randint(1, 3)), "lat": rng.randrange(3),
@@ -735,7 +737,7 @@ def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     report = check(system)
     assert report.ok, report.as_text(3)
     assert report.compared["lists"] > 1100
-    change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]}, rng.randrange(900))
+    change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]}, rng.randrange(400))
     assert check(system).counts == {"state": 1}
 
 
