@@ -25,21 +25,21 @@ _AND, _OR, _GENERAL = 1, 2, 3
 class Index(NamedTuple):
     """The arrays of an index; S slots, P and E places in the pools, T places (a power of two) in the term table.
 
-    boxes: float64[S, 4]. kinds: int8[S], 0 is free. starts: int64[S] and lengths: int32[S] of the programs.
-    programs: int64[P]. free_programs: int64[64], first free block by class, -1 is none.
-    entry_slots: int32[E]. entry_boxes: float32[E, 4], a little larger than the slot's box; a box that crosses the antimeridian
-    has two entries. free_entries: int64[64].
+    boxes: float64[S, 4]. starts: int64[S], where the slot's program is, -1 is a free slot.
+    programs: int64[P], of each program its length * 4 + kind and then its steps. free_programs: int64[64], first free block by
+    class, -1 is none.
+    entry_slots: int32[E]. entry_programs: int32[E], the slot's start, -1 if any trigger satisfies it. entry_boxes: float32[4, E],
+    west, south, east, north, a little larger than the slot's box; a box that crosses the antimeridian has two entries. free_entries: int64[64].
     keys: int64[T]. heads: int64[T], where the term's postings begin. counts: int32[T]. classes: int8[T], -1 is no block.
     counters: int64[3].
     """
 
     boxes: np.ndarray
-    kinds: np.ndarray
     starts: np.ndarray
-    lengths: np.ndarray
     programs: np.ndarray
     free_programs: np.ndarray
     entry_slots: np.ndarray
+    entry_programs: np.ndarray
     entry_boxes: np.ndarray
     free_entries: np.ndarray
     keys: np.ndarray
@@ -74,12 +74,12 @@ def find(keys, term):
 def _triggers(index, slot):
     """Return (first, behind the last) place of a slot's triggers in ``programs``."""
     start = index.starts[slot]
-    kind = index.kinds[slot]
+    length, kind = index.programs[start] >> 2, index.programs[start] & 3
     if kind == _AND:
-        return start, start + 1
+        return start + 1, start + 2
     if kind == _OR:
-        return start, start + index.lengths[slot]
-    return start + 1, start + 1 + index.programs[start]
+        return start + 1, start + 1 + length
+    return start + 2, start + 2 + index.programs[start + 1]
 
 
 @njit(cache=True)
@@ -123,7 +123,7 @@ def _high(value):
 
 
 @njit(cache=True)
-def _put_entry(index, place, slot, west, south, east, north):
+def _put_entry(index, place, slot, program, west, south, east, north):
     count = np.int64(index.counts[place])
     size_class = np.int64(index.classes[place])
     if size_class < 0 or count == (1 << size_class):
@@ -132,17 +132,19 @@ def _put_entry(index, place, slot, west, south, east, north):
             old = index.heads[place]
             for i in range(count):
                 index.entry_slots[block + i] = index.entry_slots[old + i]
+                index.entry_programs[block + i] = index.entry_programs[old + i]
                 for j in range(4):
-                    index.entry_boxes[block + i, j] = index.entry_boxes[old + i, j]
+                    index.entry_boxes[j, block + i] = index.entry_boxes[j, old + i]
             _free_entries(index, old, size_class)
         index.heads[place] = block
         index.classes[place] = np.int8(size_class + 1)
     entry = index.heads[place] + count
     index.entry_slots[entry] = slot
-    index.entry_boxes[entry, 0] = _low(west)
-    index.entry_boxes[entry, 1] = _low(south)
-    index.entry_boxes[entry, 2] = _high(east)
-    index.entry_boxes[entry, 3] = _high(north)
+    index.entry_programs[entry] = program
+    index.entry_boxes[0, entry] = _low(west)
+    index.entry_boxes[1, entry] = _low(south)
+    index.entry_boxes[2, entry] = _high(east)
+    index.entry_boxes[3, entry] = _high(north)
     index.counts[place] = np.int32(count + 1)
 
 
@@ -159,7 +161,7 @@ def insert(index, slots, boxes, kinds, offsets, programs, first):
         slot = slots[i]
         begin, end = offsets[i], offsets[i + 1]
         length = end - begin
-        size_class = _class_of(length)
+        size_class = _class_of(1 + length)
         if index.free_programs[size_class] < 0 and index.counters[PROGRAMS_USED] + (1 << size_class) > len(index.programs):
             return i, NEED_PROGRAMS, np.int64(1 << size_class)
         trigger, last = begin, end
@@ -184,11 +186,11 @@ def insert(index, slots, boxes, kinds, offsets, programs, first):
         if index.counters[POSTINGS_USED] + need > len(index.entry_slots):
             return i, NEED_POSTINGS, need
         block = _take_program(index, size_class)
+        index.programs[block] = length * 4 + kinds[i]
         for j in range(length):
-            index.programs[block + j] = programs[begin + j]
-        index.kinds[slot] = kinds[i]
+            index.programs[block + 1 + j] = programs[begin + j]
         index.starts[slot] = block
-        index.lengths[slot] = np.int32(length)
+        program = np.int32(-1) if kinds[i] == _OR or (kinds[i] == _AND and length == 1) else np.int32(block)
         index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3] = west, south, east, north
         for t in range(trigger, last):
             place = find(index.keys, programs[t])
@@ -198,10 +200,10 @@ def insert(index, slots, boxes, kinds, offsets, programs, first):
                 index.classes[place] = -1
                 index.counters[TERMS_USED] += 1
             if entries == 1:
-                _put_entry(index, place, np.int32(slot), west, south, east, north)
+                _put_entry(index, place, np.int32(slot), program, west, south, east, north)
             else:
-                _put_entry(index, place, np.int32(slot), west, south, np.inf, north)
-                _put_entry(index, place, np.int32(slot), -np.inf, south, east, north)
+                _put_entry(index, place, np.int32(slot), program, west, south, np.inf, north)
+                _put_entry(index, place, np.int32(slot), program, -np.inf, south, east, north)
     return len(slots), 0, np.int64(0)
 
 
@@ -220,19 +222,20 @@ def remove(index, slots):
                 if index.entry_slots[head + entry] == slot:
                     count -= 1
                     index.entry_slots[head + entry] = index.entry_slots[head + count]
+                    index.entry_programs[head + entry] = index.entry_programs[head + count]
                     for j in range(4):
-                        index.entry_boxes[head + entry, j] = index.entry_boxes[head + count, j]
+                        index.entry_boxes[j, head + entry] = index.entry_boxes[j, head + count]
                 else:
                     entry += 1
             index.counts[place] = np.int32(count)
             if count == 0:
                 _free_entries(index, head, np.int64(index.classes[place]))
                 index.classes[place] = -1
-        size_class = _class_of(np.int64(index.lengths[slot]))
         block = index.starts[slot]
+        size_class = _class_of(1 + (index.programs[block] >> 2))
         index.programs[block] = index.free_programs[size_class]
         index.free_programs[size_class] = block
-        index.kinds[slot] = 0
+        index.starts[slot] = -1
 
 
 @njit(cache=True)
@@ -264,28 +267,25 @@ def _contains(terms, first, last, term):
 
 
 @njit(cache=True)
-def _satisfied(index, slot, terms, first, last):
-    """Evaluate a slot's expression over ``terms[first:last]``, one of which triggered it."""
-    kind = index.kinds[slot]
-    if kind == _OR:
-        return True
-    start = index.starts[slot]
-    end = start + index.lengths[slot]
+def _satisfied(programs, start, terms, first, last):
+    """Evaluate the program at ``start`` over ``terms[first:last]``, one of which triggered it."""
+    length, kind = programs[start] >> 2, programs[start] & 3
+    end = start + 1 + length
     if kind == _AND:
-        for i in range(start + 1, end):
-            term = index.programs[i]
+        for i in range(start + 2, end):
+            term = programs[i]
             while first < last and terms[first] < term:
                 first += 1
             if first == last or terms[first] != term:
                 return False
         return True
-    start += 1 + index.programs[start]
+    start += 2 + programs[start + 1]
     size = (end - start) >> 1
     at = np.int64(0)
     while at < size:
         place = start + 2 * at
-        jumps = index.programs[place + 1]
-        at = jumps >> 32 if _contains(terms, first, last, index.programs[place]) else jumps & 0xFFFFFFFF
+        jumps = programs[place + 1]
+        at = jumps >> 32 if _contains(terms, first, last, programs[place]) else jumps & 0xFFFFFFFF
     return at == size
 
 
@@ -300,35 +300,62 @@ def _in_box(index, slot, lat, lon):
 
 
 @njit(cache=True)
+def _scan(west, south, east, north, x_low, x_high, y_low, y_high, hits):
+    """Set ``hits`` to 1 where a box may contain the point; all float32, so that many are compared at once."""
+    for k in range(len(west)):
+        hits[k] = (west[k] <= x_high) & (x_low <= east[k]) & (south[k] <= y_high) & (y_low <= north[k])
+
+
+@njit(cache=True)
 def match(index, lat, lon, offsets, terms):
     """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot."""
     size = np.int64(1024)
     out_message = np.empty(size, np.int32)
     out_slot = np.empty(size, np.int32)
     n = np.int64(0)
+    boxes = index.entry_boxes
+    hits = np.zeros(1024, np.uint8)
+    words = hits.view(np.uint64)  # most boxes do not contain the point: eight at a time are passed over
     for i in range(len(lat)):
         first, last = offsets[i], offsets[i + 1]
         x, y = lon[i], lat[i]
+        x_low, x_high, y_low, y_high = _low(x), _high(x), _low(y), _high(y)
+        # An entry's box is larger than the slot's by less than this: whoever is so far inside needs no second look.
+        margin_x, margin_y = abs(x) * 1e-6 + 1e-9, abs(y) * 1e-6 + 1e-9
         begin = n
         for t in range(first, last):
             place = find(index.keys, terms[t])
             if index.keys[place] == EMPTY or index.classes[place] < 0:
                 continue
-            head = index.heads[place]
-            for e in range(head, head + index.counts[place]):
-                if (index.entry_boxes[e, 0] <= x and x <= index.entry_boxes[e, 2]
-                        and index.entry_boxes[e, 1] <= y and y <= index.entry_boxes[e, 3]):
+            head, count = index.heads[place], np.int64(index.counts[place])
+            if count > len(hits):
+                hits = np.zeros(16 * count, np.uint8)
+                words = hits.view(np.uint64)
+            _scan(boxes[0, head:head + count], boxes[1, head:head + count], boxes[2, head:head + count], boxes[3, head:head + count],
+                  x_low, x_high, y_low, y_high, hits)
+            for word in range((count + 7) >> 3):
+                if words[word] == 0:
+                    continue
+                for k in range(8 * word, min(8 * word + 8, count)):
+                    if not hits[k]:
+                        continue
+                    e = head + k
                     slot = index.entry_slots[e]
-                    if _in_box(index, slot, y, x) and _satisfied(index, slot, terms, first, last):
-                        if n == size:
-                            size *= 2
-                            more_message, more_slot = np.empty(size, np.int32), np.empty(size, np.int32)
-                            more_message[:n] = out_message
-                            more_slot[:n] = out_slot
-                            out_message, out_slot = more_message, more_slot
-                        out_message[n] = np.int32(i)
-                        out_slot[n] = slot
-                        n += 1
+                    inside = (boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x) & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y)
+                    if not inside and not _in_box(index, slot, y, x):
+                        continue
+                    program = index.entry_programs[e]
+                    if program >= 0 and not _satisfied(index.programs, np.int64(program), terms, first, last):
+                        continue
+                    if n == size:
+                        size *= 2
+                        more_message, more_slot = np.empty(size, np.int32), np.empty(size, np.int32)
+                        more_message[:n] = out_message
+                        more_slot[:n] = out_slot
+                        out_message, out_slot = more_message, more_slot
+                    out_message[n] = np.int32(i)
+                    out_slot[n] = slot
+                    n += 1
         # Several triggers, or both halves of a box, may have found the same slot.
         if n - begin > 1:
             found = np.sort(out_slot[begin:n])

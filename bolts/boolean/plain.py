@@ -27,8 +27,8 @@ class PlainIndex(BooleanIndex):
 
     There is no delta and no rebuild: a posting list is a block of a pool that doubles when it is full, a removal puts the
     list's last posting into the gap, and freed blocks are used again. Insert: O(triggers), amortized; remove: the lengths of
-    the lists of its triggers; match: the lengths of the lists of the message's terms. Memory: 68 bytes per slot, 20 per
-    posting and 8 per program step, with up to twice that for growth; pools do not shrink, ``restore`` makes them anew.
+    the lists of its triggers; match: the lengths of the lists of the message's terms. Memory: 40 bytes per slot, 24 per
+    posting and 8 per program step and one more, with up to twice that for growth; pools do not shrink, ``restore`` makes them anew.
     """
 
     name = "plain"
@@ -41,8 +41,8 @@ class PlainIndex(BooleanIndex):
         self._size = 0
         free = -np.ones(64, np.int64)
         self._arrays = kernels.Index(
-            boxes=np.zeros((0, 4)), kinds=np.zeros(0, np.int8), starts=np.zeros(0, np.int64), lengths=np.zeros(0, np.int32),
-            programs=np.zeros(16, np.int64), free_programs=free, entry_slots=np.zeros(16, np.int32), entry_boxes=np.zeros((16, 4), np.float32),
+            boxes=np.zeros((0, 4)), starts=np.zeros(0, np.int64), programs=np.zeros(16, np.int64), free_programs=free,
+            entry_slots=np.zeros(16, np.int32), entry_programs=np.zeros(16, np.int32), entry_boxes=np.zeros((4, 16), np.float32),
             free_entries=free.copy(), keys=np.full(16, kernels.EMPTY), heads=np.zeros(16, np.int64), counts=np.zeros(16, np.int32),
             classes=np.full(16, -1, np.int8), counters=np.zeros(3, np.int64))
 
@@ -58,19 +58,26 @@ class PlainIndex(BooleanIndex):
 
     def _grow_slots(self, n: int) -> None:
         arrays = self._arrays
-        have = len(arrays.kinds)
+        have = len(arrays.starts)
         if n > have:
             size = max(n, have + have // 2, 16)
-            self._arrays = arrays._replace(**{name: _enlarged(getattr(arrays, name), size) for name in ("boxes", "kinds", "starts", "lengths")})
+            starts = np.full(size, -1, np.int64)
+            starts[:have] = arrays.starts
+            self._arrays = arrays._replace(boxes=_enlarged(arrays.boxes, size), starts=starts)
 
     def _grow(self, what: int, need: int) -> None:
         arrays = self._arrays
         if what == kernels.NEED_PROGRAMS:
             size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
+            if size >= 2**31:
+                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
             self._arrays = arrays._replace(programs=_enlarged(arrays.programs, size))
         elif what == kernels.NEED_POSTINGS:
             size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)
-            self._arrays = arrays._replace(entry_slots=_enlarged(arrays.entry_slots, size), entry_boxes=_enlarged(arrays.entry_boxes, size))
+            boxes = np.zeros((4, size), np.float32)
+            boxes[:, :len(arrays.entry_slots)] = arrays.entry_boxes
+            self._arrays = arrays._replace(entry_slots=_enlarged(arrays.entry_slots, size), entry_programs=_enlarged(arrays.entry_programs, size),
+                                           entry_boxes=boxes)
         else:
             live = int((arrays.classes >= 0).sum())
             size = 16
@@ -98,21 +105,21 @@ class PlainIndex(BooleanIndex):
         if n == 0:
             return
         low, high = int(slots.min()), int(slots.max())
-        inside = slots[slots < len(self._arrays.kinds)]
-        if low < 0 or high >= 2**31 or (low >= 0 and self._arrays.kinds[inside].any()) or len(np.unique(slots)) != n:
+        inside = slots[slots < len(self._arrays.starts)]
+        if low < 0 or high >= 2**31 or (self._arrays.starts[inside] >= 0).any() or len(np.unique(slots)) != n:
             taken = [s for s in slots.tolist() if self._has(s)]
             raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
         self._grow_slots(high + 1)
-        done = 0
+        done, given = 0, tuple(map(_frozen, (slots, boxes, kinds, offsets, programs)))
         while True:
-            done, what, need = kernels.insert(self._arrays, slots, boxes, kinds, offsets, programs, done)
+            done, what, need = kernels.insert(self._arrays, *given, done)
             if not what:
                 break
             self._grow(what, int(need))
         self._size += n
 
     def _has(self, slot: int) -> bool:
-        return 0 <= slot < len(self._arrays.kinds) and bool(self._arrays.kinds[slot])
+        return 0 <= slot < len(self._arrays.starts) and bool(self._arrays.starts[slot] >= 0)
 
     def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
         """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
@@ -121,26 +128,27 @@ class PlainIndex(BooleanIndex):
         missing = [s for s in listed if not self._has(s)]
         if missing or len(set(listed)) != len(listed):
             raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or listed))
-        kernels.remove(self._arrays, array)
+        kernels.remove(self._arrays, _frozen(array))
         self._size -= len(listed)
 
     # -- matching -------------------------------------------------------------------------------------------------------
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`BooleanIndex.match`."""
-        return kernels.match(self._arrays, messages.lat, messages.lon, messages.offsets, messages.terms)
+        return kernels.match(self._arrays, *map(_frozen, (messages.lat, messages.lon, messages.offsets, messages.terms)))
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return slots, boxes and programs; posting lists are made anew."""
         arrays = self._arrays
-        slots = np.flatnonzero(arrays.kinds)
+        slots = np.flatnonzero(arrays.starts >= 0)
+        starts = arrays.starts[slots]
+        lengths = arrays.programs[starts] >> 2
         offsets = np.zeros(len(slots) + 1, np.int64)
-        lengths = arrays.lengths[slots].astype(np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        places = np.arange(offsets[-1]) + np.repeat(arrays.starts[slots] - offsets[:-1], lengths)
-        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": arrays.kinds[slots], "offsets": offsets,
+        places = np.arange(offsets[-1]) + np.repeat(starts + 1 - offsets[:-1], lengths)
+        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": (arrays.programs[starts] & 3).astype(np.int8), "offsets": offsets,
                 "programs": arrays.programs[places]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -155,11 +163,11 @@ class PlainIndex(BooleanIndex):
     def _check(self) -> None:
         """Verify pools, lists, table and slots."""
         a = self._arrays
-        live = np.flatnonzero(a.kinds).tolist()
+        live = np.flatnonzero(a.starts >= 0).tolist()
         assert len(live) == self._size
         programs_free = _free_blocks(a.free_programs, a.programs)
         entries_free = _free_blocks(a.free_entries, a.entry_slots)
-        blocks = [(int(a.starts[s]), 1 << max(0, int(a.lengths[s]) - 1).bit_length()) for s in live]
+        blocks = [(int(a.starts[s]), 1 << (int(a.programs[a.starts[s]]) >> 2).bit_length()) for s in live]
         _check_cover(blocks + programs_free, int(a.counters[kernels.PROGRAMS_USED]), len(a.programs))
         places = [p for p in range(len(a.keys)) if a.keys[p] != kernels.EMPTY]
         assert len(places) == a.counters[kernels.TERMS_USED] <= len(a.keys) // 2
@@ -171,22 +179,32 @@ class PlainIndex(BooleanIndex):
             count = int(a.counts[p]) if a.classes[p] >= 0 else 0
             assert a.classes[p] < 0 or 0 < count <= 1 << int(a.classes[p])
             for e in range(int(a.heads[p]), int(a.heads[p]) + count):
-                found.setdefault((int(a.entry_slots[e]), int(a.keys[p])), []).append(a.entry_boxes[e].astype(np.float64))
+                found.setdefault((int(a.entry_slots[e]), int(a.keys[p])), []).append((a.entry_boxes[:, e].astype(np.float64), int(a.entry_programs[e])))
         expected = set()
         for slot in live:
-            start, end = int(a.starts[slot]), int(a.starts[slot] + a.lengths[slot])
-            program, kind = a.programs[start:end].tolist(), int(a.kinds[slot])
+            start = int(a.starts[slot])
+            length, kind = int(a.programs[start]) >> 2, int(a.programs[start]) & 3
+            program = a.programs[start + 1:start + 1 + length].tolist()
             terms = program[:1] if kind == AND else program[1:1 + program[0]] if kind == GENERAL else program
             assert terms == sorted(set(terms))
             expected |= {(slot, term) for term in terms}
             west, south, east, north = a.boxes[slot].tolist()
             for term in terms:
-                entries = sorted(found[slot, term], key=lambda box: -box[0])
+                entries = sorted((box for box, _ in found[slot, term]), key=lambda box: -box[0])
+                assert {at for _, at in found[slot, term]} == {-1 if kind != GENERAL and (kind != AND or length == 1) else start}
                 wanted = [(west, east)] if west <= east else [(west, np.inf), (-np.inf, east)]
                 assert len(entries) == len(wanted)
                 for (low, high), entry in zip(wanted, entries):
-                    assert entry[0] <= low and entry[1] <= south and entry[2] >= high and entry[3] >= north
+                    for inner, outer in ((low, entry[0]), (south, entry[1]), (-high, -entry[2]), (-north, -entry[3])):
+                        assert outer == inner or 0 <= inner - outer <= abs(inner) * 5e-7 + 1e-10
         assert set(found) == expected
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _enlarged(array: np.ndarray, size: int) -> np.ndarray:

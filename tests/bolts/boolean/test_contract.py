@@ -152,6 +152,18 @@ def test_huge_expressions(index):
     assert pairs(restored.match(messages_of(rows))) == found
 
 
+def test_many_subscriptions_under_one_term(index):
+    rng = seeded(11)
+    subscriptions = {slot: (any_subscription(rng)[0], rng.choice([5, ["and", 5, 6], ["or", 5, 4], ["and", 5, ["or", 6, 7]]])) for slot in range(3000)}
+    filled(index, subscriptions)._check()
+    index.remove_many(range(0, 3000, 7))
+    live = {slot: s for slot, s in subscriptions.items() if slot % 7}
+    rows = [(lat, lon, rng.choice([[5], [5, 6], [4], [4, 5, 7], [6, 7]])) for lat, lon, _ in (any_message(rng) for _ in range(25))]
+    found = pairs(index.match(messages_of(rows)))
+    assert found == expected(live, rows)
+    assert len(found) > 3000
+
+
 def test_equal_and_nested_children_change_nothing(index):
     expressions = [["and", 1, 1], ["or", 2, 2], ["and", ["and", 1, 2], ["and", 2, 3]], ["or", ["and", 4], ["or", 4, ["or", 5]]], ["and", ["or", 1, 2], ["or", 2, 1]],
                    ["and", ["and", ["and", 6]]]]
