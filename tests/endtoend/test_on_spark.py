@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import TopicPartition
 
 from dskype.deploy import places
 from dskype.deploy.verification import Inputs, verify
@@ -42,6 +44,20 @@ def conf_of(world, window=20_000):
     return {"topology.acker.executors": 0, "dskype.window.messages": window, "dskype.vocabulary": world[2]}
 
 
+@pytest.fixture
+def feed_of():
+    """Make feeds that are closed at the end."""
+    feeds = []
+
+    def make(kafka, name):
+        feeds.append(Feed(kafka, name))
+        return feeds[-1]
+
+    yield make
+    for feed in feeds:
+        feed.close()
+
+
 FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": "saint OR san OR (bad AND \"am\")", "meta": "west"}
 
 
@@ -55,6 +71,7 @@ class Feed:
             admin.create({getattr(self.topics, topic): 1}, config)
         admin.close()
         self.producer = kafka.producer()
+        self.metrics, self.reached = None, {}
 
     def subscribe(self, subscriptions):
         for id, value in subscriptions:
@@ -68,12 +85,24 @@ class Feed:
 
     def watermark(self) -> int:
         """Return the lowest watermark that the tasks of the subscription bolt have reported; -1 before."""
-        found = {}
-        for record in read_to_end(self.kafka, self.topics.metrics):
-            value = json.loads(record.value)
-            if value["kind"] == "stats" and value["component"] == "subscription-bolt":
-                found.update({t["task"]: t["watermark"] for t in value["tasks"]})
-        return min((-1 if w is None else w for w in found.values()), default=-1) if len(found) == TASKS["subscription-bolt"] else -1
+        if self.metrics is None:
+            where = TopicPartition(self.topics.metrics, 0)
+            self.metrics = self.kafka.consumer()
+            self.metrics.assign([where])
+            self.metrics.seek_to_beginning(where)
+        for records in self.metrics.poll(timeout_ms=100).values():
+            for record in records:
+                value = json.loads(record.value)
+                if value["kind"] == "stats" and value["component"] == "subscription-bolt":
+                    self.reached.update({t["task"]: t["watermark"] for t in value["tasks"]})
+        found = self.reached.values()
+        return min((-1 if w is None else w for w in found), default=-1) if len(found) == TASKS["subscription-bolt"] else -1
+
+    def close(self):
+        """Close the clients."""
+        self.producer.close()
+        if self.metrics is not None:
+            self.metrics.close()
 
     def wait_for(self, watermark: int, timeout_s: float = 240):
         wait_for(lambda: self.watermark() >= watermark, timeout_s, f"watermark {watermark}")
@@ -87,7 +116,9 @@ class Feed:
         for _ in range(20):
             if found.ok:
                 break
+            time.sleep(1)
             found = report()
+        print(found.compared, found.notes, found.unchecked, flush=True)
         assert found.ok, "\n".join(d.as_text() for d in found.differences)
         for what, n in least.items():
             assert found.compared[what] >= n, found.compared
@@ -102,15 +133,16 @@ def kill(component):
         os.kill(process.pid, signal.SIGKILL)
 
 
-def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, world):
+def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, world, feed_of):
     messages, subscriptions, _ = world
     conf = conf_of(world)
-    feed = Feed(cluster.environment.kafka, name)
+    feed = feed_of(cluster.environment.kafka, name)
     feed.subscribe([*subscriptions[: SUBSCRIPTIONS // 2], ("west", FILTER)])
     with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
         records = messages.records()
         feed.publish(records[: MESSAGES // 2])
-        feed.subscribe(subscriptions[SUBSCRIPTIONS // 2:])
+        feed.wait_for(MESSAGES // 20)
+        feed.subscribe(subscriptions[SUBSCRIPTIONS // 2:])  # these ask the message bolts for the window
         for share, component in ((0.1, "subscription-bolt"), (0.2, "message-bolt"), (0.3, "distribution-bolt"), (0.4, "aggregation-bolt")):
             feed.wait_for(int(MESSAGES * share))
             kill(component)
@@ -118,7 +150,7 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
         feed.publish([b"{", *records[MESSAGES // 2:], b'{"text": "no place"}'])
         feed.wait_for(MESSAGES - 1)
         report = feed.verify(conf)
-        assert report.compared["states"] > SUBSCRIPTIONS and report.compared["matches"] > 100
+        assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 100
         assert handle.backend.failure is None
 
 
@@ -137,12 +169,12 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
             process.stdin.close()
 
 
-def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world):
+def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world, feed_of):
     messages, subscriptions, _ = world
     n, kafka = 30_000, KafkaSettings(bootstrap_servers)
     conf = conf_of(world, 5_000)
     arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
-    feed = Feed(kafka, name)
+    feed = feed_of(kafka, name)
     feed.subscribe([*subscriptions[:2_000], ("west", FILTER)])
     records = messages.slice(0, n).records()
     with driver(**arguments) as killed:
