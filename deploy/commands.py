@@ -66,17 +66,17 @@ def _rate(text: str) -> float:
     return value
 
 
-def _client_options(timeout: bool = True) -> argparse.ArgumentParser:
+def _client_options() -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False, parents=[common()])
     group = parent.add_argument_group("options of publish/subscribe")
     group.add_argument("-t", "--topology", metavar="NAME", default="dskype", help="the topology, whose topics are called NAME....; default: dskype")
-    if timeout:
-        group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
+    group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
     return parent
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--file", metavar="YAML", dest="topology_file", help="check by the config of this topology file; default: the running topology's, else the defaults")
+    parser.add_argument("--file", metavar="YAML", dest="topology_file",
+                        help="check by the config of this topology file; default: the running topology's, else the defaults")
 
 
 def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
@@ -104,7 +104,7 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
     _add_tail(verb("tail", _tail, "follow the results", parents=options))
     _add_vocabulary(actions("vocabulary", "build a vocabulary from a sample of messages, or look into one"))
     engines = {
-        "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=[_client_options(timeout=False)]),
+        "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=options),
         "throughput": actions("bench", "measure")("throughput", _bench, "measure throughput and latency by the number of subscriptions", [common()]),
         "demo": verb("demo", _demo, "publish and subscribe on the world's places, live", parents=[]),
     }
@@ -134,7 +134,8 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", metavar="N", type=_rate, help="messages per second; default: as fast as it goes")
     checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
-    checked.add_argument("--no-check", dest="check", action="store_false", help="send lines as they are; the topology puts bad ones to the dead letters")
+    checked.add_argument("--no-check", dest="check", action="store_false",
+                         help="send lines as they are; the topology puts bad ones to the dead letters")
     _check_options(parser)
     output(parser)
 
@@ -275,7 +276,7 @@ class _Sending:
         finally:
             self._progress.end()
             self._client.close(check=False)
-        if kind is KeyboardInterrupt:
+        if kind is not None and self._checked:
             self.summary({})
 
     def refuse(self, line: int | None, error: str) -> None:
@@ -287,15 +288,20 @@ class _Sending:
         if not self._dry:
             send()
         self._checked += 1
-        self._progress(lambda: f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s")
+        self._progress(self._so_far)
+
+    def _so_far(self) -> str:
+        return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
 
     def summary(self, more: dict[str, Any]) -> int:
         """Print the counts; returns the exit code."""
         done = self._checked if self._dry else self._client.stored
         failed = self._checked - done
-        say(f"{counted(done, self._what)} {'would be sent' if self._dry else 'sent'}, {self._refused.count:,} refused" + (f", {failed:,} not taken by Kafka" if failed else ""))
+        lost = f", {failed:,} not taken by Kafka" if failed else ""
+        say(f"{counted(done, self._what)} {'would be sent' if self._dry else 'sent'}, {self._refused.count:,} refused{lost}")
         if self._args.output == "json":
-            print(json.dumps({"valid" if self._dry else "sent": done, "refused": self._refused.count, "failed": failed, "errors": self._refused.shown, **more}))
+            counts = {"valid" if self._dry else "sent": done, "refused": self._refused.count, "failed": failed}
+            print(json.dumps({**counts, "errors": self._refused.shown, **more}))
         return 1 if self._refused.count or failed else 0
 
 
@@ -314,7 +320,8 @@ def _sub_list(args: argparse.Namespace) -> int:
         put(f"{'ID':<{width}}  {'TYPE':<8} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  WHAT")
         for r in found:
             since = "-" if r.since is None else r.since
-            put(f"{clean(r.id, 40):<{width}}  {clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}  {clean(_what(r.fields), 80)}")
+            state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
+            put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(r.fields), 80)}")
         if not _runs(client):
             say(f"note: no topology {args.topology!r} runs; states are those of its last run")
     return 0
@@ -350,10 +357,12 @@ def _sub_show(args: argparse.Namespace) -> int:
         state = _state(client, found)
         refusal = client.refusal(found.registration) if found.status == "pending" else None
         if args.output == "json":
-            more = {} if found.type != "topk" else {"watermark": state.watermark if state else None, "topk": state.as_json()["topk"] if state else None}
+            more: dict[str, Any] = {}
+            if found.type == "topk":
+                more = {"watermark": None, "topk": None} if state is None else {"watermark": state.watermark, "topk": state.as_json()["topk"]}
             put(json.dumps({**found.as_json(), **({"refused": refusal} if refusal else {}), **more}, indent=2))
             return 0
-        since = {"active": f" since watermark {found.since}", "expired": "" if found.since is None else f" at watermark {found.since}"}.get(found.status, "")
+        since = "" if found.since is None else f" {'since' if found.status == 'active' else 'at'} watermark {found.since}"
         put(f"{clean(found.id, 60)}: {clean(found.type or 'no JSON object')}, {found.status}{since}")
         put(f"registered {clock_text(found.registered_ms, True)}, record {found.registration}")
         for name, value in sorted((found.fields or {}).items()):
@@ -395,7 +404,8 @@ def _unknown(client: Any, ids: Sequence[str]) -> int:
     known = [r.id for r in client.subscriptions()]
     for id in ids:
         near = difflib.get_close_matches(id, known[:100_000], 1)
-        say(f"error: there is no subscription {id!r} in topology {client.name!r}; hint: " + (f"did you mean {near[0]!r}?" if near else "'dskype sub list' lists them"))
+        hint = f"did you mean {near[0]!r}?" if near else "'dskype sub list' lists them"
+        say(f"error: there is no subscription {id!r} in topology {client.name!r}; hint: {hint}")
     return 1
 
 
@@ -441,7 +451,8 @@ def _tail(args: argparse.Namespace) -> int:
 
     with open_client(args) as client:
         follow = follow_topk if args.topk else follow_results
-        found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
+        found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json",
+                       with_texts=args.texts)
         with contextlib.closing(found):
             left = sys.maxsize if args.count is None else args.count
             while left:
@@ -469,8 +480,9 @@ def _run(name: str, *arguments: Any) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from dskype.deploy import cluster
+    from dskype.deploy.pubsub import PubSub
 
-    return _run("verify", args, cluster._settings(target(args)), args.topology)
+    return _run("verify", args, PubSub(cluster._settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
 
 
 def _bench(args: argparse.Namespace) -> int:

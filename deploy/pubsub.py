@@ -22,20 +22,27 @@ from typing import Any, Self
 
 from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import KafkaError, KafkaTimeoutError as ClientTimeoutError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from dskype.deploy.reading import Follower, Once, Registered, Result, TopK, json_object, make_consumer, subscription_type
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
-__all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "ensure_topics", "subscription_type"]
+__all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics",
+           "subscription_type"]
 
 _CREATE_S = 30
 
 
 class UnknownTopicError(TopologyError):
     """A topic is not there; the client never creates one."""
+
+
+class UnreachableError(TopologyError):
+    """No broker answers."""
+
+    retriable = True
 
 
 class SendError(TopologyError):
@@ -227,7 +234,8 @@ class PubSub:
         """
         id = uuid.uuid4().hex if id is None else id
         # What is no Unicode is refused by the check, with a reason.
-        key, value = id.encode(errors="surrogatepass"), json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
+        key = id.encode(errors="surrogatepass")
+        value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_subscription(key, value)
         self.send_subscription(key, value)
         return id
@@ -236,7 +244,8 @@ class PubSub:
         """Remove a subscription; an unknown id is no error."""
         self.send_subscription(id.encode(errors="surrogatepass"), None)
 
-    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
+    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None,
+                wait: bool = False) -> str | int | None:
         """Publish a message.
 
         :param id: what results call it; default: ``"<partition>-<offset>"`` of its record.
@@ -275,25 +284,34 @@ class PubSub:
             producer = self._producer
         if producer is None:
             return
-        try:
+        deadline = time.monotonic() + max(self._timeout_s, 1)
+        with contextlib.suppress(KafkaError):  # what did not arrive is counted below, also when the producer gave up
             producer.flush(timeout=max(self._timeout_s, 1))
-        except ClientTimeoutError as ex:
-            raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored") from ex
+        while self.stored + self.failed < self.sent and time.monotonic() < deadline:
+            time.sleep(0.005)
         with self._lock:
             failures, self._failures = self._failures, []
+            left = self.sent - self.stored - self.failed
         if failures:
             raise SendError(f"{self.failed} of {self.sent} records did not reach Kafka; the first: {failures[0]}")
+        if left:
+            raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored")
 
     def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
+        self.require(topic)
         with self._lock:
             if self._producer is None:
                 # A short linger lets records share requests; nobody waits for a single one.
                 self._producer = self.kafka.producer(allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17,
                                                      max_block_ms=int(self._timeout_s * 1000), **self._delivery())
             producer = self._producer
-        self.require(topic)
-        future = producer.send(topic, key=key, value=value)
-        self.sent += 1
+        try:
+            future = producer.send(topic, key=key, value=value)
+        except KafkaError as ex:
+            first = self._failures[0] if self._failures else ex
+            raise SendError(f"Kafka takes no more records; {self.stored} of {self.sent} are stored; the first reason: {first}") from ex
+        with self._lock:
+            self.sent += 1
         future.add_callback(self._note_stored)
         future.add_errback(self._note_failure)
         return future
@@ -317,25 +335,33 @@ class PubSub:
     def _exists(self, *topics: str) -> bool:
         with self._lock:
             if not self._known.issuperset(topics):
-                admin = self.kafka.admin()
-                try:
-                    self._known = set(admin.list_topics())
-                finally:
-                    admin.close()
+                self._known = self._list_topics()
             return self._known.issuperset(topics)
+
+    def _list_topics(self) -> set[str]:
+        try:
+            admin = self.kafka.admin()
+            try:
+                return set(admin.list_topics())
+            finally:
+                admin.close()
+        except (KafkaError, OSError) as ex:
+            raise UnreachableError(explain("The brokers do not answer.", given=self.kafka.bootstrap_servers, hint=f"{ex or type(ex).__name__}; "
+                                           f"are they up, and are address and security settings right? They had {self._timeout_s:g} s")) from ex
 
     def require(self, *topics: str) -> None:
         """See to it that topics are there.
 
-        :raises UnknownTopicError: one is not, or the brokers cannot be asked.
+        :raises UnknownTopicError: one is not.
+        :raises UnreachableError: the brokers do not answer.
         """
         if self._known.issuperset(topics) or self._exists(*topics):
             return
         missing = sorted(set(topics) - self._known)
         raise UnknownTopicError(explain(
             f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-            hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' (-R dskype.yaml is one), "
-            "or name the one that runs with -t ('dskype list')"))
+            hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' "
+            "(-R dskype.yaml is one), or name the one that runs with -t ('dskype list')"))
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.

@@ -52,7 +52,8 @@ class Registered:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
-        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
+        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration,
+                "registered_ms": self.registered_ms, **fields}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class Result:
             return None
         given = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
         # Without the header the content tells duplicates apart.
-        identity = given.decode(errors="replace") if given is not None else json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
+        content = json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
+        identity = content if given is None else given.decode(errors="replace")
         return cls(str(value["subscription"]), str(value["op"]), value["message"], value.get("watermark"), value.get("score"), value.get("rank"),
                    value.get("meta"), record.timestamp, identity, value)
 

@@ -148,7 +148,8 @@ class Texts:
         """Read the record that a default id names; a message with an id of its own has no such name."""
         self._keep(name, None)
         if self._single is None:
-            self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
+            self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16,
+                                                 fetch_max_wait_ms=1)
         if where.partition not in self._single.partitions_for_topic(self._topic):
             return
         self._single.assign([where])
@@ -162,7 +163,8 @@ def result_line(result: Result, text: str | None) -> str:
     rank = "" if result.rank is None else f"#{result.rank}"
     score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
     words = f"  {text}" if text else ""
-    return f"{clock_text(result.time_ms)}  {clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}  {clean(result.subscription, 60)}  {clean(result.message, 60)}{words}"
+    what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
+    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {clean(result.message, 60)}{words}"
 
 
 def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:

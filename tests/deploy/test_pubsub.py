@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dskype.deploy.pubsub import Follower, Once, PubSub, Result, SendError, TopK, UnknownTopicError, ensure_topics, subscription_type
+from dskype.deploy.pubsub import Follower, Once, PubSub, Result, SendError, TopK, UnknownTopicError, UnreachableError, ensure_topics, subscription_type
 from dskype.spouts.records import RecordError
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
@@ -118,10 +118,8 @@ def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSetti
 
 
 def test_brokers_that_do_not_answer_are_given_up_after_the_timeout() -> None:
-    from kafka.errors import KafkaError
-
     began = time.monotonic()
-    with pytest.raises((KafkaError, OSError)):
+    with pytest.raises(UnreachableError, match="The brokers do not answer. given: '127.0.0.1:1'; hint: .*They had 0.3 s"):
         PubSub("127.0.0.1:1", conf={}, timeout_s=0.3).subscribe("a", **PARK)
     assert time.monotonic() - began < 20
 
@@ -187,13 +185,24 @@ def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka:
         assert ended.settings.limits.k_max == 1000
 
 
-def test_what_kafka_does_not_take_is_told_at_the_flush(client: PubSub) -> None:
-    client.send_message(b"x" * (1 << 20) * 2)  # the producer's bound is higher than the topic's below
+def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSettings) -> None:
+    name = f"small-{uuid.uuid4().hex[:8]}"
+    admin = TopicAdmin(kafka)
+    try:
+        admin.create({Topics.of(name).messages: 1}, {"max.message.bytes": "2000"})
+    finally:
+        admin.close()
+    client = PubSub(kafka, name, conf={}, timeout_s=5)
+    client.publish(text="x", lat=0, lon=0)
     client.flush()
-    client._note_failure(RuntimeError("broken"))
-    with pytest.raises(SendError, match="1 of 1 records did not reach Kafka; the first: broken"):
+    assert (client.sent, client.stored, client.failed) == (1, 1, 0)
+    client.publish(text="x" * 3000, lat=0, lon=0)
+    with pytest.raises(SendError, match="1 of 2 records did not reach Kafka; the first: .*MessageSizeTooLarge"):
         client.flush()
-    client.flush()
+    assert (client.sent, client.stored, client.failed) == (2, 1, 1)
+    with pytest.raises(SendError), PubSub(kafka, name, conf={}, timeout_s=5) as ending:
+        ending.publish(text="x" * 3000, lat=0, lon=0)
+    client.close()
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
