@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["EMPTY", "Index", "NEED_POSTINGS", "NEED_PROGRAMS", "NEED_TERMS", "PROGRAMS_USED", "POSTINGS_USED", "TERMS_USED", "find", "insert", "match", "rehash",
-           "remove"]
+__all__ = [
+    "EMPTY", "Index", "NEED_POSTINGS", "NEED_PROGRAMS", "NEED_TERMS", "POSTINGS_USED", "PROGRAMS_USED", "TERMS_USED",
+    "find", "insert", "match", "rehash", "remove",
+]
 
 EMPTY = np.int64(-(2 ** 63))
 """Key of a free place of the term table; no term has it."""
@@ -341,7 +343,8 @@ def match(index, lat, lon, offsets, terms):
                         continue
                     e = head + k
                     slot = index.entry_slots[e]
-                    inside = (boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x) & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y)
+                    inside = ((boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x)
+                              & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y))
                     if not inside and not _in_box(index, slot, y, x):
                         continue
                     program = index.entry_programs[e]

@@ -121,5 +121,6 @@ def box_of(boxes: Any, n: int) -> np.ndarray:
     """
     array = np.asarray(boxes, np.float64).reshape(-1, 4) if n == 0 else np.asarray(boxes, np.float64)
     if array.shape != (n, 4) or not np.isfinite(array).all():
-        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes, legal=f"{n} times west, south, east, north, finite, in degrees"))
+        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes,
+                                               legal=f"{n} times west, south, east, north, finite, in degrees"))
     return array

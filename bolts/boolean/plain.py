@@ -70,7 +70,8 @@ class PlainIndex(BooleanIndex):
         if what == kernels.NEED_PROGRAMS:
             size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
             if size >= 2**31:
-                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
+                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions",
+                                                       hint="use more tasks"))
             self._arrays = arrays._replace(programs=_enlarged(arrays.programs, size))
         elif what == kernels.NEED_POSTINGS:
             size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)
@@ -108,7 +109,8 @@ class PlainIndex(BooleanIndex):
         inside = slots[slots < len(self._arrays.starts)]
         if low < 0 or high >= 2**31 or (self._arrays.starts[inside] >= 0).any() or len(np.unique(slots)) != n:
             taken = [s for s in slots.tolist() if self._has(s)]
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
+            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(),
+                                                   legal="free ones, 0 to 2**31 - 1"))
         self._grow_slots(high + 1)
         done, given = 0, tuple(map(_frozen, (slots, boxes, kinds, offsets, programs)))
         while True:
@@ -148,7 +150,8 @@ class PlainIndex(BooleanIndex):
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         places = np.arange(offsets[-1]) + np.repeat(starts + 1 - offsets[:-1], lengths)
-        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": (arrays.programs[starts] & 3).astype(np.int8), "offsets": offsets,
+        kinds = (arrays.programs[starts] & 3).astype(np.int8)
+        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": kinds, "offsets": offsets,
                 "programs": arrays.programs[places]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -172,14 +175,16 @@ class PlainIndex(BooleanIndex):
         places = [p for p in range(len(a.keys)) if a.keys[p] != kernels.EMPTY]
         assert len(places) == a.counters[kernels.TERMS_USED] <= len(a.keys) // 2
         lists = [p for p in places if a.classes[p] >= 0]
-        _check_cover([(int(a.heads[p]), 1 << int(a.classes[p])) for p in lists] + entries_free, int(a.counters[kernels.POSTINGS_USED]), len(a.entry_slots))
-        found: dict[tuple[int, int], list[np.ndarray]] = {}
+        blocks = [(int(a.heads[p]), 1 << int(a.classes[p])) for p in lists]
+        _check_cover(blocks + entries_free, int(a.counters[kernels.POSTINGS_USED]), len(a.entry_slots))
+        found: dict[tuple[int, int], list[tuple[np.ndarray, int]]] = {}
         for p in places:
             assert kernels.find(a.keys, a.keys[p]) == p
             count = int(a.counts[p]) if a.classes[p] >= 0 else 0
             assert a.classes[p] < 0 or 0 < count <= 1 << int(a.classes[p])
             for e in range(int(a.heads[p]), int(a.heads[p]) + count):
-                found.setdefault((int(a.entry_slots[e]), int(a.keys[p])), []).append((a.entry_boxes[:, e].astype(np.float64), int(a.entry_programs[e])))
+                entry = a.entry_boxes[:, e].astype(np.float64), int(a.entry_programs[e])
+                found.setdefault((int(a.entry_slots[e]), int(a.keys[p])), []).append(entry)
         expected = set()
         for slot in live:
             start = int(a.starts[slot])

@@ -17,9 +17,10 @@ written by ``repr`` (the shortest text that reads back as the same float64).
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable
 from itertools import repeat
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ ADD, REMOVE, MATCH = 0, 1, 2
 OPS = ("add", "remove", "match")
 """Names of the op codes."""
 EVENTS = ("active", "removed")
+
+_REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
 
 DeltaRecord = tuple[bytes, bytes, bytes]
 
@@ -59,10 +62,10 @@ def parse_registration(registration: str) -> tuple[int, int]:
 
     :raises IllegalArgumentException: it is not of that form.
     """
-    partition, _, offset = registration.partition("-") if isinstance(registration, str) else ("", "", "")
-    if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+    if not isinstance(registration, str) or _REGISTRATION(registration) is None:
         raise IllegalArgumentException(explain("A registration is the place of a record in the topic of subscriptions.", given=registration,
                                                legal='"<partition>-<offset>", for example "0-17"'))
+    partition, _, offset = registration.partition("-")
     return int(partition), int(offset)
 
 
@@ -75,7 +78,7 @@ def head(subscription: str, registration: str, meta: str | None = None) -> Head:
     :raises IllegalArgumentException: a malformed registration.
     """
     parse_registration(registration)
-    name = json.dumps(subscription)
+    name = encode_basestring_ascii(subscription)
     start = f'{{"v":1,"subscription":{name}'
     return Head(subscription.encode(), f'{start},"watermark":', f"{registration}/{name}/", f'{start},"registration":"{registration}","watermark":',
                 "}" if meta is None else f',"meta":{meta}}}')

@@ -74,7 +74,8 @@ class KafkaStore(ResultStore):
                 if batch:
                     deadline = time.monotonic() + _READ_TIMEOUT_S
                 elif time.monotonic() > deadline:
-                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.", given=f"no record for {_READ_TIMEOUT_S:g} s"))
+                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.",
+                                                   given=f"no record for {_READ_TIMEOUT_S:g} s"))
         except KafkaError as error:
             raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
         finally:

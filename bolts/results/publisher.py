@@ -62,7 +62,8 @@ class ResultPublisher:
     def _delta_heads(self, subscriptions: Sequence[str], registrations: Sequence[str], metas: Sequence[str | None] | None) -> list[Head]:
         """Return the heads of deltas, from the cache: a registration's meta never changes."""
         known, found = self._heads, []
-        for subscription, registration, meta in zip(subscriptions, registrations, repeat(None, len(subscriptions)) if metas is None else metas, strict=True):
+        meta_column = repeat(None, len(subscriptions)) if metas is None else metas
+        for subscription, registration, meta in zip(subscriptions, registrations, meta_column, strict=True):
             entry = known.get(registration)
             if entry is None or entry[0] != subscription:
                 if len(known) >= _HEADS:
@@ -102,7 +103,8 @@ class ResultPublisher:
         if not len(ops):
             return 0
         if (scores is None or ranks is None) and (ops == ADD).any():
-            raise IllegalArgumentException(explain("Deltas that add need scores and ranks.", given={"scores": scores is not None, "ranks": ranks is not None}))
+            raise IllegalArgumentException(explain("Deltas that add need scores and ranks.",
+                                                   given={"scores": scores is not None, "ranks": ranks is not None}))
         if self._via_bolt:
             self._emit_deltas(subscriptions, registrations, ops, messages, scores, ranks, watermarks, metas)
         else:
@@ -138,7 +140,8 @@ class ResultPublisher:
         return n
 
     @staticmethod
-    def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any, scores: Any) -> list[State]:
+    def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any,
+                      scores: Any) -> list[State]:
         """Return states with their JSON."""
         values = state_values(map(head, subscriptions, registrations), watermarks, offsets, messages, scores)
         return [State(*row) for row in zip(subscriptions, registrations, watermarks, values, strict=True)]
@@ -194,8 +197,8 @@ class ResultPublisher:
     def _emit(self, subscriptions: Sequence[str], kind: str, records: list[Any]) -> None:
         self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.RESULTS)
 
-    def _emit_deltas(self, subscriptions: Sequence[str], registrations: Sequence[str], ops: np.ndarray, messages: Sequence[str], scores: Any, ranks: Any,
-                     watermarks: Any, metas: Sequence[str | None] | None) -> None:
+    def _emit_deltas(self, subscriptions: Sequence[str], registrations: Sequence[str], ops: np.ndarray, messages: Sequence[str],
+                     scores: Any, ranks: Any, watermarks: Any, metas: Sequence[str | None] | None) -> None:
         """Emit one tuple per registration (with at most ``_ROWS`` deltas): what travels often is sent once."""
         n = len(subscriptions)
         nothing = [None] * n

@@ -74,7 +74,7 @@ def _number(options: Mapping[str, Any], key: str, default: int, least: int) -> i
 
 
 class RedisStore(ResultStore):
-    """Keeps each state in the hash ``<topology>:topk:<subscription>`` of a Redis server (5 or newer; not a cluster).
+    """Keeps each state in the hash ``<topology>:topk:<subscription>`` of a Redis server (6 or newer, not a cluster).
 
     Fields: ``topk`` (the JSON; absent once the subscription was removed), ``registration``, ``watermark``, ``run``. So
     ``HGET dskype:topk:s17 topk`` is the whole answer. What is left of a removed subscription expires. Let the server persist:
@@ -104,7 +104,8 @@ class RedisStore(ResultStore):
         self._url = options.get("url", DEFAULT_URL)
         for key in ("username", "password", "password.env"):
             if not isinstance(options.get(key, ""), str):
-                raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__, legal="a string"))
+                raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__,
+                                                       legal="a string"))
         if "password" in options and "password.env" in options:
             raise IllegalArgumentException(explain("Store 'redis' takes one password.", given=["password", "password.env"], legal="one of them"))
         self.topic = options.get("topic", False)
@@ -126,7 +127,8 @@ class RedisStore(ResultStore):
                 raise ValueError
         except (ValueError, TypeError, AttributeError):
             # Not "from error", and without the value: it may hold the password.
-            raise IllegalArgumentException(explain("Option url of store 'redis' is not usable.", given="<hidden, it may hold a password>", legal=self.OPTIONS["url"],
+            raise IllegalArgumentException(explain("Option url of store 'redis' is not usable.", given="<hidden, it may hold a password>",
+                                                   legal=self.OPTIONS["url"],
                                                    hint="characters like / and @ in a password are written %2F and %40")) from None
         return f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{host or '127.0.0.1'}:{port or 6379}{parts.path}"
 
@@ -148,7 +150,8 @@ class RedisStore(ResultStore):
         variable = self.options.get("password.env")
         if variable is not None:
             if variable not in os.environ:
-                raise IllegalArgumentException(explain("The environment lacks the password of store 'redis'.", given=variable, legal="a variable that is set"))
+                raise IllegalArgumentException(explain("The environment lacks the password of store 'redis'.", given=variable,
+                                                       legal="a variable that is set"))
             arguments["password"] = os.environ[variable]
         elif "password" in self.options:
             arguments["password"] = self.options["password"]
