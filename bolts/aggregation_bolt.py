@@ -98,7 +98,8 @@ class AggregationBolt(BatchBolt):
         for first, stop in zip(starts, starts[1:]):
             own = offsets[first:stop + 1]
             self._collector.emit_direct_batch(int(tasks[first]), [
-                np.array([request for _, request, _ in done[first:stop]], np.int64), [collected.subscription for _, _, collected in done[first:stop]],
+                np.array([request for _, request, _ in done[first:stop]], np.int64),
+                [collected.subscription for _, _, collected in done[first:stop]],
                 csr_to_lists(own, seqs), csr_to_lists(own, positions), csr_to_lists(own, scores),
                 [names[a:b] for a, b in zip(bounds[first:stop], bounds[first + 1:stop + 1])],
             ], ANSWERS)
@@ -122,7 +123,8 @@ class AggregationBolt(BatchBolt):
     def restore(self, state: dict[str, Any]) -> None:
         """Take it over."""
         bounds = np.concatenate([[0], np.cumsum(state["lengths"])]).tolist()
-        parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids) for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
+        parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids)
+                 for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
         self._collected, start = {}, 0
         for task, request, subscription, count, n in zip(state["task"].tolist(), state["request"].tolist(), state["subscription"],
                                                          state["count"].tolist(), state["parts"].tolist()):

@@ -77,7 +77,8 @@ class MessageBolt(BatchBolt):
 
     def _make_window(self, settings: Settings) -> MessageWindow:
         if self._window_index is None:
-            return make_window(settings.window_index, settings.window_index_options if self._window_index_options is None else self._window_index_options)
+            options = settings.window_index_options if self._window_index_options is None else self._window_index_options
+            return make_window(settings.window_index, options)
         return make_window(self._window_index, self._window_index_options)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
@@ -115,8 +116,8 @@ class MessageBolt(BatchBolt):
             self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, batch[0]))
             self._free()
         else:
-            raise IllegalArgumentException(explain("The message bolt does not take this stream.", given=stream, legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}",
-                                                   component=batch.get_source_component()))
+            raise IllegalArgumentException(explain("The message bolt does not take this stream.", given=stream,
+                                                   legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}", component=batch.get_source_component()))
 
     def on_watermark(self, watermark: int) -> None:
         """Insert the messages up to ``watermark``, and answer what can be answered."""
@@ -130,8 +131,8 @@ class MessageBolt(BatchBolt):
     def _take_messages(self, batch: TupleBatch) -> None:
         seq, position, ids, lat, lon, terms, weights = batch.columns
         offsets, flat_terms = lists_to_csr(terms, np.int64)
-        messages = MessageBatch(np.asarray(seq, np.int64), np.asarray(position, np.int64), np.asarray(lat, np.float64), np.asarray(lon, np.float64),
-                                offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        messages = MessageBatch(np.asarray(seq, np.int64), np.asarray(position, np.int64), np.asarray(lat, np.float64),
+                                np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
         names = to_strings(ids)
         late = messages.position <= self._watermark
         if late.any():
@@ -146,8 +147,8 @@ class MessageBolt(BatchBolt):
     def _take_requests(self, batch: TupleBatch) -> None:
         request, subscription, watermark, count, alpha, lat, lon, terms, weights = batch.columns
         offsets, flat_terms = lists_to_csr(terms, np.int64)
-        queries = QueryBatch(np.asarray(watermark, np.int64), np.asarray(count, np.int64), np.asarray(alpha, np.float64), np.asarray(lat, np.float64),
-                             np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        queries = QueryBatch(np.asarray(watermark, np.int64), np.asarray(count, np.int64), np.asarray(alpha, np.float64),
+                             np.asarray(lat, np.float64), np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
         asked = _Requests(np.asarray(request, np.int64), column_to_list(subscription), np.full(batch.n, batch.get_source_task(), np.int64), queries)
         due, later = _split([asked], self._watermark)
         self._waiting += later
@@ -198,8 +199,9 @@ class MessageBolt(BatchBolt):
             gone = ~before & (watermark < self._freed + self._extent)
             if gone.any():
                 self._collector.report_error(explain(
-                    f"{gone.sum()} requests are below the watermark that was announced; they are not answered.", given=f"watermark {watermark[gone][0]}",
-                    legal=f"{self._freed + self._extent} and above", hint="a subscription bolt must announce nothing above what it may still ask for"))
+                    f"{gone.sum()} requests are below the watermark that was announced; they are not answered.",
+                    given=f"watermark {watermark[gone][0]}", legal=f"{self._freed + self._extent} and above",
+                    hint="a subscription bolt must announce nothing above what it may still ask for"))
                 rows = np.flatnonzero(~gone)
                 asked, before = asked.take(rows), before[rows]
         for start in range(0, len(asked.request), _AT_ONCE):
@@ -221,7 +223,7 @@ class MessageBolt(BatchBolt):
         names, offsets = self._window.ids(answers.seqs, answers.positions), answers.offsets.tolist()
         self._collector.emit_batch([
             asked.request, asked.subscription, asked.task, asked.queries.count,
-            csr_to_lists(answers.offsets, answers.seqs), csr_to_lists(answers.offsets, answers.positions), csr_to_lists(answers.offsets, answers.scores),
+            *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
             [names[start:stop] for start, stop in zip(offsets, offsets[1:])],
         ], PARTIALS)
 

@@ -103,6 +103,34 @@ class Scratch(NamedTuple):
     mark: np.ndarray
 
 
+class _Best(NamedTuple):
+    """The best messages of each query so far: a heap with the lowest in rank at its root.
+
+    :ivar begin: int64[n + 1]; the heap of query *q* has room from ``begin[q]`` to ``begin[q + 1]``.
+    :ivar size: int64[n], how full the heaps are.
+    :ivar scores: float64[].
+    :ivar rows: int64[]; a higher row is a newer message.
+    """
+
+    begin: np.ndarray
+    size: np.ndarray
+    scores: np.ndarray
+    rows: np.ndarray
+
+
+class _Lists(NamedTuple):
+    """The posting lists of one query in one chunk, in rising order of their terms; the arrays have room for more.
+
+    :ivar entry: int64[], entries of the chunk.
+    :ivar factor: float64[], the query's weights of these terms.
+    :ivar at: int64[], postings.
+    """
+
+    entry: np.ndarray
+    factor: np.ndarray
+    at: np.ndarray
+
+
 # -- the tail -------------------------------------------------------------------------------------
 
 
@@ -260,12 +288,13 @@ def _sift_down(scores, rows, first, size, s, r):
 
 
 @njit(cache=True)
-def _offer(scores, rows, first, size, room, s, r):
-    """Offer (s, r) to a heap of the best ``room``; return its new size."""
+def _offer(best, q, s, r):
+    """Offer (s, r) to the heap of a query; return what a score must not be below to get in."""
+    scores, rows, first, size, room = best.scores, best.rows, best.begin[q], best.size[q], best.begin[q + 1] - best.begin[q]
     if size == room:
         if _below(scores[first], rows[first], s, r):
             _sift_down(scores, rows, first, size, s, r)
-        return size
+        return scores[first]
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -276,7 +305,14 @@ def _offer(scores, rows, first, size, room, s, r):
         i = parent
     scores[first + i] = s
     rows[first + i] = r
-    return size + 1
+    best.size[q] = size + 1
+    return _lowest(best, q)
+
+
+@njit(cache=True, inline="always")
+def _lowest(best, q):
+    """Return what a score must not be below to get into the heap of a query."""
+    return best.scores[best.begin[q]] if best.size[q] == best.begin[q + 1] - best.begin[q] else -np.inf
 
 
 @njit(cache=True)
@@ -311,46 +347,35 @@ def topk(messages, chunks, tail, queries, extent, diagonal_deg, scratch):
         high[q] = _behind(messages.position, low[q], m, queries.watermark[q])
         begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
         keywords = max(keywords, queries.offsets[q + 1] - queries.offsets[q])
-    best, best_rows = np.empty(begin[n], np.float64), np.empty(begin[n], np.int64)
-    lists, factors, at = np.empty(keywords, np.int64), np.empty(keywords, np.float64), np.empty(keywords, np.int64)
+    best = _Best(begin, size, np.empty(begin[n], np.float64), np.empty(begin[n], np.int64))
+    lists = _Lists(np.empty(keywords, np.int64), np.empty(keywords, np.float64), np.empty(keywords, np.int64))
 
-    first = tail.first - messages.base
     for q in range(n):
-        if begin[q + 1] > begin[q] and high[q] > first and tail.counts[0]:
-            size[q] = _query_tail(messages, tail, queries, q, diagonal_deg, first, low[q], high[q], best, best_rows, begin[q], begin[q + 1] - begin[q],
-                                  scratch)
+        if begin[q + 1] > begin[q] and high[q] > tail.first - messages.base and tail.counts[0]:
+            _query_tail(messages, tail, queries, q, diagonal_deg, low[q], high[q], best, scratch)
     for c in range(len(chunks.first) - 2, -1, -1):      # newer ones first: they fill the heaps with what wins ties
         first, stop = chunks.first[c] - messages.base, chunks.first[c + 1] - messages.base
         for q in range(n):
-            if begin[q + 1] == begin[q] or low[q] >= stop or high[q] <= first:
-                continue
-            found = 0
-            entry, last = chunks.entry[c], chunks.entry[c + 1]
-            for t in range(queries.offsets[q], queries.offsets[q + 1]):
-                entry = _from(chunks.terms, entry, last, queries.terms[t])
-                if entry == last:
-                    break
-                if chunks.terms[entry] == queries.terms[t]:
-                    lists[found] = entry
-                    factors[found] = queries.weights[t]
-                    found += 1
-            if found:
-                size[q] = _query_chunk(messages, chunks, queries, q, diagonal_deg, first, max(low[q] - first, 0), min(high[q], stop) - first, stop - first,
-                                       lists[:found], factors, at, best, best_rows, begin[q], size[q], begin[q + 1] - begin[q], scratch)
+            if begin[q + 1] > begin[q] and low[q] < stop and high[q] > first:
+                found = _find_lists(chunks, c, queries, q, lists)
+                if found:
+                    _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low[q], high[q], lists, found, best, scratch)
 
+    scores, rows = best.scores, best.rows
     offsets = np.zeros(n + 1, np.int64)
     for q in range(n):
-        _sort_heap(best, best_rows, begin[q], size[q])
+        _sort_heap(scores, rows, begin[q], size[q])
         offsets[q + 1] = offsets[q] + size[q]
         for i in range(size[q]):    # close the gaps of queries that found less than they wanted
-            best[offsets[q] + i] = best[begin[q] + i]
-            best_rows[offsets[q] + i] = best_rows[begin[q] + i]
-    return offsets, best_rows[:offsets[n]], best[:offsets[n]]
+            scores[offsets[q] + i] = scores[begin[q] + i]
+            rows[offsets[q] + i] = rows[begin[q] + i]
+    return offsets, rows[:offsets[n]], scores[:offsets[n]]
 
 
 @njit(cache=True)
-def _query_tail(messages, tail, queries, q, diagonal_deg, first, low, high, best, best_rows, begin, room, scratch):
-    """Offer the messages that are in no chunk yet; return the size of the heap."""
+def _query_tail(messages, tail, queries, q, diagonal_deg, low, high, best, scratch):
+    """Offer the messages that are in no chunk yet, from row ``low`` up to ``high``."""
+    first = tail.first - messages.base
     sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
     scratch.mark[0] += 1
     mark, held = scratch.mark[0], 0
@@ -374,81 +399,97 @@ def _query_tail(messages, tail, queries, q, diagonal_deg, first, low, high, best
                     held += 1
             j = tail.previous[j]
     alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-    size = 0
+    lowest = -np.inf
     for i in range(held):
         row = touched[i]
         s = score(alpha, ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg), sums[row])
-        size = _offer(best, best_rows, begin, size, room, s, first + row)
-    return size
+        if s >= lowest:
+            lowest = _offer(best, q, s, first + row)
 
 
 @njit(cache=True)
-def _query_chunk(messages, chunks, queries, q, diagonal_deg, first, from_row, to_row, rows, lists, factors, at, best, best_rows, begin, size, room, scratch):
-    """Offer the messages of a chunk; return the size of the heap.
+def _find_lists(chunks, c, queries, q, lists):
+    """Find the query's keywords in a chunk; return how many there are."""
+    found = 0
+    entry, last = chunks.entry[c], chunks.entry[c + 1]
+    for t in range(queries.offsets[q], queries.offsets[q + 1]):
+        entry = _from(chunks.terms, entry, last, queries.terms[t])
+        if entry == last:
+            break
+        if chunks.terms[entry] == queries.terms[t]:
+            lists.entry[found] = entry
+            lists.factor[found] = queries.weights[t]
+            lists.at[found] = chunks.begin[entry] - chunks.base
+            found += 1
+    return found
+
+
+@njit(cache=True)
+def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists, n, best, scratch):
+    """Offer the messages of a chunk, from row ``low`` up to ``high``.
 
     A message that only the last lists have may be unable to get into a full heap, wherever it is. Then these lists are
     not gone through: they are only looked up for the messages that the lists before have (MaxScore, Turtle and Flood 1995).
     Keywords come in rising order of frequency, so the last lists are the long ones.
 
-    :param lists: int64[], the entries of the query's keywords, in rising order of the terms.
-    :param factors: float64[], the query's weights of these keywords.
-    :param at: int64[], room for as many.
+    :param n: how many ``lists`` there are.
     """
+    factor, at = lists.factor, lists.at
     alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-    n = len(lists)
-    lowest = best[begin] if size == room else -np.inf
+    lowest = _lowest(best, q)
     leading = n     # lists that are gone through
     for i in range(n):
         bound = 0.0
         for j in range(i, n):
-            bound += factors[j] * chunks.most[lists[j]]
+            bound += factor[j] * chunks.most[lists.entry[j]]
         if score(alpha, 1.0, bound) <= lowest:      # equal is not enough: what is in the heap is newer
             leading = i
             break
     if leading == 0:
-        return size
-    for j in range(n):
-        at[j] = chunks.begin[lists[j]] - chunks.base
+        return
+    first = chunks.first[c] - messages.base
+    rows = chunks.first[c + 1] - chunks.first[c]
+    from_row, to_row = max(low - first, 0), min(high - first, rows)
     whole = from_row == 0 and to_row == rows
 
     if leading == 1:
-        for p in range(at[0], at[0] + chunks.length[lists[0]]):
+        for p in range(at[0], at[0] + chunks.length[lists.entry[0]]):
             row = np.int64(chunks.rows[p])
             if not whole and (row < from_row or row >= to_row):
                 continue
-            text = 0.0 + factors[0] * chunks.weights[p]
+            text = 0.0 + factor[0] * chunks.weights[p]
             bound = text
             for j in range(1, n):
-                bound += factors[j] * chunks.most[lists[j]]
+                bound += factor[j] * chunks.most[lists.entry[j]]
             if score(alpha, 1.0, bound) < lowest:
                 continue
             near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
             if score(alpha, near, bound) < lowest:
                 continue
-            for j in range(1, n):
-                end = chunks.begin[lists[j]] - chunks.base + chunks.length[lists[j]]
+            for j in range(1, n):       # rows rise: look on from where the last one was
+                entry = lists.entry[j]
+                end = chunks.begin[entry] - chunks.base + chunks.length[entry]
                 at[j] = _from(chunks.rows, at[j], end, row)
                 if at[j] < end and chunks.rows[at[j]] == row:
-                    text += factors[j] * chunks.weights[at[j]]
-            size = _offer(best, best_rows, begin, size, room, score(alpha, near, text), first + row)
-            if size == room:
-                lowest = best[begin]
-        return size
+                    text += factor[j] * chunks.weights[at[j]]
+            s = score(alpha, near, text)
+            if s >= lowest:
+                lowest = _offer(best, q, s, first + row)
+        return
 
     sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
     scratch.mark[0] += 1
     mark, held = scratch.mark[0], 0
     for j in range(leading):
-        factor = factors[j]
-        for p in range(at[j], at[j] + chunks.length[lists[j]]):
+        for p in range(at[j], at[j] + chunks.length[lists.entry[j]]):
             row = np.int64(chunks.rows[p])
             if not whole and (row < from_row or row >= to_row):
                 continue
             if seen[row] == mark:
-                sums[row] += factor * chunks.weights[p]
+                sums[row] += factor[j] * chunks.weights[p]
             else:
                 seen[row] = mark
-                sums[row] = 0.0 + factor * chunks.weights[p]
+                sums[row] = 0.0 + factor[j] * chunks.weights[p]
                 touched[held] = row
                 held += 1
     for i in range(held):
@@ -456,18 +497,17 @@ def _query_chunk(messages, chunks, queries, q, diagonal_deg, first, from_row, to
         text = sums[row]
         bound = text
         for j in range(leading, n):
-            bound += factors[j] * chunks.most[lists[j]]
+            bound += factor[j] * chunks.most[lists.entry[j]]
         if score(alpha, 1.0, bound) < lowest:
             continue
         near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
         if score(alpha, near, bound) < lowest:
             continue
         for j in range(leading, n):
-            end = at[j] + chunks.length[lists[j]]
+            end = at[j] + chunks.length[lists.entry[j]]
             p = _from(chunks.rows, at[j], end, row)
             if p < end and chunks.rows[p] == row:
-                text += factors[j] * chunks.weights[p]
-        size = _offer(best, best_rows, begin, size, room, score(alpha, near, text), first + row)
-        if size == room:
-            lowest = best[begin]
-    return size
+                text += factor[j] * chunks.weights[p]
+        s = score(alpha, near, text)
+        if s >= lowest:
+            lowest = _offer(best, q, s, first + row)

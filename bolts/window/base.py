@@ -110,7 +110,7 @@ class MessageWindow(ABC):
     def free(self, position: int) -> None:
         """Take note that no query will need a message at or below ``position``; called whenever that has risen.
 
-        The messages may stay for some time, but only those of a bounded share of memory; a lower position than before
+        They may stay a little longer, a bounded number of them; a lower position than before
         has no effect.
         """
 

@@ -17,7 +17,13 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["ChunkWindow"]
 
 _ROWS = 1 << 16
+_FLOATS = {"alpha", "lat", "lon", "weights"}
 _NOTHING_FREED = np.iinfo(np.int64).min
+
+
+def _own(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return an array that kernels take without being compiled anew: aligned and writable. Those of frames may be neither."""
+    return np.require(array, dtype, "CAW")
 
 
 class _Queue:
@@ -97,12 +103,14 @@ class _Tail:
     def _make_room(self, names: dict[str, Any], wanted: int, present: np.ndarray) -> None:
         if wanted > len(present):
             size = int(wanted) * 3 // 2
-            self.arrays = self.arrays._replace(**{name: np.concatenate([a := getattr(self.arrays, name), np.empty(size - len(a), a.dtype)]) for name in names})
+            self.arrays = self.arrays._replace(**{name: np.concatenate([getattr(self.arrays, name), np.empty(size - len(present), dtype)])
+                                                  for name, dtype in names.items()})
 
     def keywords(self) -> dict[str, np.ndarray]:
         """Return the keywords of the messages: rows, terms and weights, in order of the rows."""
         postings = self.arrays.counts[1]
-        return {"rows": self.arrays.rows[:postings], "terms": self.arrays.terms[self.arrays.entries[:postings]], "weights": self.arrays.weights[:postings]}
+        return {"rows": self.arrays.rows[:postings], "terms": self.arrays.terms[self.arrays.entries[:postings]],
+                "weights": self.arrays.weights[:postings]}
 
     @property
     def nbytes(self) -> int:
@@ -180,7 +188,9 @@ class ChunkWindow(MessageWindow):
         self._id_ends.append(ends[1:] - ends[0] + self._id_bytes.end)
         if data is not None:
             self._id_bytes.append(np.frombuffer(data, np.uint8)[ends[0]:ends[-1]])
-        self._tail.add(messages.offsets[start:stop + 1], messages.terms, messages.weights)
+        offsets = messages.offsets[start:stop + 1]
+        keywords = slice(offsets[0], offsets[-1])
+        self._tail.add(offsets - offsets[0], _own(messages.terms[keywords], np.int64), _own(messages.weights[keywords], np.float64))
 
     def _seal(self) -> None:
         """Make a chunk of the tail."""
@@ -224,7 +234,7 @@ class ChunkWindow(MessageWindow):
 
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`; O(log m) per message."""
-        rows = _kernels.locate(self._position.view, self._seq.view, positions, seqs)
+        rows = _kernels.locate(self._position.view, self._seq.view, _own(positions, np.int64), _own(seqs, np.int64))
         if (rows < 0).any():
             at = int(np.argmin(rows))
             raise IllegalArgumentException(explain("A message is not in the window.", given=f"position {positions[at]}, seq {seqs[at]}"))
@@ -241,7 +251,8 @@ class ChunkWindow(MessageWindow):
         messages = _kernels.Messages(self._seq.base, *(queue.view for queue in self._messages[:4]))
         chunks = _kernels.Chunks(np.array(self._first), np.array(self._entry) - self._entry[0], *(queue.view for queue in self._entries),
                                  self._postings[0].base, *(queue.view for queue in self._postings))
-        offsets, rows, scores = _kernels.topk(messages, chunks, self._tail.arrays, queries, extent, diagonal_deg, self._scratch)
+        queries = QueryBatch(*(_own(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
+        offsets, rows, scores = _kernels.topk(messages, chunks, self._tail.arrays, queries, extent, float(diagonal_deg), self._scratch)
         return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
@@ -266,7 +277,7 @@ class ChunkWindow(MessageWindow):
                 queue.load(base, values)
         self._tail = _Tail(self._first[-1])
         keywords, n = state["tail"], self._seq.end - self._first[-1]
-        self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), keywords["terms"], keywords["weights"])
+        self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), _own(keywords["terms"], np.int64), _own(keywords["weights"], np.float64))
         if n >= self._capacity:    # written with a larger capacity
             self._seal()
         self._make_scratch(max([self._capacity, *np.diff(self._first).tolist()]))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
@@ -251,6 +252,32 @@ def test_chunks_of_another_capacity_are_taken_over():
         checked.window._check()
         checked.insert(draw_messages(rng, 10, first_seq=len(checked.messages)))
         checked.ask(draw_queries(rng, 20, 40, len(checked.messages)))
+
+
+def unaligned(array):
+    """Return an equal array as a frame holds it: read-only, and at an odd address."""
+    return np.frombuffer(b"x" + array.tobytes(), array.dtype, offset=1)
+
+
+def test_kernels_are_compiled_once_whatever_arrays_come(window):
+    messages = [simple(s, (1, 2)) for s in range(30)]
+    plain = [message_batch([m]) for m in messages]
+    window.insert(plain[0], ["0"])
+    seqs(window, ask(0), 10)
+    window.ids(np.array([0]), np.array([0]))
+    kernels = [k for k in vars(_kernels).values() if hasattr(k, "signatures")]
+    before = [len(k.signatures) for k in kernels]
+    batch = MessageBatch.concat(plain)
+    window.insert(MessageBatch(*map(unaligned, batch)).slice(1, 10), list(map(str, range(1, 10))))
+    window.insert(MessageBatch(*(np.repeat(column, 2)[::2] for column in batch)).slice(10, 30), list(map(str, range(10, 30))))
+    query = query_batch([ask(29, terms=(1, 2))])
+    found = window.topk(query, 10, DIAGONAL)
+    assert found.seqs.tolist() == list(range(29, 19, -1))
+    assert rows(window.topk(QueryBatch(*map(unaligned, query)), 10, int(DIAGONAL)), 0) == rows(found, 0)
+    assert window.ids(unaligned(found.seqs), unaligned(found.positions)) == list(map(str, range(29, 19, -1)))
+    window = after_a_crash(window)
+    assert rows(window.topk(query, 10, DIAGONAL), 0) == rows(found, 0)
+    assert [len(k.signatures) for k in kernels] == before
 
 
 def test_unknown_names_and_options_are_refused():
