@@ -312,6 +312,7 @@ class Task:
             old.close() if isinstance(old, Spout) else old.cleanup()
         except Exception as close_error:
             self.report_error(close_error)
+        self.context.metrics.clear()  # the new instance registers its own
         self.start()
         if state is not None:
             self.component.restore(state)

@@ -9,10 +9,11 @@ import pytest
 
 from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
 from dskype.topology.core.frames import encode_data, encode_segment
+from dskype.topology.local import LocalCluster
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
-from dskype.topology.testing import TestWordCounter
+from dskype.topology.testing import FixedTupleSpout, TestWordCounter
 
 from .fault_topologies import TOPOLOGIES
 from .storm_helpers import Keep, Life, Script, fed, running
@@ -376,3 +377,35 @@ def test_stray_garbage_changes_nothing_under_faults_either(seed):
     assert faulty[:2] == plain[:2], faulty[2].fault_counts
     offsets = {(dict(r.headers)["topic"], dict(r.headers)["offset"]) for r in faulty[2].dead_letters()}
     assert len(offsets) == 16
+
+
+class Measured(Bolt):
+    """Registers a gauge and a counter, and breaks once."""
+
+    def prepare(self, conf, context, collector):
+        self.seen = []
+        self.counter = context.register_counter("seen")
+        context.register_gauge("last", lambda: self.seen[-1] if self.seen else None)
+
+    def execute(self, tup):
+        if tup[0] == 2:
+            raise ValueError("two")
+        self.seen.append(tup[0])
+        self.counter.inc()
+
+    def snapshot(self):
+        return self.seen
+
+    def restore(self, state):
+        self.seen = list(state)
+
+
+def test_a_component_that_breaks_registers_its_metrics_anew():
+    builder = TopologyBuilder()
+    builder.set_spout("spout", FixedTupleSpout([(i,) for i in range(5)], "n"))
+    builder.set_bolt("measured", Measured()).shuffle_grouping("spout")
+    with LocalCluster(simulated=True) as cluster:
+        handle = cluster.submit_topology("t", {"topology.acker.executors": 0}, builder.create_topology())
+        cluster.advance_cluster_time(1)
+        [task] = [t for t in handle.stats.tasks.values() if t["component"] == "measured"]
+        assert task["metrics"] == {"seen": 2, "last": 4}
