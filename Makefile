@@ -2,29 +2,35 @@
 # the Kafka and Spark connector jars (once, into the cache folder), and then does its work. Re-runs skip what is done.
 #
 # PYTHON=/path/to/python    which Python makes the environment
+# DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
 # PYTEST_ARGS='-k broker'   what to test
-# TOPOLOGY=file.yaml        what to run
+# TOPOLOGY=file.yaml        which topology 'make topology' runs
 # SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test doctor clean
+.PHONY: help setup run topology test doctor clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
+DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 help: ## Say what there is
 	@echo "usage: make TARGET"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(INSTALLED) ## Make the environment in .venv and fetch the jars
+setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
 	@$(BIN)/python -m dskype.deploy.prepare
 
-run: setup ## Run the word count topology on Spark and an embedded Kafka broker
+run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
+	@mkdir -p build
+	@$(BIN)/dskype demo --picture build/map.svg $(DEMO_ARGS)
+
+topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
 test: setup ## Run all tests

@@ -28,7 +28,7 @@ __all__ = ["Arrivals", "Counts", "Figures", "Moment", "Quantiles", "ResultsWatch
 
 _SAMPLED_PER_POLL = 40
 _RECENT_S = 10.0
-_RATE_S = 3.0
+_RATE_S = 5.0
 _WORDS_KEPT = 1000
 _WORDS_SHOWN = 9
 _LINE_EVERY_S = 5.0

@@ -43,6 +43,7 @@ _REGISTERING_S = 12.0
 _STEP_S = 0.02
 _SHOW_EVERY_S = 0.5
 _QUIET_S = 2.0
+_BEHIND_S = 10.0
 _STUCK_S = 120.0
 
 
@@ -110,6 +111,8 @@ class Feeder(threading.Thread):
     :param done: how many messages and subscriptions an earlier run has published.
     :param total: how many subscriptions there are.
     :param arrivals: gets the messages' timestamps.
+    :ivar limit: no message with this sequence number, or a later one, is published for now; to be set.
+    :ivar held: the limit is in the way.
     """
 
     def __init__(self, pubsub: PubSub, messages: Places, subscriptions: Iterator[tuple[str, bytes]], total: int, rate: float,
@@ -120,7 +123,8 @@ class Feeder(threading.Thread):
         self._subscriptions, self._total = islice(subscriptions, self.registered, None), total
         self._over, self._go = threading.Event(), threading.Event()
         self._sent: list[tuple[int, Any]] = []
-        self.finished = False
+        self.limit: float = float("inf")
+        self.held = self.finished = False
         self.failure: BaseException | None = None
 
     def run(self) -> None:
@@ -130,11 +134,14 @@ class Feeder(threading.Thread):
             self._publish(min(len(self._messages), self.published + 1))
             self._pubsub.flush()
             self._go.wait()
-            began, first, registering = time.monotonic(), (self.published, self.registered), self._total / _REGISTERING_S
+            due, registered, then = float(self.published), float(self.registered), time.monotonic()
             while not self._over.is_set() and (self.published < len(self._messages) or self.registered < self._total):
-                elapsed = time.monotonic() - began
-                self._register(min(self._total, first[1] + int(elapsed * registering)))
-                self._publish(min(len(self._messages), first[0] + int(elapsed * self._rate)))
+                now = time.monotonic()
+                due, registered, then = due + (now - then) * self._rate, registered + (now - then) * self._total / _REGISTERING_S, now
+                self.held = due > self.limit
+                due = min(due, max(self.limit, self.published))  # what was held back is not made up for
+                self._register(min(self._total, int(registered)))
+                self._publish(min(len(self._messages), int(due)))
                 self._note_arrivals()
                 self._over.wait(_STEP_S)
             self._pubsub.flush()
@@ -316,7 +323,7 @@ def run(plan: Plan, *, folder: Path | None = None, resumed: bool = False, pictur
         say(f"ready after {time.monotonic() - began:.0f} s")
         with Screen(live.describe, console) as screen:
             live.until_done(screen)
-        final = live.moment("done")
+        final = live.moment("")
         _summary(screen.console, plan, final, live, preparation)
         if picture is not None:
             _draw(picture, plan, live, preparation)
@@ -423,7 +430,9 @@ class _Live:
         """
         told, moved, last = 0, time.monotonic(), (-1, -1)
         while True:
-            moment = self.moment("done" if self.feeder.finished else "matching")
+            moment = self.moment("all is published" if self.feeder.finished else "published as fast as it is matched" if self.feeder.held else "matching")
+            # On a machine that is slower than the rate, messages wait here rather than in Kafka.
+            self.feeder.limit = moment.matched + _BEHIND_S * self.plan.rate
             self._check()
             told, words = self.watcher.words(told)
             screen.show(moment, words)

@@ -82,6 +82,33 @@ def test_the_rate_is_kept(world, monkeypatch):
     assert feeder.finished and time.monotonic() - began >= 0.49
 
 
+def test_a_feeder_keeps_to_its_limit(world):
+    pubsub = FakePubSub()
+    feeder = Feeder(pubsub, world, subscriptions_of(Plan(400, 50), world), 56, 1e6, Arrivals(400))
+    feeder.limit = 30
+    feeder.start()
+    feeder.go()
+    time.sleep(0.2)
+    assert pubsub.messages == world.records(0, 30) and feeder.held
+    feeder.limit = 100
+    time.sleep(0.2)
+    assert pubsub.messages == world.records(0, 100) and feeder.held
+    feeder.close()
+
+
+def test_what_was_held_back_is_not_made_up_for(world):
+    pubsub = FakePubSub()
+    feeder = Feeder(pubsub, world, subscriptions_of(Plan(400, 50), world), 56, 100.0, Arrivals(400))
+    feeder.limit = 5
+    feeder.start()
+    feeder.go()
+    time.sleep(1.0)
+    feeder.limit = 400
+    time.sleep(0.2)
+    assert 5 < len(pubsub.messages) < 80 and not feeder.held
+    feeder.close()
+
+
 def test_a_feeder_goes_on_where_an_earlier_one_ended(world, monkeypatch):
     pubsub = FakePubSub()
     feeder, arrivals = feed(world, pubsub, done=(150, 20), monkeypatch=monkeypatch)
