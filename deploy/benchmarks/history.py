@@ -6,6 +6,7 @@ import json
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -96,6 +97,12 @@ class History:
     def grown(self, component: str, key: str, start_ms: float, stop_ms: float) -> float:
         """Return by how much the sum of a number over a component's tasks grew."""
         return sum((self.at(task, key, stop_ms) or 0) - (self.at(task, key, start_ms) or 0) for task in self.tasks(component))
+
+    def largest_step(self, component: str, key: str) -> float:
+        """Return by how much a number of one of a component's tasks grew at most from one report to the next."""
+        steps = (after[key] - before[key] for task in self.tasks(component) for before, after in pairwise(self._rows[task][:])
+                 if key in before and key in after)
+        return max(steps, default=0)
 
     def applied(self, component: str, time_ms: float, tasks: int = 1) -> float:
         """Return how many messages the slowest task of a component has applied: the lowest watermark, from 0, and one.

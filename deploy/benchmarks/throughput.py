@@ -33,10 +33,11 @@ from dskype.topology.errors import TopologyError, explain
 __all__ = ["add_arguments", "definition", "main", "run", "segment_bytes"]
 
 _TOPOLOGY = Path(__file__).parents[1] / "topologies" / "dskype.yaml"
-_SPOUT, _SUBSCRIPTION_BOLT = "message-spout", "subscription-bolt"
+_SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
 _STEP_S = 0.25
-_LOWEST_BACKLOG_S = 3
-"""More messages are written when the backlog is worth less than so many seconds."""
+_LEAST_BACKLOG, _LEAST_BACKLOG_S = 10_000, 4
+"""More messages are written when fewer wait, or what waits is worth less than so many seconds."""
+_LARGEST_BATCH = 25_000
 _FRAMES = 400
 """Records of each inbox partition that are looked into for the sizes of streams."""
 _READ_AT_MOST = 3_000_000
@@ -233,27 +234,23 @@ class _Run:
         from dskype.deploy.benchmarks.usage import usage
 
         args, result, feeder, history = self.args, self.result, self.feeder, self.history
-        # The warm-up shows how fast it is; then so much is written that nothing has to be while it is measured.
-        first_ms, first = _now_ms(), self._applied()
-        while (elapsed := (_now_ms() - first_ms) / 1000) < args.warm_up:
-            self._keep_backlog((self._applied() - first) / elapsed if elapsed > 1 else 0, args.warm_up)
-            time.sleep(_STEP_S)
-        rate = (self._applied() - self._applied(_now_ms() - args.warm_up * 500)) / max(1, args.warm_up / 2)
-        self._keep_backlog(rate, args.seconds + 2 * _LOWEST_BACKLOG_S, args.seconds + _LOWEST_BACKLOG_S)
-        written, lowest = feeder.written, float("inf")
-        before, start_ms = usage(history.pids), _now_ms()
+        # The warm-up shows how fast it is; then so much is written that next to nothing has to be while it is measured.
+        rate, backlog = self._warm_up(), []
+        self._keep_backlog(rate, args.seconds + _LEAST_BACKLOG_S)
+        written, before, start_ms = feeder.written, usage(history.pids), _now_ms()
         while _now_ms() < start_ms + args.seconds * 1000:
+            backlog.append((_now_ms(), feeder.written))
+            self._keep_backlog(rate, _LEAST_BACKLOG_S)
             time.sleep(_STEP_S)
-            lowest = min(lowest, feeder.written - self._applied())
-            self._keep_backlog(rate, 2 * _LOWEST_BACKLOG_S, _LOWEST_BACKLOG_S)
         after, stop_ms = usage(history.pids, memory=True), _now_ms()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while history.last_ms(_SUBSCRIPTION_BOLT) < stop_ms and time.monotonic() < deadline:
             time.sleep(_STEP_S)
         rates = history.rates(_SUBSCRIPTION_BOLT, start_ms, stop_ms, args.rate_window * 1000)
         applied = self._applied(stop_ms) - self._applied(start_ms)
         result |= {"messages_per_s": median(rates) if rates else 0.0, "windows": rates, "measured_s": (stop_ms - start_ms) / 1000, "applied": applied,
-                   "lowest_backlog": lowest, "written_meanwhile": feeder.written - written}
+                   "lowest_backlog": min(n - self._applied(at) for at, n in backlog), "written_meanwhile": feeder.written - written,
+                   "waiting": self._waiting(backlog)}
         say(f"  {result['messages_per_s']:,.0f} messages/s")
         self._wait_applied(feeder.written)
         if applied:
@@ -263,11 +260,42 @@ class _Run:
             result["components"] = self._components(start_ms, stop_ms, applied)
             result["streams"] = self._streams(start_ms, stop_ms, applied)
 
-    def _keep_backlog(self, rate: float, wanted_s: float, least_s: float = _LOWEST_BACKLOG_S) -> None:
-        """Write messages when what is left is worth less than ``least_s`` seconds, up to ``wanted_s`` (a guess, at first)."""
-        left = self.feeder.written - self._applied()
-        if left < max(2000, rate * least_s):
-            self.feeder.messages(int(max(5000, rate * wanted_s - left)))
+    def _warm_up(self) -> float:
+        """Keep the topology busy until it has applied messages for the time of the warm-up; return how many a second.
+
+        A micro-batch may take seconds, and what it has done shows at its end: so the rate is taken between two ends.
+        """
+        first = self.feeder.written
+        started_ms, rate = _now_ms(), 0.0
+        self.feeder.messages(_LEAST_BACKLOG)
+        self._wait_applied(first + 1)
+        begun_ms, begun = _now_ms(), self._applied()
+        while rate == 0 or _now_ms() < started_ms + self.args.warm_up * 1000:
+            self._keep_backlog(rate, max(_LEAST_BACKLOG_S, self.args.warm_up / 2))
+            self._wait(lambda: self.history.last_ms(_SUBSCRIPTION_BOLT) > begun_ms, "a report")
+            rate = max(rate, (self._applied() - begun) * 1000 / (_now_ms() - begun_ms))
+            time.sleep(_STEP_S)
+        return rate
+
+    def _keep_backlog(self, rate: float, least_s: float) -> None:
+        """Write messages when what is left is worth less than ``least_s`` seconds, or less than two micro-batches: one may be under way unseen."""
+        batch = min(_LARGEST_BATCH, self.history.largest_step(_SUBSCRIPTION_BOLT, "watermark"))
+        least, left = max(_LEAST_BACKLOG, rate * least_s, 2.5 * batch), self.feeder.written - self._applied()
+        if left < least:
+            self.feeder.messages(int(least - left + _LEAST_BACKLOG / 2))
+
+    def _waiting(self, backlog: list[tuple[int, int]]) -> dict[str, float]:
+        """Return how many messages waited before each stage, at the median: the queue stands before the slowest.
+
+        :param backlog: (time, messages written until then).
+        """
+        history, found = self.history, defaultdict(list)
+        for at, written in backlog:
+            numbered = history.at(history.tasks(_SPOUT)[0], "emitted/messages", at) or 0
+            distributed = sum(history.at(t, f"executed/{_SPOUT}/messages", at) or 0 for t in history.tasks(_DISTRIBUTION_BOLT))
+            for stage, n in ((_SPOUT, written - numbered), (_DISTRIBUTION_BOLT, numbered - distributed), (_SUBSCRIPTION_BOLT, distributed - self._applied(at))):
+                found[stage].append(max(0, n))
+        return {stage: median(ns) for stage, ns in found.items()}
 
     def _components(self, start_ms: int, stop_ms: int, applied: float) -> dict[str, dict[str, Any]]:
         """Return what the components did, and how large their newest snapshots are."""
@@ -522,7 +550,9 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
         "messages/s": f"{r['messages_per_s']:,.0f}",
         "slowest - fastest window": f"{min(windows):,.0f} - {max(windows):,.0f}",
         "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
+        **{f"waiting before {stage}": f"{n:,.0f}" for stage, n in r["waiting"].items()},
         "cores": f"{sum(p['cores'] for p in processes):.2f}",
+        "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
         "deltas/message": _figure(metrics.get("deltas"), 1),
         "states/message": _figure(metrics.get("states"), 1),
         "evaluations/message": _figure(metrics.get("evaluations"), 4),

@@ -71,6 +71,14 @@ def test_numbers_are_interpolated_as_by_numpy():
     assert history.at(3, "unknown", 500) is None and history.at(4, "busy_ns", 500) is None and history.grown("other", "busy_ns", 0, 1) == 0
 
 
+def test_the_largest_step_is_that_of_one_task_between_two_reports():
+    history = History()
+    assert history.largest_step(BOLT, "watermark") == 0
+    for t, marks in ((1000, (None, 9)), (2000, (None, 59)), (3000, (99, 60)), (4000, (129, 61))):
+        history.feed(report(t, BOLT, watermark(4, marks[0]), watermark(5, marks[1])))
+    assert history.largest_step(BOLT, "watermark") == 50
+
+
 def test_reports_that_are_close_together_are_thinned_out_and_the_newest_stays():
     history = History()
     for t in range(0, 1000, 7):
@@ -251,7 +259,7 @@ def one_run(**more):
     component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01,
                  "snapshot_bytes": 1 << 20, "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01}}
     return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0,
-            "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "errors": [], "dead_letters": 0, "restarts": 0,
+            "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
             "processes": {"Spark (JVM)": process, BOLT: {**process, "cpu_us_per_message": 30.0}}, "components": {BOLT: component},
             "streams": [{"from": "message-spout", "stream": "messages", "tuples_per_message": 1.0, "bytes_per_tuple": 130.0, "bytes_per_message": 130.0}], **more}
 
