@@ -19,6 +19,8 @@ START, LENGTH, CAPACITY, FROZEN, K, LIMIT, STATE, KEY = range(8)
 FREE, ACTIVE, PENDING, DUE = range(4)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 ADD, REMOVE = 0, 1
+END, LEFT = 0, 1
+TOGETHER = 16
 FAR = np.int64(2**63 - 1)
 _LOW = np.int64(0xFFFFFFFF)
 
@@ -61,30 +63,33 @@ def space_needed(block, items, lengths):
 
 
 @njit(cache=True)
-def move_blocks(block, items, lengths, end):
-    """Give those items new blocks from ``end`` on that outgrow their old ones.
+def move_blocks(block, items, lengths, cursor):
+    """Give those items new blocks at the end that outgrow their old ones.
 
-    :returns: (source int64[m], length int64[m], destination int64[m], new end, entries left behind).
+    :param cursor: int64[2]: END, where the next block begins, and LEFT, entries of blocks left behind; both are updated.
+    :returns: (source int64[m], length int64[m], destination int64[m]).
     """
     n = items.shape[0]
     source, length, destination = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    m, left = 0, 0
+    m = 0
+    end = cursor[END]
     for i in range(n):
         item = items[i]
         capacity = block[item, CAPACITY]
         if lengths[i] > capacity:
             source[m], length[m], destination[m] = block[item, START], block[item, LENGTH], end
             m += 1
-            left += capacity
+            cursor[LEFT] += capacity
             block[item, START] = end
             block[item, CAPACITY] = _grown(capacity, lengths[i])
             end += block[item, CAPACITY]
-    return source[:m], length[:m], destination[:m], end, left
+    cursor[END] = end
+    return source[:m], length[:m], destination[:m]
 
 
 @njit(cache=True)
 def pack_blocks(block):
-    """Lay out all blocks from 0 on, in order of items; return as :func:`move_blocks`."""
+    """Lay out all blocks from 0 on, in order of items; return as :func:`move_blocks`, and the end."""
     n = block.shape[0]
     source, length, destination = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     m, end = 0, 0
@@ -94,7 +99,7 @@ def pack_blocks(block):
             m += 1
             block[item, START] = end
             end += block[item, CAPACITY]
-    return source[:m], length[:m], destination[:m], end, 0
+    return source[:m], length[:m], destination[:m], end
 
 
 @njit(cache=True)
@@ -260,7 +265,12 @@ def unlink_postings(slots, words, word_term, word_where, lists, posting_slot, po
 
 @njit(cache=True)
 def sort_small(values, n):
-    """Sort the first ``n`` values in place."""
+    """Sort the first ``n`` values in place; they often are sorted."""
+    sorted_ = True
+    for i in range(1, n):
+        sorted_ &= values[i - 1] <= values[i]
+    if sorted_:
+        return
     if n > 48:
         values[:n] = np.sort(values[:n])
         return
@@ -374,16 +384,6 @@ def calendar_pop(calendar):
     calendar.size[0] = last
     if last:
         calendar_replace(calendar, calendar.key[last], calendar.slot[last])
-
-
-@njit(cache=True)
-def calendar_skip(calendar, block):
-    """Drop entries that no longer count from the front; return the first key, FAR when empty."""
-    while calendar.size[0]:
-        if block[calendar.slot[0], KEY] == calendar.key[0]:
-            return calendar.key[0]
-        calendar_pop(calendar)
-    return FAR
 
 
 @njit(cache=True)
@@ -533,109 +533,93 @@ def thin(buffers, slot, expired, best):
 
 
 @njit(cache=True)
-def crowded(buffers, rows, expired, incoming):
-    """Return (slots int64[], lengths int64[]) whose blocks may be too small for the matches; thins what pending slots hold.
+def make_room(buffers, cursor, slot, apart):
+    """Give a slot whose block is full a larger one; return the buffers, whose entries may lie in new arrays.
 
-    :param incoming: int32[slots], scratch, zeros before and after.
+    :param cursor: the pool's, int64[2].
+    :param apart: whether positions and seqs are different arrays.
     """
     block = buffers.block
-    touched = np.empty(rows.slot.shape[0], np.int64)
-    n = 0
-    most = 0
-    for i in range(rows.slot.shape[0]):
-        slot = rows.slot[i]
-        state = block[slot, STATE]
-        if state == PENDING or (state == ACTIVE and rows.score[i] >= buffers.theta[slot]):
-            if incoming[slot] == 0:
-                touched[n] = slot
-                n += 1
-                most = max(most, block[slot, LIMIT])
-            incoming[slot] += 1
-    best = np.empty(most)
-    lengths = np.empty(n, np.int64)
-    m = 0
-    for i in range(n):
-        slot = touched[i]
-        length = block[slot, LENGTH] + incoming[slot]
-        if block[slot, STATE] == ACTIVE:
-            length = min(length, block[slot, LIMIT])
-        elif length > block[slot, CAPACITY]:
-            thin(buffers, slot, expired, best)
-            length = block[slot, LENGTH] + incoming[slot]
-            if 4 * length > 3 * block[slot, CAPACITY]:      # not again for the next arrival
-                length = max(length, block[slot, CAPACITY] + 1)
-        incoming[slot] = 0
-        if length > block[slot, CAPACITY]:
-            touched[m], lengths[m] = slot, length
-            m += 1
-    return touched[:m], lengths[:m]
+    capacity = _grown(block[slot, CAPACITY], max(4, block[slot, LENGTH] + 1))
+    if block[slot, STATE] == ACTIVE:
+        capacity = min(capacity, block[slot, LIMIT])
+    if cursor[END] + capacity > buffers.seq.shape[0]:
+        source, length, destination, end = pack_blocks(block)
+        cursor[END], cursor[LEFT] = end, 0
+        size = end + capacity
+        size += size // 4 + 64
+        seq, score = np.empty(size, np.int64), np.empty(size)
+        copy_ranges(buffers.seq, source, length, destination, seq)
+        copy_ranges(buffers.score, source, length, destination, score)
+        position = seq
+        if apart:
+            position = np.empty(size, np.int64)
+            copy_ranges(buffers.position, source, length, destination, position)
+        buffers = Buffers(block, buffers.theta, seq, position, score)
+    old, new = block[slot, START], cursor[END]
+    for i in range(block[slot, LENGTH]):
+        buffers.seq[new + i], buffers.score[new + i] = buffers.seq[old + i], buffers.score[old + i]
+        buffers.position[new + i] = buffers.position[old + i]
+    cursor[LEFT] += block[slot, CAPACITY]
+    cursor[END] += capacity
+    block[slot, START], block[slot, CAPACITY] = new, capacity
+    return buffers
 
 
 @njit(cache=True)
-def append(buffers, slot, seq, position, score):
-    """Put an arrival behind the entries of a pending slot."""
-    at = buffers.block[slot, START] + buffers.block[slot, LENGTH]
+def collect_arrival(buffers, cursor, slot, seq, position, score, expired, apart):
+    """Put an arrival behind the entries of a pending slot; return the buffers."""
+    block = buffers.block
+    if block[slot, LENGTH] == block[slot, CAPACITY]:
+        thin(buffers, slot, expired, np.empty(block[slot, LIMIT]))
+        if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:        # not again for the next arrival
+            buffers = make_room(buffers, cursor, slot, apart)
+    at = block[slot, START] + block[slot, LENGTH]
     buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
-    buffers.block[slot, LENGTH] += 1
+    block[slot, LENGTH] += 1
+    return buffers
 
 
 @njit(cache=True)
-def insert_kmax(buffers, slot, seq, position, score):
+def place_arrival(buffers, slot, seq, position, score):
     """Put an arrival, newer than all entries, into its place; what ranks behind LIMIT is dropped and sets theta.
 
-    :returns: its place from 0; LIMIT when it was dropped itself.
+    There is room for one more, or LIMIT is reached. Only for scores at or above theta.
     """
-    block, scores = buffers.block, buffers.score
+    block = buffers.block
     start, n = block[slot, START], block[slot, LENGTH]
     if n == block[slot, LIMIT]:
-        last = scores[start + n - 1]
+        last = buffers.score[start + n - 1]
+        buffers.theta[slot] = min(score, last)
         if score < last:
-            buffers.theta[slot] = score
-            return n
-        buffers.theta[slot] = last
+            return
         n -= 1
-    low, high = start, start + n
-    while low < high:       # entries with the same score are older: it goes before them
-        middle = (low + high) >> 1
-        if scores[middle] > score:
-            low = middle + 1
-        else:
-            high = middle
-    for i in range(start + n, low, -1):
-        buffers.seq[i], buffers.position[i], scores[i] = buffers.seq[i - 1], buffers.position[i - 1], scores[i - 1]
-    buffers.seq[low], buffers.position[low], scores[low] = seq, position, score
+    at = start + n
+    while at > start and buffers.score[at - 1] <= score:        # entries with the same score are older: it goes before them
+        buffers.seq[at], buffers.position[at], buffers.score[at] = buffers.seq[at - 1], buffers.position[at - 1], buffers.score[at - 1]
+        at -= 1
+    buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
     block[slot, LENGTH] = n + 1
-    return low - start
 
 
 @njit(cache=True)
-def expiring(buffers, calendar, expired, out):
-    """Collect the active slots with entries at positions up to ``expired``, correct their keys; return how many.
+def fall_in(calendar, expired, out):
+    """Take all slots (int64) from the calendar that may have entries at positions up to ``expired``; return how many.
 
-    :param out: int32[slots], gets the slots in rising order.
+    :param out: int64[>= size of the calendar], gets the slots, rising, each once.
     """
-    block = buffers.block
     n = 0
-    while calendar_skip(calendar, block) <= expired:
-        slot = calendar.slot[0]
-        start = block[slot, START]
-        oldest = FAR
-        loses = False
-        for i in range(start, start + block[slot, LENGTH]):
-            if buffers.position[i] <= expired:
-                loses = True
-            else:
-                oldest = min(oldest, buffers.position[i])
-        block[slot, KEY] = oldest
-        if oldest == FAR:
-            calendar_pop(calendar)
-        else:
-            calendar_replace(calendar, oldest, slot)
-        if loses:
-            out[n] = slot
-            n += 1
+    while calendar.size[0] and calendar.key[0] <= expired:
+        out[n] = calendar.slot[0]
+        n += 1
+        calendar_pop(calendar)
     sort_small(out, n)
-    return n
+    m = 0
+    for i in range(n):
+        if m == 0 or out[i] != out[m - 1]:
+            out[m] = out[i]
+            m += 1
+    return m
 
 
 @njit(cache=True)
@@ -654,31 +638,73 @@ def ordered_group(rows, start, end, order):
 
 
 @njit(cache=True)
-def apply_kmax(buffers, calendar, seq, position, rows, extent, watermark, changed):
+def agenda(rows, order, group, falling, n_falling, slots, firsts):
+    """Merge two sorted lists of slots: those with rows ``order[:group]``, and those that fall in; return how many.
+
+    :param slots: int64[], gets the slots, rising, each once; as ``~slot`` if it falls in.
+    :param firsts: int64[], gets where the rows of each begin in ``order``, and behind the last one their end.
+    """
+    i, j, n = 0, 0, 0
+    while i < n_falling or j < group:
+        slot = np.int64(rows.slot[order[j]]) if j < group else FAR
+        firsts[n] = j
+        if i < n_falling and falling[i] <= slot:
+            slot = falling[i]
+            slots[n] = ~slot
+            i += 1
+        else:
+            slots[n] = slot
+        n += 1
+        while j < group and rows.slot[order[j]] == slot:
+            j += 1
+    firsts[n] = j
+    return n
+
+
+@njit(cache=True)
+def touch(buffers, slots, start, end):
+    """Read what the next slots will need: the memory fetches it side by side, and not one after another."""
+    block = buffers.block
+    sink = 0
+    for i in range(start, end):
+        slot = slots[i] if slots[i] >= 0 else ~slots[i]
+        sink += block[slot, START]
+    for i in range(start, end):
+        slot = slots[i] if slots[i] >= 0 else ~slots[i]
+        if block[slot, STATE] == ACTIVE:
+            first = block[slot, START]
+            for e in range(first, first + block[slot, LENGTH], 8):
+                sink += buffers.position[e] + np.int64(buffers.score[e])
+    return sink
+
+
+@njit(cache=True)
+def apply_kmax(buffers, cursor, calendar, seq, position, rows, extent, watermark, changed, apart):
     """Let messages arrive and others expire, in order of time, up to ``watermark``.
 
     Every time at which something happens is a step: the slots concerned are taken in rising order, each first loses what
     has expired, then gets what has arrived, and then the change of its top-k list is logged.
 
     :param changed: bool[slots], scratch, false before; true after for slots whose theta changed.
-    :returns: (log, number of changes, slots that fell due int32[]).
+    :returns: (buffers, log, number of changes, slots that fell due int32[], a number without meaning).
     """
     block, theta = buffers.block, buffers.theta
-    log, n_log = new_log(64 + 2 * rows.slot.shape[0]), 0
+    log, n_log = new_log(64 + 4 * rows.slot.shape[0]), 0
     due, n_due = np.empty(16, np.int32), 0
-    losing = np.empty(block.shape[0], np.int32)
+    falling = np.empty(calendar.key.shape[0], np.int64)
     order = np.empty(rows.slot.shape[0], np.int64)
+    slots, firsts = np.empty(rows.slot.shape[0] + block.shape[0], np.int64), np.empty(rows.slot.shape[0] + block.shape[0] + 1, np.int64)
     # The list of a slot before a step, with its new list behind it.
     was_seq, was_position, was_score = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
     row, rows_end = 0, rows.slot.shape[0]
+    sink = 0
     while True:
         arrival = position[rows.message[row]] if row < rows_end else FAR
-        expiry = calendar_skip(calendar, block)
-        now = min(arrival, expiry + extent if expiry != FAR else FAR)
+        now = min(arrival, calendar.key[0] + extent if calendar.size[0] else FAR)
         if now > watermark or now == FAR:
             break
         expired = now - extent
-        n_losing = expiring(buffers, calendar, expired, losing) if expiry <= expired else 0
+        n_falling = fall_in(calendar, expired, falling)
         group = 0
         if arrival == now:
             end = row
@@ -687,38 +713,99 @@ def apply_kmax(buffers, calendar, seq, position, rows, extent, watermark, change
             ordered_group(rows, row, end, order)
             group = end - row
             row = end
-        i, j = 0, 0
-        while i < n_losing or j < group:
-            slot = rows.slot[order[j]] if j < group else losing[i]
-            loses = i < n_losing and losing[i] <= slot
-            if loses:
-                slot = losing[i]
-                i += 1
-            first = j
-            while j < group and rows.slot[order[j]] == slot:
-                j += 1
+        n_slots = agenda(rows, order, group, falling, n_falling, slots, firsts)
+        for i in range(n_slots):
+            if i % TOGETHER == 0:
+                sink += touch(buffers, slots, i, min(i + TOGETHER, n_slots))
+            slot = slots[i]
+            lost, place = 0, 0
+            falls = slot < 0
+            if falls:
+                slot = ~slot
+            first, j = firsts[i], firsts[i + 1]
             state = block[slot, STATE]
             if state == PENDING:
                 for r in range(first, j):
                     m = rows.message[order[r]]
-                    append(buffers, slot, seq[m], position[m], rows.score[order[r]])
+                    buffers = collect_arrival(buffers, cursor, slot, seq[m], position[m], rows.score[order[r]], expired, apart)
             if state != ACTIVE:
                 continue
+            k, start, before = block[slot, K], block[slot, START], block[slot, LENGTH]
+            if falls and block[slot, KEY] <= expired:
+                oldest = FAR
+                for e in range(before):
+                    p = buffers.position[start + e]
+                    if p <= expired:
+                        lost += 1
+                        place = e
+                    elif p < oldest:
+                        oldest = p
+                block[slot, KEY] = oldest
+                if oldest != FAR:
+                    calendar_push(calendar, oldest, slot)
             admitted = 0
             for r in range(first, j):
                 if rows.score[order[r]] >= theta[slot]:
                     admitted += 1
-            if not loses and admitted == 0:
+            if lost == 0 and admitted == 0:
                 continue
-            k, start, before = block[slot, K], block[slot, START], block[slot, LENGTH]
+            if n_log + 2 * k + 2 > log.slot.shape[0]:
+                log = grow_log(log, n_log, 2 * k + 2)
+
+            if lost == 1 and admitted == 0 and (before > k or theta[slot] == -np.inf):
+                # One entry less: the one behind the list moves up.
+                if place < k:
+                    e = start + place
+                    n_log = log_change(log, n_log, slot, REMOVE, buffers.seq[e], buffers.score[e], 0, now)
+                    if before > k:
+                        e = start + k
+                        n_log = log_change(log, n_log, slot, ADD, buffers.seq[e], buffers.score[e], k, now)
+                for e in range(start + place, start + before - 1):
+                    buffers.seq[e], buffers.position[e], buffers.score[e] = buffers.seq[e + 1], buffers.position[e + 1], buffers.score[e + 1]
+                block[slot, LENGTH] = before - 1
+                continue
+
+            if before < block[slot, LIMIT] and before + admitted > block[slot, CAPACITY]:
+                while min(before + admitted, block[slot, LIMIT]) > block[slot, CAPACITY]:
+                    buffers = make_room(buffers, cursor, slot, apart)
+                start = block[slot, START]
+
+            if lost == 0 and j == first + 1:
+                # One entry more: the last of the list moves out.
+                m, score = rows.message[order[first]], rows.score[order[first]]
+                length = before
+                if before == block[slot, LIMIT]:
+                    changed[slot] = True
+                    last = buffers.score[start + before - 1]
+                    theta[slot] = min(score, last)
+                    if score < last:
+                        continue
+                    length -= 1
+                if before >= k:
+                    out_seq, out_score = buffers.seq[start + k - 1], buffers.score[start + k - 1]
+                e = start + length
+                while e > start and buffers.score[e - 1] <= score:
+                    buffers.seq[e], buffers.position[e], buffers.score[e] = buffers.seq[e - 1], buffers.position[e - 1], buffers.score[e - 1]
+                    e -= 1
+                buffers.seq[e], buffers.position[e], buffers.score[e] = seq[m], position[m], score
+                block[slot, LENGTH] = length + 1
+                if e - start < k:
+                    if before >= k:
+                        n_log = log_change(log, n_log, slot, REMOVE, out_seq, out_score, 0, now)
+                    n_log = log_change(log, n_log, slot, ADD, seq[m], score, e - start + 1, now)
+                if before == 0:
+                    block[slot, KEY] = now
+                    calendar_push(calendar, now, slot)
+                continue
+
+            # Several at once: compare the list before with the list after.
             theta_before = theta[slot]
-            # Remember the list as it was.
             listed = min(k, before)
             if was_seq.shape[0] < 2 * k:
                 was_seq, was_position, was_score = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64), np.empty(2 * k)
             for e in range(listed):
                 was_seq[e], was_position[e], was_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-            if loses:
+            if lost:
                 to = start
                 for e in range(start, start + before):
                     if buffers.position[e] > expired:
@@ -728,7 +815,7 @@ def apply_kmax(buffers, calendar, seq, position, rows, extent, watermark, change
             for r in range(first, j):
                 if rows.score[order[r]] >= theta[slot]:
                     m = rows.message[order[r]]
-                    insert_kmax(buffers, slot, seq[m], position[m], rows.score[order[r]])
+                    place_arrival(buffers, slot, seq[m], position[m], rows.score[order[r]])
             length = block[slot, LENGTH]
             if length < k and theta[slot] > -np.inf:
                 # Something outside the buffer may belong to the list now: freeze the list as it was.
@@ -753,9 +840,8 @@ def apply_kmax(buffers, calendar, seq, position, rows, extent, watermark, change
             lists = min(k, length)
             for e in range(lists):
                 was_seq[listed + e], was_position[listed + e], was_score[listed + e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-            log = grow_log(log, n_log, listed + lists)
             n_log = log_difference(log, n_log, slot, was_seq, was_position, was_score, (0, listed), (listed, lists), now)
-    return log, n_log, due[:n_due]
+    return buffers, log, n_log, due[:n_due], sink
 
 
 @njit(cache=True)

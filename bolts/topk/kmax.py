@@ -64,9 +64,9 @@ class KmaxBuffers(ResultBuffers):
         if extra < 0:
             raise IllegalArgumentException(explain("kmax cannot be less than k.", given=extra, legal="buffer option extra >= 0"))
         self.factor, self.extra = float(factor), int(extra)
-        self._pool = BlockPool({"seq": np.int64, "position": np.int64, "score": np.float64}, columns=8)
+        # In a count window positions are seqs: one array serves for both until a position is met that is not.
+        self._pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=8)
         self._theta = np.zeros(0)
-        self._incoming = np.zeros(0, np.int32)
         self._changed = np.zeros(0, np.bool_)
         self._calendar = kernels.Calendar(np.zeros(64, np.int64), np.zeros(64, np.int32), np.zeros(1, np.int64))
         self._watermark = -1
@@ -97,13 +97,15 @@ class KmaxBuffers(ResultBuffers):
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
         """Process matches and expiry; O(matches * kmax) at worst, O(1) per slot that nothing happens to."""
-        rows = kernels.Rows(*matches)
-        if len(rows.slot):
-            slots, lengths = kernels.crowded(self._buffers, rows, self._watermark - self.extent, self._incoming)
-            self._pool.reserve(slots, lengths)
-            self._extend_calendar(len(rows.slot))
-        log, n, due = kernels.apply_kmax(self._buffers, self._calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
-                                         rows, self.extent, watermark, self._changed)
+        self._see(messages.seq, messages.position)
+        self._extend_calendar(len(matches.slot))
+        pool = self._pool
+        buffers, log, n, due, _ = kernels.apply_kmax(
+            self._buffers, pool.cursor, self._calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
+            kernels.Rows(*matches), self.extent, watermark, self._changed, self._apart)
+        pool.seq, pool.score = buffers.seq, buffers.score
+        if self._apart:
+            pool.position = buffers.position
         self._watermark = watermark
         retuned = np.flatnonzero(self._changed).astype(np.int32)
         self._changed[retuned] = False
@@ -119,6 +121,7 @@ class KmaxBuffers(ResultBuffers):
         block = self._pool.block
         if not len(slots):
             return Step(kernels.new_log(0), _NONE, _NONE)
+        self._see(answers.seqs, answers.positions)
         offsets = readable(answers.offsets, np.int64)
         held = block[slots, kernels.LENGTH] - block[slots, kernels.FROZEN] + np.diff(offsets)
         self._pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], held))
@@ -173,14 +176,15 @@ class KmaxBuffers(ResultBuffers):
             return
         self.open(slots, state["k"], complete=False)
         block = self._pool.block
+        self._see(state["seqs"], state["positions"])
         offsets = readable(state["offsets"], np.int64)
         lengths = np.diff(offsets)
         self._pool.reserve(slots, lengths)
         block[slots, kernels.LIMIT], block[slots, kernels.STATE], block[slots, kernels.FROZEN] = state["limit"], state["state"], state["frozen"]
         block[slots, kernels.LENGTH] = lengths
         self._theta[slots] = state["theta"]
-        for name, entries in (("seq", state["seqs"]), ("position", state["positions"]), ("score", state["scores"])):
-            array = getattr(self._pool, name)
+        buffers = self._buffers
+        for entries, array in ((state["seqs"], buffers.seq), (state["positions"], buffers.position), (state["scores"], buffers.score)):
             kernels.copy_ranges(readable(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
         self._extend_calendar(len(slots))
         kernels.enter_calendar(self._buffers, self._calendar, slots)
@@ -188,22 +192,32 @@ class KmaxBuffers(ResultBuffers):
     @property
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self._pool.memory_bytes + sum(a.nbytes for a in (self._theta, self._incoming, self._changed, *self._calendar))
+        return self._pool.memory_bytes + sum(a.nbytes for a in (self._theta, self._changed, *self._calendar))
 
     @property
     def _buffers(self) -> kernels.Buffers:
         pool = self._pool
-        return kernels.Buffers(pool.block, self._theta, pool.seq, pool.position, pool.score)
+        return kernels.Buffers(pool.block, self._theta, pool.seq, pool.position if self._apart else pool.seq, pool.score)
+
+    @property
+    def _apart(self) -> bool:
+        return "position" in self._pool.fields
+
+    def _see(self, seqs: np.ndarray, positions: np.ndarray) -> None:
+        """Give positions an array of their own if they are not seqs."""
+        if not self._apart and not np.array_equal(seqs, positions):
+            self._pool.split("position", "seq")
 
     def _lists(self, starts: np.ndarray, lengths: np.ndarray) -> Lists:
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        return Lists(offsets, *self._pool.gather(starts, lengths, "seq", "position", "score"))
+        seqs, scores = self._pool.gather(starts, lengths, "seq", "score")
+        return Lists(offsets, seqs, self._pool.gather(starts, lengths, "position")[0] if self._apart else seqs.copy(), scores)
 
     def _widen(self, n: int) -> None:
         self._pool.widen(n)
         n = len(self._pool.block)
-        self._theta, self._incoming, self._changed = grown(self._theta, n, np.inf), grown(self._incoming, n, 0), grown(self._changed, n, False)
+        self._theta, self._changed = grown(self._theta, n, np.inf), grown(self._changed, n, False)
 
     def _extend_calendar(self, more: int) -> None:
         calendar = self._calendar
@@ -219,13 +233,13 @@ class KmaxBuffers(ResultBuffers):
         """Verify all invariants."""
         pool, block = self._pool, self._pool.block
         pool._check()
-        assert not self._incoming.any() and not self._changed.any()
+        assert not self._changed.any()
         n = int(self._calendar.size[0])
         dated = set(zip(self._calendar.slot[:n].tolist(), self._calendar.key[:n].tolist()))
         for slot in range(len(block)):
             start, length, _, frozen, k, limit, state, key = block[slot].tolist()
             theta = self._theta[slot]
-            entries = list(zip(pool.score[start:start + length].tolist(), pool.position[start:start + length].tolist(),
+            entries = list(zip(pool.score[start:start + length].tolist(), self._buffers.position[start:start + length].tolist(),
                                pool.seq[start:start + length].tolist()))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
             assert all(a > b for a, b in zip(listed, listed[1:])), (slot, listed)

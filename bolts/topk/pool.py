@@ -37,8 +37,7 @@ class BlockPool:
         for name, dtype in fields.items():
             setattr(self, name, np.empty(0, dtype))
         self.block = np.zeros((0, columns), np.int64)
-        self.end = 0
-        self.left = 0       # entries of blocks that were left behind
+        self.cursor = np.zeros(2, np.int64)     # END, where the next block begins; LEFT, entries of blocks that were left behind
 
     def widen(self, n: int) -> None:
         """Make room for items ``0..n - 1``; new ones have no block."""
@@ -52,10 +51,9 @@ class BlockPool:
         need = kernels.space_needed(self.block, items, lengths)
         if not need:
             return
-        if self.end + need > self._size:
+        if self.cursor[kernels.END] + need > self._size:
             self._pack(need)
-        *moves, self.end, left = kernels.move_blocks(self.block, items, lengths, self.end)
-        self.left += left
+        moves = kernels.move_blocks(self.block, items, lengths, self.cursor)
         for name in self.fields:
             array = getattr(self, name)
             kernels.copy_ranges(array, *moves, array)
@@ -65,17 +63,22 @@ class BlockPool:
         spare = self.block[items, kernels.CAPACITY] - capacities
         larger = spare > 0
         self.block[items[larger], kernels.CAPACITY] = capacities[larger]
-        self.left += int(spare[larger].sum())
+        self.cursor[kernels.LEFT] += spare[larger].sum()
 
     def release(self, items: np.ndarray) -> None:
         """Let go of the blocks of items (each once)."""
-        self.left += int(self.block[items, kernels.CAPACITY].sum())
+        self.cursor[kernels.LEFT] += self.block[items, kernels.CAPACITY].sum()
         self.block[items, :3] = 0
 
     def gather(self, starts: np.ndarray, lengths: np.ndarray, *names: str) -> tuple[np.ndarray, ...]:
         """Return the ranges ``starts..starts + lengths`` of some fields, one after another."""
         total = int(lengths.sum())
         return tuple(kernels.gather(getattr(self, name), starts, lengths, total) for name in names)
+
+    def split(self, name: str, source: str) -> None:
+        """Add a field with the values of another one."""
+        self.fields = (*self.fields, name)
+        setattr(self, name, getattr(self, source).copy())
 
     @property
     def memory_bytes(self) -> int:
@@ -88,9 +91,10 @@ class BlockPool:
 
     def _pack(self, more: int) -> None:
         """Move all blocks to new arrays with room for ``more`` entries."""
-        size = self.end - self.left + more
+        *moves, end = kernels.pack_blocks(self.block)
+        self.cursor[:] = end, 0
+        size = end + more
         size += size // 4 + 64
-        *moves, self.end, self.left = kernels.pack_blocks(self.block)
         for name in self.fields:
             array = getattr(self, name)
             new = np.empty(size, array.dtype)
@@ -104,5 +108,5 @@ class BlockPool:
         used = np.flatnonzero(capacity)
         used = used[np.argsort(start[used], kind="stable")]
         assert (start[used][1:] >= (start + capacity)[used][:-1]).all(), "blocks overlap"
-        assert not len(used) or (start[used[0]] >= 0 and (start + capacity)[used[-1]] <= self.end <= self._size), "blocks outside"
-        assert int(capacity.sum()) + self.left == self.end, (int(capacity.sum()), self.left, self.end)
+        assert not len(used) or (start[used[0]] >= 0 and (start + capacity)[used[-1]] <= self.cursor[kernels.END] <= self._size), "blocks outside"
+        assert capacity.sum() + self.cursor[kernels.LEFT] == self.cursor[kernels.END], (int(capacity.sum()), self.cursor)
