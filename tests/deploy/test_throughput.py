@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dskype.deploy.arguments import UsageError, common
-from dskype.deploy.benchmarks import throughput
+from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.history import History, Latencies, quantile, sequence_numbers
 from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Process, by_kind, kinds, usage
@@ -268,9 +268,9 @@ def test_the_tables_say_what_was_measured(capsys):
     latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
                "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430}
     args = arguments()
-    found = {"machine": throughput.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
+    found = {"machine": throughput_report.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
              [one_run(latency=latency, delta_bytes=100.0), one_run(subscriptions=100_000, messages_per_s=0.0, windows=[])]}
-    throughput.print_tables(found)
+    throughput_report.print_tables(found)
     printed = capsys.readouterr().out
     for text in ("machine: ", "window 20,000 messages, k = 20", "4,321", "4,000 - 5,000", "100,000", "12.5", "240", "410", "75%", "2,160", "0.5 - 1.9", "Spark (JVM)", "25%",
                  "1,250"):
@@ -279,9 +279,20 @@ def test_the_tables_say_what_was_measured(capsys):
     json.dumps(found)
 
 
+def test_figures_that_are_not_to_be_trusted_are_named(capsys):
+    assert throughput.problems(one_run()) == []
+    assert throughput.problems(one_run(errors=["a", "b"], dead_letters=2.0, restarts=1)) == ["2 errors", "2 dead letters", "1 restarts of queries", "b"]
+    verified = {"ok": False, "subscriptions": 100, "differences": ["state: x", "state: y"]}
+    assert throughput.problems(one_run(verified=verified)) == ["what was published differs from what a plain program finds", "state: x"]
+    run = one_run(verified={**verified, "ok": True})
+    assert throughput.problems(run) == []
+    throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(arguments("--verify"), {}), "runs": [run]})
+    assert "100 subscriptions: all equal" in capsys.readouterr().out
+
+
 def test_nothing_applied_is_no_error_of_the_tables(capsys):
     run = one_run(messages_per_s=0.0, windows=[], lowest_backlog=float("inf"))
     for part in ("processes", "components", "streams"):
         del run[part]
-    throughput.print_tables({"machine": throughput.machine(), "settings": throughput.settings(arguments(), {}), "runs": [run]})
+    throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(arguments(), {}), "runs": [run]})
     assert "messages/s" in capsys.readouterr().out

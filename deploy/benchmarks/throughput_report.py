@@ -1,0 +1,107 @@
+"""What the throughput benchmark found, as tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["machine", "print_tables"]
+
+_SUBSCRIPTION_BOLT = "subscription-bolt"
+
+
+def machine() -> dict[str, Any]:
+    """Return the machine's shape and the versions that matter."""
+    from importlib.metadata import version
+
+    return {"cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "processor": _processor(),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "system": platform.system(),
+            "python": platform.python_version(), "spark": version("pyspark"), "numpy": version("numpy"), "numba": version("numba")}
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.machine())
+    except OSError:
+        return platform.machine()
+
+
+def print_tables(found: Mapping[str, Any]) -> None:
+    """Print one table of all runs, and two of each: where the time goes, and what travels."""
+    from dskype.deploy.benchmarks.measure import print_table
+
+    m, s, runs = found["machine"], found["settings"], found["runs"]
+    print(f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
+          "broker, Spark, executors, driver and producer all on it")
+    print(f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
+          + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items()))
+    summaries = [_summary(r) for r in runs]
+    print_table("Throughput and latency", ["subscriptions", *(f"{r['subscriptions']:,}" for r in runs)],
+                [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())])
+    for r in runs:
+        if "processes" in r:
+            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (microseconds, bytes and frames per message applied; memory in MiB)",
+                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "RSS", "PSS", "snapshot"], _process_rows(r))
+            print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
+                        ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
+
+
+def _summary(r: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run's column of the first table says."""
+    latency, metrics = r.get("latency"), r.get("components", {}).get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {})
+    processes, windows = r.get("processes", {}).values(), r["windows"] or [0]
+    found = {
+        "all active after s": f"{r['all_active_s']:.1f}",
+        "messages/s": f"{r['messages_per_s']:,.0f}",
+        "slowest - fastest window": f"{min(windows):,.0f} - {max(windows):,.0f}",
+        "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
+        **{f"waiting before {stage}": f"{n:,.0f}" for stage, n in r["waiting"].items()},
+        "cores": f"{sum(p['cores'] for p in processes):.2f}",
+        "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
+        "deltas/message": _figure(metrics.get("deltas"), 1),
+        "states/message": _figure(metrics.get("states"), 1),
+        "evaluations/message": _figure(metrics.get("evaluations"), 4),
+        "memory GiB (PSS)": f"{sum(p['pss_bytes'] or p['rss_bytes'] for p in processes) / 2**30:.1f}",
+    }
+    if latency:
+        found |= {
+            "latency at messages/s": f"{latency['rate']:,.0f}",
+            "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
+            "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
+            "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
+            "cores then": f"{sum(latency['cores'].values()):.2f}",
+            "messages behind at the end": f"{latency['behind_at_end']:,.0f}",
+        }
+    if verified := r.get("verified"):
+        found["verified"] = f"{verified['subscriptions']:,} subscriptions: {'all equal' if verified['ok'] else 'DIFFERENT'}"
+    return found | {"load average before - after": " - ".join(f"{x:.1f}" for x in r["load_average"])}
+
+
+def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
+    processes, components = r["processes"], r["components"]
+    whole = sum(p["cpu_us_per_message"] for p in processes.values())
+    columns = (("busy_us_per_message", 1), ("in_bytes_per_message", 0), ("out_bytes_per_message", 0), ("frames_per_message", 3))
+    rows = []
+    for kind, p in sorted(processes.items(), key=lambda item: -item[1]["cpu_us_per_message"]):
+        c = components.get(kind, {})
+        rows.append([kind, f"{p['cores']:.2f}", f"{p['cpu_us_per_message']:,.1f}", f"{p['cpu_us_per_message'] / whole:.0%}" if whole else "-",
+                     *(_figure(c.get(key), digits) for key, digits in columns),
+                     *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")), f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-"])
+    rows.append(["all", f"{sum(p['cores'] for p in processes.values()):.2f}", f"{whole:,.1f}", "100%", "", "", "", "",
+                 *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
+                 f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
+    return rows
+
+
+def _stream_rows(r: Mapping[str, Any]) -> list[list[str]]:
+    rows = [[s["stream"], s["from"], f"{s['tuples_per_message']:,.3f}", _figure(s["bytes_per_tuple"]), _figure(s["bytes_per_message"])] for s in r["streams"]]
+    size, deltas = r.get("delta_bytes"), r["components"][_SUBSCRIPTION_BOLT]["metrics_per_message"].get("deltas", 0)
+    return [["(messages)", "producer", "1.000", *[f"{r['input']['message_bytes']:,.0f}"] * 2], *rows,
+            ["(results)", _SUBSCRIPTION_BOLT, f"{deltas:,.3f}", _figure(size), _figure(None if size is None else size * deltas)]]
+
+
+def _figure(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
