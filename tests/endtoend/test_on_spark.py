@@ -1,4 +1,7 @@
-"""DSkype on Spark and Kafka with real messages: processes are killed, and everything published is verified."""
+"""DSkype on Spark and Kafka with real messages: processes are killed, and everything published is verified.
+
+``DSKYPE_MESSAGES=100000 DSKYPE_SUBSCRIPTIONS=20000`` makes it a longer run.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ from tests.topology.runtime.helpers import executors, wait_for
 from .harness import topology
 
 TASKS = {"subscription-bolt": 2}
-MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "100000"))
-SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "20000"))
+MESSAGES = int(os.environ.get("DSKYPE_MESSAGES", "30000"))
+SUBSCRIPTIONS = int(os.environ.get("DSKYPE_SUBSCRIPTIONS", "5000"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def world(tmp_path_factory):
     return messages, list(places.subscriptions(messages, SUBSCRIPTIONS, seed=5)), str(file)
 
 
-def conf_of(world, window=20_000):
+def conf_of(world, window=MESSAGES // 5):
     return {"topology.acker.executors": 0, "dskype.window.messages": window, "dskype.vocabulary": world[2]}
 
 
@@ -113,7 +116,7 @@ class Feed:
             return verify(Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)), Settings.from_conf(conf), final=final)
 
         found = report()
-        for _ in range(20):
+        for _ in range(5):
             if found.ok:
                 break
             time.sleep(1)
@@ -171,8 +174,8 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
 
 def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world, feed_of):
     messages, subscriptions, _ = world
-    n, kafka = 30_000, KafkaSettings(bootstrap_servers)
-    conf = conf_of(world, 5_000)
+    n, kafka = 20_000, KafkaSettings(bootstrap_servers)
+    conf = conf_of(world, 3_000)
     arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
     feed = feed_of(kafka, name)
     feed.subscribe([*subscriptions[:2_000], ("west", FILTER)])
