@@ -12,9 +12,10 @@ import numpy as np
 from dskype.deploy.verification import _kernels, show
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
-from dskype.deploy.verification.published import Changes, Lists, Matches, Registration, Registry, read_deltas
+from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, History, parse_subscriptions, replay
 from dskype.deploy.verification.report import Report
+from dskype.deploy.verification.results import Changes, Lists, Matches, read_deltas, read_lists
 from dskype.spouts.settings import Settings
 
 __all__ = ["verify"]
@@ -75,8 +76,8 @@ class _Verification:
         self._registry.read_events()
         self._registry.check_order(self._final, history.newest, int(history.arrival_ms.max(initial=0)), inputs.runs == 1)
         report.compared["subscriptions"] += len(self._registry.last)
-        lists = Lists.read(inputs, self._registry, history, report, self._progress)
-        changes, matches = read_deltas(inputs, self._registry, history, report, self._progress)
+        lists = read_lists(inputs, self._registry, history, report, self._progress)
+        changes, matches = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
         self._check_matches(matches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dskype.spouts.topics import Topics
@@ -34,18 +35,14 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes]] = ()
 
 
-def _records(items: Iterable[Any]) -> list[Record]:
-    """Return tuples (partition, offset, timestamp_ms, key, value, headers) or ``InRecord`` as records, sorted by place."""
-    found = []
-    for item in items:
-        if isinstance(item, Record):
-            found.append(item)
-        elif hasattr(item, "topic"):
-            found.append(Record(item.partition, item.offset, item.timestamp_ms, item.key, item.value, item.headers or ()))
-        else:
-            found.append(Record(*item))
-    found.sort(key=lambda r: (r.partition, r.offset))
+def _records(items: Iterable[Any]) -> list[Any]:
+    """Return records sorted by place; plain tuples (partition, offset, timestamp_ms, key, value, headers) become records."""
+    found = [item if hasattr(item, "offset") else Record(*item) for item in items]
+    found.sort(key=_PLACE)
     return found
+
+
+_PLACE = attrgetter("partition", "offset")
 
 
 @dataclass
@@ -99,7 +96,9 @@ class Inputs:
         """
         self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
         written = ("sequence", "registrations", "results", "topk")
-        runs = Counter(run_of_record(r) for name in written for r in getattr(self, name))
+        runs: Counter[str] = Counter()
+        for name in written:
+            runs += _runs_of(getattr(self, name))
         del runs[""]
         if len(runs) < 2:
             return next(iter(runs), ""), 0
@@ -125,6 +124,22 @@ def header(record: Record, name: str) -> str | None:
 def run_of_record(record: Record) -> str:
     """Return which run of the topology wrote a record: ``record-id`` is ``<run>-<task>-<number>``; "" without one."""
     return (header(record, "record-id") or "").rpartition("-")[0].rpartition("-")[0]
+
+
+def _runs_of(records: Sequence[Record]) -> Counter[str]:
+    """Count records by run; consecutive ones are mostly of the same."""
+    runs: Counter[str] = Counter()
+    run, start, n = "", b"-", 0
+    for record in records:
+        headers = record.headers
+        if headers and headers[0][0] == "record-id" and headers[0][1].startswith(start):
+            n += 1
+            continue
+        runs[run] += n
+        run, n = run_of_record(record), 1
+        start = f"{run}-".encode()
+    runs[run] += n
+    return runs
 
 
 def source_of_record(record: Record) -> str:

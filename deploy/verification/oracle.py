@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.verification import _kernels
-from dskype.deploy.verification.published import Registration
+from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary

@@ -8,8 +8,9 @@ from typing import Any
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle, same_list
-from dskype.deploy.verification.published import Changes, Lists, Matches, Registration
+from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.report import KEPT, Report
+from dskype.deploy.verification.results import Changes, Lists, Matches
 from dskype.spouts import expression
 
 __all__ = ["list_difference", "match_difference", "missing_match"]

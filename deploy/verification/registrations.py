@@ -1,21 +1,18 @@
-"""What was published, decoded: registrations and their events, whole lists, deltas and matches."""
+"""The registrations, and what the topology said of their lives."""
 
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dskype.deploy.verification.inputs import Inputs, Record, header, source_of_record, where
-from dskype.deploy.verification.replay import History, Place, Unregistered
+from dskype.deploy.verification.inputs import Inputs, Record, where
+from dskype.deploy.verification.replay import Place, Unregistered
 from dskype.deploy.verification.report import Report
 from dskype.spouts.records import BooleanSubscription, TopkSubscription
 
-__all__ = ["Changes", "Lists", "Matches", "Registration", "Registry"]
+__all__ = ["Registration", "Registry", "decode"]
 
 _EXPECTED = {"state": ("subscription", "registration", "watermark", "topk"), "delta": ("subscription", "watermark", "op", "message"),
              "event": ("subscription", "registration", "event", "watermark")}
@@ -28,8 +25,10 @@ class Registration:
     :ivar number: among all that are looked at.
     :ivar arrival_ms: Kafka's timestamp.
     :ivar active, removed: watermarks of its events; None: there is none (yet).
-    :ivar current: no later record of the subscription.
-    :ivar ended: a later one takes its place, or unregisters it.
+    :ivar current: no later record of the subscription takes its place, or unregisters it.
+    :ivar meta: what its results must carry; None: nothing.
+    :ivar meta_tail: the end of a record that carries it, as it is mostly written.
+    :ivar key: its id in UTF-8.
     """
 
     number: int
@@ -41,6 +40,8 @@ class Registration:
     removed: int | None = None
     current: bool = False
     meta: Any = None
+    meta_tail: bytes = b""
+    key: bytes = b""
 
     @property
     def is_topk(self) -> bool:
@@ -101,10 +102,16 @@ class Registry:
             self.last[found.id] = None
             return
         registration = Registration(len(self.all), f"{place[0]}-{place[1]}", place, found, record.timestamp_ms, current=True,
-                                    meta=None if found.meta is None else json.loads(found.meta))
+                                    meta=None if found.meta is None else json.loads(found.meta),
+                                    meta_tail=b"" if found.meta is None else f',"meta":{found.meta}}}'.encode(errors="replace"), key=found.id.encode())
         self.all.append(registration)
         self.by_name[registration.name] = self.last[found.id] = registration
         self._by_subscription.setdefault(found.id, []).append(registration)
+
+    @property
+    def selective(self) -> bool:
+        """Some subscriptions are not looked at."""
+        return self._wanted is not None
 
     def skips(self, record: Record) -> bool:
         """Tell whether a published record is of a subscription that is not looked at."""
@@ -212,174 +219,3 @@ class Registry:
     def _wrong(self, found: Registration, text: str) -> None:
         self._report.differ("registration", f"registration {found.name} of {found.subscription.id!r} {text}", subscription=found.subscription.id,
                             registration=found.name)
-
-
-@dataclass
-class Lists:
-    """Published lists, n of them, in the order of the log.
-
-    :ivar registration: int64[n], its number.
-    :ivar watermark: int64[n].
-    :ivar offsets: int64[n + 1]: list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of code and score.
-    :ivar places: n records (partition, offset).
-    :ivar last: subscription -> its last record: a list's number, or None for a null value.
-    """
-
-    registration: np.ndarray
-    watermark: np.ndarray
-    offsets: np.ndarray
-    code: np.ndarray
-    score: np.ndarray
-    places: list[Place]
-    last: dict[str, int | None]
-
-    @classmethod
-    def read(cls, inputs: Inputs, registry: Registry, history: History, report: Report, progress: Callable[[str], None]) -> Lists:
-        """Decode the topic of whole lists."""
-        topic, records, codes = inputs.topics.topk, inputs.topk, history.codes
-        registration, watermark, offsets, code, score = array("q"), array("q"), array("q", [0]), array("q"), array("d")
-        places: list[Place] = []
-        last: dict[str, int | None] = {}
-        for i, record in enumerate(records):
-            if not i % 20_000:
-                progress(f"decoding lists {i:,} of {len(records):,}")
-            if registry.skips(record):
-                continue
-            if record.value is None:
-                last[(record.key or b"").decode(errors="replace")] = None
-                continue
-            value = decode(record, "state", topic, report)
-            found = None if value is None else registry.find(value["registration"], value["subscription"], "topk", topic, record)
-            if found is None:
-                continue
-            try:
-                entries = [(codes.setdefault(e["message"], len(codes)), float(e["score"])) for e in value["topk"]]
-            except (TypeError, KeyError, ValueError):
-                report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
-                continue
-            last[found.subscription.id] = len(places)
-            registration.append(found.number)
-            watermark.append(value["watermark"])
-            places.append((record.partition, record.offset))
-            for number, points in entries:
-                code.append(number)
-                score.append(points)
-            offsets.append(len(code))
-        return cls(_ints(registration), _ints(watermark), _ints(offsets), _ints(code), np.array(score, np.float64), places, last)
-
-
-@dataclass
-class Changes:
-    """Published changes of lists, each once, by registration, then in the order of the log.
-
-    :ivar registration, watermark, code, rank: int64[n].
-    :ivar op: int8[n], 0 add, 1 remove.
-    :ivar score: float64[n], of an add.
-    :ivar open: bool[n]: no later watermark of the same writer was read, or no other registration: more of the same may follow.
-    """
-
-    registration: np.ndarray
-    watermark: np.ndarray
-    op: np.ndarray
-    code: np.ndarray
-    score: np.ndarray
-    rank: np.ndarray
-    partition: np.ndarray
-    offset: np.ndarray
-    open: np.ndarray
-
-
-@dataclass
-class Matches:
-    """Published matches, each once, in the order of the log.
-
-    :ivar registration, watermark, code: int64[n].
-    """
-
-    registration: np.ndarray
-    watermark: np.ndarray
-    code: np.ndarray
-    partition: np.ndarray
-    offset: np.ndarray
-
-
-@dataclass
-class _Columns:
-    registration: array[int] = field(default_factory=lambda: array("q"))
-    watermark: array[int] = field(default_factory=lambda: array("q"))
-    op: array[int] = field(default_factory=lambda: array("q"))
-    code: array[int] = field(default_factory=lambda: array("q"))
-    score: array[float] = field(default_factory=lambda: array("d"))
-    rank: array[int] = field(default_factory=lambda: array("q"))
-    partition: array[int] = field(default_factory=lambda: array("q"))
-    offset: array[int] = field(default_factory=lambda: array("q"))
-    source: array[int] = field(default_factory=lambda: array("q"))
-
-
-_OPS = {"add": 0, "remove": 1, "match": 2}
-
-
-def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Callable[[str], None]) -> tuple[Changes, Matches]:
-    """Decode the topic of results; what was written several times counts once (``result-id``)."""
-    topic, records, codes = inputs.topics.results, inputs.results, history.codes
-    lists, filters = _Columns(), _Columns()
-    known: dict[str, bytes | None] = {}
-    sources: dict[tuple[int, str], int] = {}
-    for i, record in enumerate(records):
-        if not i % 20_000:
-            progress(f"decoding deltas {i:,} of {len(records):,}")
-        if registry.skips(record):
-            continue
-        identity = header(record, "result-id")
-        if identity is None:
-            report.differ("format", f"a record of {topic} has no header result-id", where=where(topic, record), details=(f"{record.value!r:.300}",))
-            continue
-        if identity in known:
-            report.notes["repeated deltas"] += 1
-            if known[identity] != record.value:
-                report.differ("format", f"two records of {topic} with the result-id {identity} differ", where=where(topic, record),
-                              expected=known[identity].decode(), published=(record.value or b"").decode(errors="replace"))
-            continue
-        known[identity] = record.value
-        value = decode(record, "delta", topic, report)
-        if value is None:
-            continue
-        op = _OPS.get(value["op"])
-        found = registry.find(identity.partition("/")[0], value["subscription"], "boolean" if op == 2 else "topk", topic, record)
-        if found is None:
-            continue
-        rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
-        if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or value.get("meta") != found.meta:
-            report.differ("format", f"a record of {topic} has a field that is not what it must be (op, rank, score, message or meta)",
-                          where=where(topic, record), details=(f"{record.value!r:.300}",))
-            continue
-        to = filters if op == 2 else lists
-        to.registration.append(found.number)
-        to.watermark.append(value["watermark"])
-        to.code.append(codes.setdefault(value["message"], len(codes)))
-        to.partition.append(record.partition)
-        to.offset.append(record.offset)
-        if op != 2:
-            to.op.append(op)
-            to.score.append(score)
-            to.rank.append(rank)
-            to.source.append(sources.setdefault((record.partition, source_of_record(record)), len(sources)))
-    return _changes(lists, len(sources)), Matches(*map(_ints, (filters.registration, filters.watermark, filters.code, filters.partition, filters.offset)))
-
-
-def _changes(columns: _Columns, sources: int) -> Changes:
-    registration, watermark, source = _ints(columns.registration), _ints(columns.watermark), _ints(columns.source)
-    newest = np.full(sources, np.iinfo(np.int64).min)
-    np.maximum.at(newest, source, watermark)
-    latest = np.full(sources, -1)
-    latest[source] = np.arange(len(source))      # of several, the last one stays
-    order = np.argsort(registration, kind="stable")
-    # Writers write in the order of watermarks, or registration after registration.
-    is_open = (watermark == newest[source]) | (watermark == watermark[latest[source]]) & (registration == registration[latest[source]])
-    take = lambda column: _ints(column)[order]     # noqa: E731
-    return Changes(registration[order], watermark[order], take(columns.op).astype(np.int8), take(columns.code), np.array(columns.score, np.float64)[order],
-                   take(columns.rank), take(columns.partition), take(columns.offset), is_open[order])
-
-
-def _ints(values: array[int]) -> np.ndarray:
-    return np.array(values, np.int64)

@@ -1,0 +1,387 @@
+"""What was published, as columns: whole lists, deltas and matches.
+
+Records are read many at once by Arrow's JSON reader where they look as expected; the others one by one, with a text about
+what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from dskype.deploy.verification.inputs import Inputs, Record, header, source_of_record, where
+from dskype.deploy.verification.registrations import Registration, Registry, decode
+from dskype.deploy.verification.replay import History
+from dskype.deploy.verification.report import Report
+
+__all__ = ["Changes", "Lists", "Matches", "read_deltas", "read_lists"]
+
+_ROWS, _BYTES = 20_000, 32 << 20
+_OPS = {"add": 0, "remove": 1, "match": 2}
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Lists:
+    """Published lists, n of them, in the order of the log.
+
+    :ivar registration: int64[n], its number.
+    :ivar watermark: int64[n].
+    :ivar offsets: int64[n + 1]: list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of code and score.
+    :ivar places: n records (partition, offset).
+    :ivar last: subscription -> its last record: a list's number, or None for a null value.
+    """
+
+    registration: np.ndarray
+    watermark: np.ndarray
+    offsets: np.ndarray
+    code: np.ndarray
+    score: np.ndarray
+    places: list[tuple[int, int]]
+    last: dict[str, int | None]
+
+
+@dataclass
+class Changes:
+    """Published changes of lists, each once, by registration, then in the order of the log.
+
+    :ivar registration, watermark, code, rank: int64[n].
+    :ivar op: int8[n], 0 add, 1 remove.
+    :ivar score: float64[n], of an add.
+    :ivar open: bool[n]: no later watermark of the same writer was read, or no other registration: more of the same may follow.
+    """
+
+    registration: np.ndarray
+    watermark: np.ndarray
+    op: np.ndarray
+    code: np.ndarray
+    score: np.ndarray
+    rank: np.ndarray
+    partition: np.ndarray
+    offset: np.ndarray
+    open: np.ndarray
+
+
+@dataclass
+class Matches:
+    """Published matches, each once, in the order of the log.
+
+    :ivar registration, watermark, code: int64[n].
+    """
+
+    registration: np.ndarray
+    watermark: np.ndarray
+    code: np.ndarray
+    partition: np.ndarray
+    offset: np.ndarray
+
+
+# -- many records at once -------------------------------------------------------------------------
+
+
+def _chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
+    """Cut rows where a chunk would have too many bytes."""
+    start = size = 0
+    for i, row in enumerate(rows):
+        size += len(records[row].value or b"")
+        if i - start >= _ROWS or size > _BYTES:
+            yield rows[start:i]
+            start, size = i, len(records[row].value or b"")
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
+    """Read JSON objects, one a row; None if that is not possible for all of them."""
+    data = b"\n".join(values)
+    if data.count(b"\n") != len(values) - 1 or not all(v.startswith(b"{") and v.endswith(b"}") for v in values):
+        return None
+    try:
+        data.decode()
+        table = pa.json.read_json(
+            pa.BufferReader(data), read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"))
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    return table.combine_chunks() if table.num_rows == len(values) else None
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column of integers; nulls become 0."""
+    return column.fill_null(0).to_numpy()
+
+
+def _codes(column: pa.Array, history: History) -> np.ndarray:
+    """Return the codes of message ids; nulls get any."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    column = column.dictionary_encode()
+    known = np.array([history.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
+    return known[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+
+
+def _subjects(table: pa.Table, registrations: Sequence[Registration]) -> np.ndarray:
+    """Return which rows are of version 1, have a watermark, and are of the subscription of their registration."""
+    expected = pa.array([r.subscription.id for r in registrations], pa.string())
+    good = pc.and_(pc.equal(table["v"], 1), pc.and_(table["watermark"].is_valid(), pc.equal(table["subscription"], expected)))
+    return good.fill_null(False).to_numpy()
+
+
+_HEAD = [("v", pa.int64()), ("subscription", pa.string()), ("watermark", pa.int64())]
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def _list_schema(message: pa.DataType) -> pa.Schema:
+    return pa.schema([*_HEAD, ("registration", pa.string()), ("topk", pa.list_(pa.struct([("message", message), ("score", pa.float64())])))])
+
+
+_LIST_SCHEMAS = {True: _list_schema(pa.string()), False: _list_schema(pa.int64())}
+
+
+@dataclass
+class _List:
+    registration: int
+    watermark: int
+    code: Any
+    score: Any
+
+
+def read_lists(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress) -> Lists:
+    """Decode the topic of whole lists."""
+    records = inputs.topk
+    rows: dict[bool, list[int]] = {True: [], False: []}
+    for i, record in enumerate(records):
+        if record.value is not None and not registry.skips(record):
+            rows[b'"message":"' in record.value].append(i)
+    found: dict[int, _List] = {}
+    done = 0
+    for textual, these in rows.items():
+        for chunk in _chunks(these, records):
+            progress(f"decoding lists {done:,} of {len(records):,}")
+            done += len(chunk)
+            slow = _lists_at_once(chunk, records, _LIST_SCHEMAS[textual], registry, history, found)
+            for i in slow:
+                _one_list(i, records[i], inputs, registry, history, report, found)
+    return _join_lists(records, registry, found)
+
+
+def _lists_at_once(chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]) -> Sequence[int]:
+    """Decode a chunk; return the rows that need a closer look."""
+    table = _table([records[i].value for i in chunk], schema)     # type: ignore[misc]
+    if table is None:
+        return chunk
+    registrations = [registry.by_name.get(name) for name in table["registration"].to_pylist()]
+    named = [r is not None and r.is_topk and r.key == records[i].key for i, r in zip(chunk, registrations)]
+    some = next((r for r in registrations if r is not None), None)
+    if some is None:
+        return chunk
+    good = _subjects(table, [r or some for r in registrations]) & np.array(named, bool) & table["topk"].is_valid().to_numpy()
+    lists = table["topk"].combine_chunks()
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    entries = lists.flatten()
+    if entries.null_count or entries.field("message").null_count or entries.field("score").null_count:
+        return chunk
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    codes, scores = _codes(entries.field("message"), history), entries.field("score").to_numpy()
+    watermarks = _numbers(table["watermark"]).tolist()
+    for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
+        if ok:
+            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])     # type: ignore[union-attr]
+    return [i for i, ok in zip(chunk, good.tolist()) if not ok]
+
+
+def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]) -> None:
+    topic = inputs.topics.topk
+    value = decode(record, "state", topic, report)
+    registration = None if value is None else registry.find(value["registration"], value["subscription"], "topk", topic, record)
+    if registration is None:
+        return
+    try:
+        entries = [(_message(e["message"]), float(e["score"])) for e in value["topk"]]     # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
+        return
+    found[i] = _List(registration.number, value["watermark"], np.array([history.code_of(m) for m, _ in entries], np.int64),     # type: ignore[index]
+                     np.array([s for _, s in entries], np.float64))
+
+
+def _message(id: Any) -> str | int:
+    if type(id) not in (str, int):
+        raise TypeError
+    return id
+
+
+def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, _List]) -> Lists:
+    order = sorted(found)
+    lists = [found[i] for i in order]
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(entry.code) for entry in lists], out=offsets[1:])
+    last: dict[str, int | None] = {}
+    at = {i: n for n, i in enumerate(order)}
+    for i, record in enumerate(records):
+        if i in at:
+            last[registry.all[lists[at[i]].registration].subscription.id] = at[i]
+        elif record.value is None and not registry.skips(record):
+            last[(record.key or b"").decode(errors="replace")] = None
+    join = lambda parts, dtype: np.concatenate([np.zeros(0, dtype), *parts])     # noqa: E731
+    return Lists(np.array([e.registration for e in lists], np.int64), np.array([e.watermark for e in lists], np.int64), offsets,
+                 join([e.code for e in lists], np.int64), join([e.score for e in lists], np.float64),
+                 [(records[i].partition, records[i].offset) for i in order], last)
+
+
+# -- deltas ---------------------------------------------------------------------------------------
+
+
+def _delta_schema(message: pa.DataType) -> pa.Schema:
+    return pa.schema([*_HEAD, ("op", pa.string()), ("message", message), ("score", pa.float64()), ("rank", pa.int64())])
+
+
+_DELTA_SCHEMAS = {True: _delta_schema(pa.string()), False: _delta_schema(pa.int64())}
+
+
+class _Deltas:
+    """Columns over all records of the topic; op -1: the record is none, or a repetition."""
+
+    def __init__(self, n: int) -> None:
+        self.op = np.full(n, -1, np.int8)
+        self.registration, self.watermark, self.code, self.rank = (np.zeros(n, np.int64) for _ in range(4))
+        self.score = np.zeros(n)
+
+
+def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True) -> tuple[Changes, Matches]:
+    """Decode the topic of results; what was written several times counts once (``result-id``).
+
+    :param ends: find out which changes are ``open``.
+    """
+    records, topic = inputs.results, inputs.topics.results
+    columns = _Deltas(len(records))
+    rows: dict[bool, list[int]] = {True: [], False: []}
+    owners: dict[int, Registration] = {}
+    slow: list[int] = []
+    for i, registration in _once(inputs, registry, report, progress):
+        value = records[i].value
+        if registration is None or value is None or registration.key != records[i].key or not _carries(value, registration):
+            slow.append(i)
+        else:
+            owners[i] = registration
+            rows[b'"message":"' in value].append(i)
+    done = 0
+    for textual, these in rows.items():
+        for chunk in _chunks(these, records):
+            progress(f"decoding deltas {done:,} of {len(records):,}")
+            done += len(chunk)
+            slow += _deltas_at_once(chunk, records, _DELTA_SCHEMAS[textual], owners, history, columns)
+    for i in sorted(slow):
+        _one_delta(i, records[i], topic, registry, history, report, columns)
+    return _changes(records, columns, ends), _matches(records, columns)
+
+
+def _carries(value: bytes, registration: Registration) -> bool:
+    """Tell whether a record surely has the right ``meta``, and no other."""
+    tail = registration.meta_tail
+    return value.endswith(tail) if tail else b'"meta"' not in value
+
+
+def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress) -> Iterator[tuple[int, Registration | None]]:
+    """Yield the records that are no repetitions, and what their result-id says of the registration."""
+    topic, records = inputs.topics.results, inputs.results
+    known: dict[bytes, int] = {}
+    by_name = {name.encode(): r for name, r in registry.by_name.items()}
+    for i, record in enumerate(records):
+        if not i % 100_000:
+            progress(f"sorting deltas {i:,} of {len(records):,}")
+        if registry.selective and registry.skips(record):
+            continue
+        identity = next((v for k, v in record.headers or () if k == "result-id"), None)
+        if identity is None:
+            report.differ("format", f"a record of {topic} has no header result-id", where=where(topic, record), details=(f"{record.value!r:.300}",))
+            continue
+        first = known.setdefault(identity, i)
+        if first == i:
+            yield i, by_name.get(identity.partition(b"/")[0])
+            continue
+        report.notes["repeated deltas"] += 1
+        if records[first].value != record.value:
+            report.differ("format", f"two records of {topic} with the result-id {identity.decode(errors='replace')} differ", where=where(topic, record),
+                          expected=f"{records[first].value!r:.300}", published=f"{record.value!r:.300}")
+
+
+def _deltas_at_once(
+    chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
+) -> Sequence[int]:
+    """Decode a chunk; return the rows that need a closer look."""
+    table = _table([records[i].value for i in chunk], schema)     # type: ignore[misc]
+    if table is None:
+        return chunk
+    registrations = [owners[i] for i in chunk]
+    op = pc.index_in(table["op"], pa.array(list(_OPS))).fill_null(-1).to_numpy()
+    added = op == 0
+    good = _subjects(table, registrations) & (op >= 0) & table["message"].is_valid().to_numpy()
+    good &= ~added | (table["score"].is_valid().to_numpy() & table["rank"].is_valid().to_numpy())
+    good &= (op != 2) == np.array([r.is_topk for r in registrations], bool)
+    to = np.array(chunk)[good]
+    columns.op[to] = op[good]
+    columns.registration[to] = np.array([r.number for r in registrations])[good]
+    columns.watermark[to] = _numbers(table["watermark"])[good]
+    columns.code[to] = _codes(table["message"], history)[good]
+    columns.score[to] = np.where(added, table["score"].fill_null(0.0).to_numpy(), 0.0)[good]
+    columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
+    return [i for i, ok in zip(chunk, good.tolist()) if not ok]
+
+
+def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: History, report: Report, columns: _Deltas) -> None:
+    value = decode(record, "delta", topic, report)
+    if value is None:
+        return
+    op = _OPS.get(value["op"]) if isinstance(value["op"], str) else None
+    name = (header(record, "result-id") or "").partition("/")[0]
+    found = registry.find(name, value["subscription"], "boolean" if op == 2 else "topk", topic, record)
+    if found is None:
+        return
+    rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
+    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or value.get("meta") != found.meta:
+        report.differ("format", f"a record of {topic} has a field that is not what it must be (op, rank, score, message or meta)",
+                      where=where(topic, record), details=(f"{record.value!r:.300}",))
+        return
+    columns.op[i], columns.registration[i], columns.watermark[i] = op, found.number, value["watermark"]
+    columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
+
+
+def _places(records: Sequence[Record], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    chosen = [records[i] for i in rows.tolist()]
+    return np.array([r.partition for r in chosen], np.int64), np.array([r.offset for r in chosen], np.int64)
+
+
+def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes:
+    rows = np.flatnonzero((columns.op == 0) | (columns.op == 1))
+    is_open = np.zeros(len(rows), bool)
+    registration, watermark = columns.registration[rows], columns.watermark[rows]
+    if ends and len(rows):
+        writers: dict[tuple[int, str], int] = {}
+        writer = np.array([writers.setdefault((records[i].partition, source_of_record(records[i])), len(writers)) for i in rows.tolist()])
+        newest, latest = np.full(len(writers), np.iinfo(np.int64).min), np.zeros(len(writers), np.int64)
+        np.maximum.at(newest, writer, watermark)
+        latest[writer] = np.arange(len(rows))      # of several, the last one stays
+        # Writers write in the order of watermarks, or registration after registration.
+        is_open = (watermark == newest[writer]) | (watermark == watermark[latest[writer]]) & (registration == registration[latest[writer]])
+    order = np.argsort(registration, kind="stable")
+    rows = rows[order]
+    return Changes(registration[order], watermark[order], columns.op[rows], columns.code[rows], columns.score[rows], columns.rank[rows],
+                   *_places(records, rows), is_open[order])
+
+
+def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
+    rows = np.flatnonzero(columns.op == 2)
+    return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows))
