@@ -216,6 +216,32 @@ def first_unordered_terms(offsets, terms):
 
 
 @njit(cache=True)
+def first_disorder(position, seq):
+    """Return the first message that is not after its predecessor, -1 if there is none."""
+    for i in range(1, seq.shape[0]):
+        if position[i] < position[i - 1] or (position[i] == position[i - 1] and seq[i] <= seq[i - 1]):
+            return i
+    return -1
+
+
+@njit(cache=True)
+def distinct(slots, n):
+    """Return the different ones among ``slots`` (int32[], all below ``n``), rising."""
+    seen = np.zeros(n, np.bool_)
+    count = 0
+    for i in range(slots.shape[0]):
+        count += not seen[slots[i]]
+        seen[slots[i]] = True
+    out = np.empty(count, np.int32)
+    at = 0
+    for slot in range(n):
+        if seen[slot]:
+            out[at] = slot
+            at += 1
+    return out
+
+
+@njit(cache=True)
 def take_free(live, n, first):
     """Return the ``n`` lowest free slots (int32) from ``first`` on; slots beyond the end of ``live`` are free."""
     out = np.empty(n, np.int32)
@@ -452,14 +478,14 @@ def ranks_before(score, position, seq, other_score, other_position, other_seq):
 
 
 @njit(cache=True)
-def log_difference(log, n, slot, seq, position, score, old, new, watermark):
-    """Log what turns one ranked list into another: removals, then additions, each by rank.
+def log_difference(log, n, slot, seq, position, score, listed, lists, watermark):
+    """Log what turns one ranked list into another: removals, then additions, each by rank; return the next change's number.
 
-    :param seq, position, score: hold both lists, at ``old = (start, length)`` and ``new = (start, length)``.
+    :param listed: length of the old list, at the beginning of seq, position and score; the new one, of length ``lists``, follows.
     """
     for removing in (True, False):
-        i, i_end = old[0], old[0] + old[1]
-        j, j_end = new[0], new[0] + new[1]
+        i, i_end = np.int64(0), np.int64(listed)
+        j, j_end = i_end, i_end + np.int64(lists)
         while i < i_end or j < j_end:
             if i < i_end and j < j_end and seq[i] == seq[j]:
                 i += 1
@@ -470,7 +496,7 @@ def log_difference(log, n, slot, seq, position, score, old, new, watermark):
                 i += 1
             else:
                 if not removing:
-                    n = log_change(log, n, slot, ADD, seq[j], score[j], j - new[0] + 1, watermark)
+                    n = log_change(log, n, slot, ADD, seq[j], score[j], j - i_end + 1, watermark)
                 j += 1
     return n
 
@@ -528,7 +554,8 @@ def thin(buffers, slot, expired, best):
         buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[i], buffers.position[i], score
     n = end - to
     for i in range(n):
-        buffers.seq[first + i], buffers.position[first + i], buffers.score[first + i] = buffers.seq[to + i], buffers.position[to + i], buffers.score[to + i]
+        buffers.seq[first + i], buffers.score[first + i] = buffers.seq[to + i], buffers.score[to + i]
+        buffers.position[first + i] = buffers.position[to + i]
     block[slot, LENGTH] = block[slot, FROZEN] + n
 
 
@@ -775,9 +802,10 @@ def apply_kmax(buffers, cursor, calendar, seq, position, rows, extent, watermark
                 m, score = rows.message[order[first]], rows.score[order[first]]
                 length = before
                 if before == block[slot, LIMIT]:
-                    changed[slot] = True
                     last = buffers.score[start + before - 1]
-                    theta[slot] = min(score, last)
+                    if theta[slot] != min(score, last):
+                        theta[slot] = min(score, last)
+                        changed[slot] = True
                     if score < last:
                         continue
                     length -= 1
@@ -839,8 +867,9 @@ def apply_kmax(buffers, cursor, calendar, seq, position, rows, extent, watermark
                 calendar_push(calendar, now, slot)
             lists = min(k, length)
             for e in range(lists):
-                was_seq[listed + e], was_position[listed + e], was_score[listed + e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-            n_log = log_difference(log, n_log, slot, was_seq, was_position, was_score, (0, listed), (listed, lists), now)
+                at = listed + e
+                was_seq[at], was_position[at], was_score[at] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+            n_log = log_difference(log, n_log, slot, was_seq, was_position, was_score, listed, lists, now)
     return buffers, log, n_log, due[:n_due], sink
 
 
@@ -897,9 +926,10 @@ def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expire
             n_due += 1
             continue
         log = grow_log(log, n_log, frozen + kept)
-        n_log = log_difference(log, n_log, slot, all_seq, all_position, all_score, (0, frozen), (frozen, min(k, kept)), watermark)
+        n_log = log_difference(log, n_log, slot, all_seq, all_position, all_score, frozen, min(k, kept), watermark)
         for e in range(kept):
-            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[frozen + e], all_position[frozen + e], all_score[frozen + e]
+            at = frozen + e
+            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[at], all_position[at], all_score[at]
         block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE], block[slot, KEY] = kept, 0, ACTIVE, oldest
         theta[slot] = bound
         if kept:

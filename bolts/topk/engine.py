@@ -91,6 +91,8 @@ class TopkEngine:
                                                    given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0])))
         if not (np.isfinite(lat) & np.isfinite(lon)).all():
             raise IllegalArgumentException(explain("A subscription needs a place.", legal="finite degrees"))
+        if not (weights >= 0).all():
+            raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row]:offsets[row + 1]].tolist()))
         slots = kernels.take_free(self._live, n, self._first_free)
@@ -131,6 +133,9 @@ class TopkEngine:
             if not self.watermark < first <= last <= watermark:
                 raise IllegalArgumentException(explain("Messages lie between two watermarks.", given=[first, last],
                                                        legal=f"positions in {self.watermark + 1}..{watermark}"))
+            if (row := kernels.first_disorder(readable(messages.position, np.int64), readable(messages.seq, np.int64))) >= 0:
+                raise IllegalArgumentException(explain("Messages come in rising order of (position, seq).", given=[
+                    (int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)]))
         steps: list[Step] = []
         for start, stop in self._chunks(messages.position):
             chunk = messages.slice(start, stop)
@@ -142,7 +147,7 @@ class TopkEngine:
         self.buffers.collect(due)
         self._retune(due)
         changes = steps[0].changes if len(steps) == 1 else tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
-        return Changes(*changes, due, np.unique(changes[0]))
+        return Changes(*changes, due, kernels.distinct(changes[0], len(self._live)))
 
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
         """Publish pending subscriptions at the current watermark, with answers merged with what has arrived since.
@@ -259,4 +264,5 @@ def _build(kind: str, registry: Mapping[str, type], name: str, argument: float, 
     try:
         return registry[name](argument, **(options or {}))
     except TypeError as error:
-        raise IllegalArgumentException(explain(f"The {kind} {name!r} does not take these options.", given=dict(options or {}), hint=str(error))) from error
+        words = f"The {kind} {name!r} does not take these options."
+        raise IllegalArgumentException(explain(words, given=dict(options or {}), hint=str(error))) from error

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from dskype.bolts.topk.engine import BUFFERS, INDEXES, TopkEngine
+from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
-from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch
+from dskype.topology.errors import IllegalArgumentException
+from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 
 PAIRS = [(index, buffer) for index in INDEXES for buffer in BUFFERS]
 TIGHT = {"kmax": {"factor": 1.0, "extra": 1}}      # buffers that run low often
@@ -91,3 +93,92 @@ def test_the_cut_of_batches_does_not_matter(index, buffer):
         logs.append([row for changes in caller.log for row in zip(*changes[:6])])
         caller.engine._check()
     assert logs[0] == logs[1] == logs[2] and len(logs[0]) > 300
+
+
+@pytest.mark.parametrize(("index", "buffer"), PAIRS)
+def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
+    """Some want more than the window has; batches are larger than a chunk; every answer comes a batch late."""
+    world = World(11, terms=60, places=40)
+    messages = world.messages(1500)
+    subscriptions = [world.subscription(k=1000 if i % 7 == 0 else None) for i in range(200)]
+    engine = TopkEngine(450, DIAGONAL_DEG, index, buffer)
+    engine.advance(batch(messages[:300]), 299)
+    slots = engine.insert(*columns(subscriptions), False)
+    waiting = [(slots, 299, engine.wanted(slots))]
+    for start in range(300, 1500, 300):
+        changes = engine.advance(batch(messages[start:start + 300]), start + 299)
+        for asked, watermark, wanted in waiting:
+            lists = [exact_topk(subscriptions[slot], messages, watermark, 450, n) for slot, n in zip(asked.tolist(), wanted.tolist())]
+            flat = [entry for entries in lists for entry in entries]
+            again = engine.resolve(asked, np.cumsum([0, *map(len, lists)]), np.array([e[2] for e in flat]), np.array([e[1] for e in flat]), np.array([e[0] for e in flat]))
+            assert not len(again.due)
+        waiting = [(changes.due, start + 299, engine.wanted(changes.due))]
+        engine._check()
+        offsets, seqs, _, _ = engine.topk(slots)
+        for slot in slots[~engine.pending(slots)].tolist():
+            expected = exact_topk(subscriptions[slot], messages, engine.watermark, 450, subscriptions[slot]["k"])
+            assert seqs[offsets[slot]:offsets[slot + 1]].tolist() == [seq for _, _, seq in expected]
+    assert not engine.pending(slots).all()
+
+
+def refusal(call, *arguments) -> str:
+    with pytest.raises(IllegalArgumentException) as error:
+        call(*arguments)
+    return str(error.value)
+
+
+def test_what_cannot_be_is_refused_with_a_reason():
+    world = World(1)
+    assert refusal(TopkEngine, 0, 40.0) == "A window must hold something. given: 0; legal: extent >= 1"
+    assert refusal(TopkEngine, 5, 0.0) == "The data space needs a diagonal. given: 0.0; legal: degrees > 0"
+    assert refusal(TopkEngine, 5, 40.0, "nothing").startswith("There is no such index. given: 'nothing'; legal: ")
+    assert refusal(TopkEngine, 5, 40.0, "taat", "nothing").startswith("There is no such buffer. given: 'nothing'; legal: ")
+    assert "does not take these options. given: {'size': 3}; hint: " in refusal(TopkEngine, 5, 40.0, "taat", "kmax", {}, {"size": 3})
+    engine = TopkEngine(5, DIAGONAL_DEG)
+    given = list(columns([world.subscription(k=2) for _ in range(3)]))
+    for place, values, text in ((0, [1, 0, 2], "wants at least one message. given: 0; legal: k >= 1"), (1, [0.5, 1.5, 0.1], "given: 1.5; legal: alpha in 0..1"),
+                                (2, [0.0, np.nan, 0.0], "needs a place"), (3, [0.0, 0.0], "equally long. given: [3, 3, 3, 2, 3]")):
+        assert text in refusal(engine.insert, *given[:place], np.array(values), *given[place + 1:], True)
+    weights = np.ones(4)
+    assert "given: [5, 3]" in refusal(engine.insert, *given[:4], np.array([0, 1, 3, 4]), np.array([1, 5, 3, 2]), weights, True)
+    assert "given: -1.0; legal: >= 0" in refusal(engine.insert, *given[:4], np.array([0, 1, 3, 4]), np.array([1, 2, 3, 2]), -weights, True)
+    assert len(engine) == 0 and not len(engine.insert(*columns([]), True))
+    slots = engine.insert(*given, False)
+    assert "no subscription in a slot. given: 3" in refusal(engine.remove, np.array([0, 3]))
+    assert "named twice. given: [1, 1]" in refusal(engine.remove, np.array([1, 1]))
+    nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    assert "one answer. given: 1; legal: 3" in refusal(engine.resolve, slots, np.array([0, 0]), *nothing)
+    assert "rank order. given: [(0.5, 1, 1), (0.7, 2, 2)]" in refusal(
+        engine.resolve, slots[:1], np.array([0, 2]), np.array([1, 2]), np.array([1, 2]), np.array([0.5, 0.7]))
+    engine.resolve(slots[:1], np.array([0, 0]), *nothing)
+    assert "pending subscriptions take answers. given: [0]" in refusal(engine.resolve, slots, np.array([0, 0, 0, 0]), *nothing)
+    messages = batch(world.messages(4))
+    assert "given: [0, 3]; legal: positions in 0..2" in refusal(engine.advance, messages, 2)
+    assert "rising order of (position, seq). given: [(2, 2), (1, 1)]" in refusal(engine.advance, messages.take(np.array([0, 2, 1, 3])), 3)
+    engine.advance(messages, 3)
+    assert "never falls. given: 2; legal: >= 3" in refusal(engine.advance, MessageBatch.empty(), 2)
+    assert "given: [0, 3]; legal: positions in 4..9" in refusal(engine.advance, messages, 9)
+    state = engine.snapshot()
+    assert refusal(TopkEngine(6, DIAGONAL_DEG).restore, state) == "The snapshot has another extent. given: 5; legal: 6"
+    assert "Only a new engine takes a snapshot" in refusal(engine.restore, state)
+    engine._check()
+
+
+def test_a_first_list_is_published_even_when_it_is_empty():
+    world = World(2)
+    engine = TopkEngine(5, DIAGONAL_DEG)
+    slots = engine.insert(*columns([world.subscription(), world.subscription()]), False)
+    changes = engine.resolve(slots[::-1], np.zeros(3, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    assert changes.touched.tolist() == [0, 1] and not len(changes.slot) and not len(changes.due)
+    assert not engine.pending(slots).any() and engine.topk(slots).offsets.tolist() == [0, 0, 0]
+    assert engine.memory_bytes > 0
+
+
+def test_slots_are_given_out_again_lowest_first():
+    world = World(3)
+    engine = TopkEngine(5, DIAGONAL_DEG)
+    assert engine.insert(*columns([world.subscription() for _ in range(6)]), True).tolist() == [0, 1, 2, 3, 4, 5]
+    engine.remove(np.array([4, 1, 2]))
+    assert engine.insert(*columns([world.subscription() for _ in range(2)]), False).tolist() == [1, 2]
+    assert engine.insert(*columns([world.subscription() for _ in range(2)]), False).tolist() == [4, 6]
+    assert engine.slots.tolist() == [0, 1, 2, 3, 4, 5, 6] and len(engine) == 7
