@@ -560,6 +560,19 @@ def thin(buffers, slot, expired, best):
 
 
 @njit(cache=True)
+def thin_all(buffers, slots, expired):
+    """Let all pending slots among ``slots`` drop what can no longer matter."""
+    block = buffers.block
+    most = 0
+    for i in range(slots.shape[0]):
+        most = max(most, block[slots[i], LIMIT])
+    best = np.empty(most)
+    for i in range(slots.shape[0]):
+        if block[slots[i], STATE] == PENDING:
+            thin(buffers, slots[i], expired, best)
+
+
+@njit(cache=True)
 def make_room(buffers, cursor, slot, apart):
     """Give a slot whose block is full a larger one; return the buffers, whose entries may lie in new arrays.
 

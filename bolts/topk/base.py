@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.topk import _kernels as kernels
+from dskype.bolts.topk.store import BufferStore, Lists
 from dskype.bolts.topk.table import SubscriptionTable
 from dskype.spouts.batch import MessageBatch
 
@@ -32,21 +34,6 @@ class Matches(NamedTuple):
     message: np.ndarray
     slot: np.ndarray
     score: np.ndarray
-
-
-class Lists(NamedTuple):
-    """One list of messages per slot, in rank order.
-
-    :ivar offsets: int64[slots + 1]; list *i* is ``offsets[i]:offsets[i + 1]`` of the others.
-    :ivar seqs: int64[].
-    :ivar positions: int64[].
-    :ivar scores: float64[].
-    """
-
-    offsets: np.ndarray
-    seqs: np.ndarray
-    positions: np.ndarray
-    scores: np.ndarray
 
 
 class Changes(NamedTuple):
@@ -193,8 +180,9 @@ class ResultBuffers(ABC):
     published stays as it is (frozen), what arrives is collected, and an answer of the message window is awaited. An active
     slot is *complete* while its buffer holds every message of the window that matches it: its threshold is -inf.
 
-    Invariant of an active slot: at every watermark the first k entries of the buffer are its top-k list. A buffer that can no longer guarantee it
-    makes the slot due. For plain buffers: every live window message outside ranks behind every entry, or at least k entries.
+    What every buffer needs is in ``self.store``: state, k, limit, theta and entries by slot, and a calendar of what expires next.
+    An implementation decides how many entries there are and which: it must see to it that the first k entries of an active slot are
+    its top-k list at every watermark, and that a slot falls due as soon as it cannot guarantee that.
 
     :param extent: of the window: a message leaves when the watermark reaches its position + extent.
     :param options: of the implementation; unknown ones are a TypeError.
@@ -202,22 +190,14 @@ class ResultBuffers(ABC):
 
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
+        self.watermark = -1
+        self.store = BufferStore()
+
+    # -- what an implementation provides
 
     @abstractmethod
-    def open(self, slots: np.ndarray, k: np.ndarray, complete: bool) -> None:
-        """Start empty buffers: active ones when ``complete`` (the window has no messages), else pending ones.
-
-        :param slots: int32[n], free, rising.
-        :param k: int32[n], >= 1.
-        """
-
-    @abstractmethod
-    def close(self, slots: np.ndarray) -> None:
-        """Forget slots (int32[n], rising), whatever their state."""
-
-    @abstractmethod
-    def wanted(self, slots: np.ndarray) -> np.ndarray:
-        """Return how many messages an answer should bring (int64[n], >= k); constant while a slot is pending."""
+    def limits(self, k: np.ndarray) -> np.ndarray:
+        """Return how many entries slots with these k may have at most (int64[n], >= k), when they are opened."""
 
     @abstractmethod
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
@@ -225,54 +205,75 @@ class ResultBuffers(ABC):
 
         At every time *t* at which a message arrives or an entry expires (position + extent), each slot concerned loses
         what has expired and gets what has arrived at once; the difference of its list is a change at watermark *t*. A slot that
-        becomes due at *t* keeps the list from before *t*, and takes nothing until :meth:`collect`.
+        becomes due at *t* keeps the list from before *t*, has the threshold inf, and takes nothing until :meth:`collect`. A pending
+        slot collects all of its matches, or as many as an answer can leave a use for.
 
         :param messages: rising in (position, seq), after the previous watermark; ``matches`` name its rows. Matches below
             the slot's threshold are left out.
         """
 
     @abstractmethod
-    def collect(self, slots: np.ndarray) -> None:
-        """Make slots that are due pending: they collect every match from now on.
-
-        :param slots: int32[n], each once.
-        """
-
-    @abstractmethod
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
-        """Merge answers with what was collected, and publish the lists at ``watermark``.
+        """Merge answers with what was collected, and publish the lists at ``watermark``, which is that of the last :meth:`apply`.
 
         :param slots: int32[n], rising, pending.
-        :param answers: the best ``wanted`` messages, or all if there are fewer, of the window at a watermark at or after
+        :param answers: the best :meth:`wanted` messages, or all if there are fewer, of the window at a watermark at or after
             the one at which the slot began to collect.
         :returns: also slots that are ``due`` again: too little is alive. They are pending, and collect from ``watermark`` on.
         """
 
-    @abstractmethod
+    # -- what its users call
+
+    def open(self, slots: np.ndarray, k: np.ndarray, complete: bool) -> None:
+        """Start empty buffers: active ones when ``complete`` (the window has no messages), else pending ones.
+
+        :param slots: int32[n], free, rising.
+        :param k: int32[n], >= 1.
+        """
+        self.store.open(slots, k, self.limits(np.asarray(k, np.int64)), complete)
+
+    def close(self, slots: np.ndarray) -> None:
+        """Forget slots (int32[n], each once), whatever their state."""
+        self.store.close(slots)
+
+    def wanted(self, slots: np.ndarray) -> np.ndarray:
+        """Return how many messages an answer should bring (int64[n], >= k); constant while a slot is pending. By default the limit."""
+        return self.store.pool.block[slots, kernels.LIMIT]
+
+    def collect(self, slots: np.ndarray) -> None:
+        """Make slots that are due pending (int32[n], each once): they collect every match from now on."""
+        self.store.collect(slots)
+
     def published(self, slots: np.ndarray) -> Lists:
         """Return the lists as published last (the frozen ones of pending slots)."""
+        return self.store.published(slots)
 
-    @abstractmethod
     def pending(self, slots: np.ndarray) -> np.ndarray:
         """Tell which slots are pending (bool[n])."""
+        return self.store.pool.block[slots, kernels.STATE] != kernels.ACTIVE
 
-    @abstractmethod
     def thresholds(self, slots: np.ndarray) -> np.ndarray:
         """Return the lowest score that slots have a use for (float64[n]): -inf everything, inf nothing."""
+        return self.store.theta[slots]
 
-    @abstractmethod
+    def sizes(self, slots: np.ndarray) -> np.ndarray:
+        """Return how many entries the buffers of slots hold (int64[n])."""
+        return self.store.sizes(slots)
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain arrays, in order of slots; equal states give equal snapshots."""
+        return {"watermark": int(self.watermark), **self.store.snapshot(self.watermark - self.extent)}
 
-    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Fill empty buffers from a snapshot of the same implementation; arrays may be read-only."""
+        """Fill empty buffers from a snapshot of the same implementation; limits stay as they were. Arrays may be read-only."""
+        self.watermark = int(state["watermark"])
+        self.store.restore(state)
 
     @property
-    @abstractmethod
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
+        return self.store.memory_bytes
 
-    @abstractmethod
     def _check(self, watermark: int) -> None:
-        """Verify all invariants at ``watermark`` (AssertionError); for tests, O(size)."""
+        """Verify all invariants at ``watermark`` (AssertionError); for tests, O(size). Implementations add their own."""
+        self.store._check(watermark, self.extent)
