@@ -45,8 +45,9 @@ class PlainSystem:
     :param texts: what the vocabulary was built from; None: no vocabulary.
     """
 
-    def __init__(self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True) -> None:
-        self.settings = Settings.from_conf(conf)
+    def __init__(self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True,
+                 name: str = "dskype") -> None:
+        self.name, self.settings = name, Settings.from_conf(conf)
         self.random = random.Random(seed)
         self.partitions, self.hesitant = partitions, hesitant
         self.tokenizer = Tokenizer(self.settings.stop_words)
@@ -148,7 +149,7 @@ class PlainSystem:
 
     def refuse(self, topic: str, record: Record, error: Any) -> None:
         """Write a dead letter."""
-        self.write("dead_letters", record.key, record.value, [("error", str(error).encode()), ("stage", b"translate"), ("topic", f"dskype.{topic}".encode()),
+        self.write("dead_letters", record.key, record.value, [("error", str(error).encode()), ("stage", b"translate"), ("topic", f"{self.name}.{topic}".encode()),
                                                               ("partition", str(record.partition).encode()), ("offset", str(record.offset).encode())])
 
     # -- work -----------------------------------------------------------------------------------------------------------
@@ -287,7 +288,7 @@ class PlainSystem:
 
     def inputs(self) -> Inputs:
         """Return what the topics hold."""
-        return Inputs(**{name: list(records) for name, records in self.topics.items()})
+        return Inputs(topology=self.name, **{name: list(records) for name, records in self.topics.items()})
 
     # -- random traffic -------------------------------------------------------------------------------------------------
 

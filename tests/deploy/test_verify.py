@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dskype.deploy.cli import main
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.inputs import header
 from dskype.spouts.settings import Settings
-from tests.deploy.plain_system import PlainSystem
+from dskype.spouts.topics import Topics
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from tests.deploy.plain_system import TOPICS, PlainSystem
 
 COUNT = {"dskype.window.messages": 20}
 TIME = {"dskype.window.span.ms": 700, "dskype.window.lateness.ms": 100}
@@ -760,6 +764,76 @@ def test_kernels_take_arrays_that_are_read_only():
         assert check(system).ok and made
     finally:
         Oracle.__init__ = original
+
+
+# --- on a broker ------------------------------------------------------------------------------------------------------
+
+
+def store(kafka: KafkaSettings, system: PlainSystem, only: Sequence[str] = TOPICS) -> None:
+    """Write a system's records to Kafka, with their times."""
+    topics = Topics.of(system.name)
+    admin = TopicAdmin(kafka)
+    admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {})
+    admin.close()
+    producer = kafka.producer()
+    for name in only:
+        for r in system.topics[name]:
+            producer.send(getattr(topics, name), key=r.key, value=r.value, headers=list(r.headers), partition=r.partition, timestamp_ms=r.timestamp_ms)
+    producer.flush()
+    producer.close()
+
+
+def verb(kafka: KafkaSettings, name: str, *options: str) -> int:
+    return main(["verify", "-t", name, "--bootstrap-servers", kafka.bootstrap_servers, *options])
+
+
+@pytest.fixture(scope="module")
+def kafka(bootstrap_servers: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"verify-{uuid.uuid4().hex[:8]}"
+
+
+def test_the_verb_reads_the_topics_and_compares(kafka, name, tmp_path, capsys):
+    system = PlainSystem(TIME, seed=3, partitions=2, name=name).some_traffic()
+    store(kafka, system)
+    file = tmp_path / "topology.yaml"
+    file.write_text(json.dumps({"name": name, "config": TIME}))
+    assert verb(kafka, name, "--file", str(file), "--final") == 0
+    out = capsys.readouterr().out
+    assert f"{len(system.topics['results'])} {name}.results" in out and "equal     watermark" in out
+    assert verb(kafka, name, "--file", str(file), "--final", "-o", "json", "--sample", "3", "--since", "1000100", "--seed", "5") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] and found["compared"]["subscriptions"] == 3 and found["read"][f"{name}.messages"] == len(system.topics["messages"])
+    assert verb(kafka, name, "-c", "dskype.window.span.ms=300") == 1    # without a file: the keys alone; and a wrong window
+    out = capsys.readouterr().out
+    assert "DIFFERENT" in out and out.count("rank") >= 1 and "expected" in out
+
+
+def test_the_verb_waits_until_all_is_handled(kafka, name, capsys):
+    system = small()
+    system.name = name
+    conf = ["-c", "dskype.window.messages=5", "-c", "dskype.space=[-10,-10,10,10]", "-c", "dskype.results.topk.interval.ms=0"]
+    store(kafka, system, [t for t in TOPICS if t != "sequence"])
+    assert verb(kafka, name, *conf, "--wait", "0.5") == 1
+    assert "still at work after 0.5 s" in capsys.readouterr().err
+    store(kafka, system, ["sequence"])
+    assert verb(kafka, name, *conf, "--wait", "30", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["final"] and found["rested"] and found["compared"]["final lists"] == 2
+
+
+def test_arguments_that_make_no_sense_are_refused(kafka, name, capsys):
+    assert verb(kafka, name) == 2
+    assert "is not running" in capsys.readouterr().err
+    assert verb(kafka, name, "-c", "dskype.window.messages=5") == 2
+    assert "has no records" in capsys.readouterr().err
+    for options in (["--sample", "0"], ["--since", "x"], ["--wait", "-1"], ["--nonsense"]):
+        assert verb(kafka, name, *options) == 2
+    assert verb(kafka, name, "--file", "/nowhere.yaml") in (1, 2)
 
 
 # --- size -------------------------------------------------------------------------------------------------------------
