@@ -57,27 +57,33 @@ class MessageIds:
             self._runs.append(_Run(np.concatenate([other.seqs, last.seqs]), np.concatenate([other.positions, last.positions]),
                                    pa.concat_arrays([other.ids, last.ids])))
 
-    def get(self, seqs: np.ndarray) -> np.ndarray:
-        """Return the ids of messages, object[n] of str.
+    def get(self, seqs: np.ndarray) -> Any:
+        """Return the ids of messages, a pyarrow string array of n.
 
         :raises KeyError: one is not known.
         """
         import pyarrow as pa
 
-        found = np.empty(len(seqs), object)
-        missing = np.ones(len(seqs), bool)
+        places, parts = [], []
+        missing = np.arange(len(seqs))
         for run in reversed(self._runs):
-            at = np.searchsorted(run.seqs, seqs)
+            if not len(missing):
+                break
+            wanted = seqs[missing]
+            at = np.searchsorted(run.seqs, wanted)
             at[at == len(run.seqs)] = 0
-            hit = missing & (run.seqs[at] == seqs)
+            hit = run.seqs[at] == wanted
             if hit.any():
-                found[hit] = run.ids.take(pa.array(at[hit])).to_numpy(zero_copy_only=False)
-                missing &= ~hit
-                if not missing.any():
-                    break
-        if missing.any():
-            raise KeyError(f"the id of message {int(seqs[missing][0])} is not known")
-        return found
+                places.append(missing[hit])
+                parts.append(run.ids.take(pa.array(at[hit])))
+                missing = missing[~hit]
+        if len(missing):
+            raise KeyError(f"the id of message {int(seqs[missing[0]])} is not known")
+        if len(parts) < 2:
+            return parts[0] if parts else pa.array([], pa.string())
+        order = np.empty(len(seqs), np.int64)
+        order[np.concatenate(places)] = np.arange(len(seqs))
+        return pa.concat_arrays(parts).take(pa.array(order))
 
     def free(self, position: int) -> None:
         """Forget messages with this position or a lower one; at once where that costs nothing, at last when half is old."""

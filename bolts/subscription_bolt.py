@@ -373,6 +373,8 @@ class SubscriptionBolt(BatchBolt):
     def _match_filters(self, messages: MessageBatch, ids: Any, arrival_ms: np.ndarray) -> None:
         if not self._filters or not messages.n:
             return
+        import pyarrow as pa
+
         rows, slots = self._boolean.match(messages)
         entries = self._filter_entries
         if self._expiring:
@@ -384,7 +386,7 @@ class SubscriptionBolt(BatchBolt):
             self._counters["matches"].inc(len(rows))
             n = len(rows)
             self._publisher.deltas([entries.names[s] for s in names], [entries.registrations[s] for s in names], np.full(n, MATCH, np.int8),
-                                   ids.to_numpy(zero_copy_only=False)[rows], np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
+                                   ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
                                    [entries.metas[s] for s in names])
         if self._expiring:
             self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)

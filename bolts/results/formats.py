@@ -12,23 +12,21 @@ subscription gave, left out if it gave nothing. Deltas and events carry the head
 registration, watermark, op and message as text, the same whenever the same result is written again.
 
 JSON is put together from text: what all records of a registration share is made once (:class:`Head`), floats are
-written by ``repr`` (the shortest text that reads back as the same float64).
+written as the shortest text that reads back as the same float64.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import repeat
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.topology.core.frames import column_rows
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["ADD", "EVENTS", "Head", "MATCH", "OPS", "REMOVE", "delta_records", "event_record", "head", "parse_registration", "state_values"]
+__all__ = ["ADD", "EVENTS", "Head", "MATCH", "OPS", "REMOVE", "Records", "delta_records", "event_record", "head", "parse_registration", "score_texts", "state_values"]
 
 ADD, REMOVE, MATCH = 0, 1, 2
 OPS = ("add", "remove", "match")
@@ -36,8 +34,6 @@ OPS = ("add", "remove", "match")
 EVENTS = ("active", "removed")
 
 _REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
-
-DeltaRecord = tuple[bytes, bytes, bytes]
 
 
 class Head(NamedTuple):
@@ -84,60 +80,102 @@ def head(subscription: str, registration: str, meta: str | None = None) -> Head:
                 "}" if meta is None else f',"meta":{meta}}}')
 
 
-def delta_records(heads: Iterable[Head], ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> list[DeltaRecord]:
+class Records(NamedTuple):
+    """Records as columns, one entry each: pyarrow arrays.
+
+    :ivar keys: binary.
+    :ivar values: string.
+    :ivar result_ids: string.
+    """
+
+    keys: Any
+    values: Any
+    result_ids: Any
+
+
+def delta_records(heads: Sequence[Head], ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> Records:
     """Return the records of deltas, in the given order; all columns have the same length n.
 
     :param heads: one per delta.
     :param ops: int8[n]: ``ADD``, ``REMOVE`` or ``MATCH``.
-    :param messages: the messages' ids as JSON text.
+    :param messages: the messages' ids as JSON text; list or pyarrow string array.
     :param watermarks: int64[n].
     :param scores: float64[n], read where op is ``ADD``; None if there is none.
     :param ranks: int32[n], 1-based, read where op is ``ADD``; None if there is none.
-    :returns: (key, value, result id) per delta.
-    :raises IllegalArgumentException: an unknown op, or ``ADD`` without scores and ranks.
-    :raises ValueError: columns of different lengths.
+    :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, or columns of different lengths.
     """
-    records: list[DeltaRecord] = []
-    put = records.append
-    ranked = scores is not None and ranks is not None
-    ranking = (_floats(scores), column_rows(ranks)) if ranked else (repeat(None, len(ops)), repeat(None, len(ops)))
-    rows = zip(heads, column_rows(ops), column_rows(messages), column_rows(watermarks), *ranking, strict=True)
-    for shared, op, message, watermark, score, rank in rows:
-        key, start, result_id, _, tail = shared
-        if op == 0 and ranked:
-            put((key, f'{start}{watermark},"op":"add","message":{message},"score":{score!r},"rank":{rank}{tail}'.encode(),
-                 f"{result_id}{watermark}/add/{message}".encode()))
-        elif op == 1:
-            put((key, f'{start}{watermark},"op":"remove","message":{message}{tail}'.encode(), f"{result_id}{watermark}/remove/{message}".encode()))
-        elif op == 2:
-            put((key, f'{start}{watermark},"op":"match","message":{message}{tail}'.encode(), f"{result_id}{watermark}/match/{message}".encode()))
-        else:
-            raise IllegalArgumentException(explain("A delta cannot be written.", given={"op": op, "scores": ranked},
-                                                   legal="0 (add, with scores and ranks), 1 (remove), 2 (match)"))
-    return records
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ops = np.asarray(ops, np.int8)
+    n = len(ops)
+    lengths = [len(column) for column in (heads, ops, messages, watermarks, scores, ranks) if column is not None]
+    if len(set(lengths)) > 1:
+        raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
+    adds, ranked = ops == ADD, scores is not None and ranks is not None
+    if n and (ops.min() < 0 or ops.max() > MATCH or (not ranked and adds.any())):
+        raise IllegalArgumentException(explain("A delta cannot be written.", given={"ops": np.unique(ops).tolist(), "scores": ranked},
+                                               legal="0 (add, with scores and ranks), 1 (remove), 2 (match)"))
+    messages = _strings(messages)
+    marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
+    names = pa.array(OPS).take(pa.array(ops))
+    ranking = ""
+    if adds.any():
+        ranking = _joined(',"score":', score_texts(_numbers(scores)), ',"rank":', pa.array(np.asarray(_numbers(ranks), np.int64)).cast(pa.string()))
+        if not adds.all():
+            ranking = pc.if_else(pa.array(adds), ranking, "")
+    values = _joined(pa.array([h.delta for h in heads], pa.string()), marks, ',"op":"', names, '","message":', messages, ranking,
+                     pa.array([h.tail for h in heads], pa.string()))
+    ids = _joined(pa.array([h.result_id for h in heads], pa.string()), marks, "/", names, "/", messages)
+    return Records(pa.array([h.key for h in heads], pa.binary()), values, ids)
 
 
-def _floats(column: Any) -> list[float]:
-    """Return a column as Python floats: ``repr`` of a numpy scalar is no JSON."""
-    return np.asarray(column, np.float64).tolist()
+def _numbers(column: Any) -> Any:
+    return [0 if number is None else number for number in column] if isinstance(column, list) else column
 
 
-def state_values(heads: Iterable[Head], watermarks: Any, offsets: np.ndarray, messages: Any, scores: Any) -> list[bytes]:
-    """Return the values of top-k states.
+def _joined(*parts: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _strings(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column if isinstance(column, pa.Array) else pa.array(column, pa.string())
+
+
+def score_texts(scores: Any) -> Any:
+    """Return floats as JSON: the shortest texts that read back bit for bit, as a pyarrow string array."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = np.asarray(scores, np.float64)
+    texts = pa.array(numbers).cast(pa.string())
+    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # "1" is an integer to some readers
+    return pc.if_else(pa.array(whole), _joined(texts, ".0"), texts) if whole.any() else texts
+
+
+def state_values(heads: Sequence[Head], watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
+    """Return the values of top-k states, a pyarrow string array.
 
     :param heads: one per state (n).
     :param watermarks: int64[n].
     :param offsets: int64[n + 1]: the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
-    :param messages: message ids as JSON text, in rank order within a state.
+    :param messages: message ids as JSON text, in rank order within a state; list or pyarrow string array.
     :param scores: float64, theirs.
     """
-    entries = [f'{{"message":{message},"score":{score!r}}}' for message, score in zip(column_rows(messages), _floats(scores), strict=True)]
-    bounds = column_rows(offsets)
-    return [f'{shared.state}{watermark},"topk":[{",".join(entries[start:stop])}]}}'.encode()
-            for shared, watermark, start, stop in zip(heads, column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)]
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    entries = _joined('{"message":', _strings(messages), ',"score":', score_texts(scores), "}")
+    lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), entries), ",")
+    marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
+    return _joined(pa.array([h.state for h in heads], pa.string()), marks, ',"topk":[', lists, "]}")
 
 
-def event_record(shared: Head, event: str, watermark: int) -> DeltaRecord:
+def event_record(shared: Head, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
     """Return the record of a registration event: (key, value, result id).
 
     :param event: ``active`` (results cover what is after the watermark) or ``removed`` (up to the watermark).

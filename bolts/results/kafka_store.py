@@ -42,6 +42,13 @@ class KafkaStore(ResultStore):
             self._send(*state)
         return Outcome(written=len(states)) if states else _NONE
 
+    def put_values(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Sequence[int], values: Any) -> None:
+        """Write many states at once; ``values`` is a pyarrow string array."""
+        import pyarrow as pa
+
+        versions = [f"{self._run} {registration} {watermark}" for registration, watermark in zip(registrations, watermarks, strict=True)]
+        self._collector.send_records(self._topic, pa.array(subscriptions, pa.string()), values, [("version", pa.array(versions, pa.string()))])
+
     def remove(self, removals: Sequence[Removal]) -> Outcome:
         """Write null values."""
         for removal in removals:

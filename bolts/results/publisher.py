@@ -91,13 +91,13 @@ class ResultPublisher:
         :returns: how many were published.
         """
         ops = np.asarray(ops)
-        subscriptions, registrations, messages = map(column_rows, (subscriptions, registrations, messages))
+        subscriptions, registrations = column_rows(subscriptions), column_rows(registrations)
         metas = None if metas is None else column_rows(metas)
         if not self.wants_deltas and len(ops):
             kept = np.flatnonzero(ops == MATCH)
             if len(kept) < len(ops):
                 rows = kept.tolist()
-                subscriptions, registrations, messages = ([column[i] for i in rows] for column in (subscriptions, registrations, messages))
+                subscriptions, registrations, messages = ([column[i] for i in rows] for column in (subscriptions, registrations, column_rows(messages)))
                 metas = metas and [metas[i] for i in rows]
                 ops, watermarks, scores, ranks = ops[kept], np.asarray(watermarks)[kept], None, None
         if not len(ops):
@@ -106,16 +106,15 @@ class ResultPublisher:
             raise IllegalArgumentException(explain("Deltas that add need scores and ranks.",
                                                    given={"scores": scores is not None, "ranks": ranks is not None}))
         if self._via_bolt:
-            self._emit_deltas(subscriptions, registrations, ops, messages, scores, ranks, watermarks, metas)
+            self._emit_deltas(subscriptions, registrations, ops, column_rows(messages), scores, ranks, watermarks, metas)
         else:
             self.write_deltas(self._delta_heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
         return len(ops)
 
     def write_deltas(self, heads: Sequence[Head], ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> None:
         """Write deltas to Kafka; see :func:`~dskype.bolts.results.formats.delta_records`."""
-        send, topic = self._collector.send_record, self._topics.results
-        for key, value, result_id in delta_records(heads, ops, messages, watermarks, scores, ranks):
-            send(topic, key, value, (("result-id", result_id),))
+        keys, values, result_ids = delta_records(heads, ops, messages, watermarks, scores, ranks)
+        self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
     def states(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str],
                scores: Any) -> int:
@@ -136,15 +135,15 @@ class ResultPublisher:
                        for r, w, start, stop in zip(registrations, watermarks, bounds[:-1], bounds[1:], strict=True)]
             self._emit(subscriptions, "topk", records)
         else:
-            self._store.put(self.encode_states(subscriptions, registrations, watermarks, offsets, messages, scores))
+            self._store.put_values(subscriptions, registrations, watermarks, state_values(list(map(head, subscriptions, registrations)), watermarks, offsets, messages, scores))
         return n
 
     @staticmethod
     def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any,
                       scores: Any) -> list[State]:
         """Return states with their JSON."""
-        values = state_values(map(head, subscriptions, registrations), watermarks, offsets, messages, scores)
-        return [State(*row) for row in zip(subscriptions, registrations, watermarks, values, strict=True)]
+        values = state_values(list(map(head, subscriptions, registrations)), watermarks, offsets, messages, scores)
+        return [State(*row) for row in zip(subscriptions, registrations, watermarks, map(str.encode, values.to_pylist()), strict=True)]
 
     def events(self, subscriptions: Sequence[str], registrations: Sequence[str], events: Sequence[str], watermarks: Any) -> int:
         """Publish registration events: ``active`` or ``removed``, as of a watermark (-1: before any message).

@@ -35,8 +35,8 @@ def test_ids_are_found_until_they_are_freed(seed):
             ids.restore(unpack_state(pack_state(state)))
         if plain:
             asked = rng.choices(sorted(plain), k=20)
-            assert ids.get(np.array(asked)).tolist() == [plain[s][1] for s in asked]
-    assert ids.get(np.zeros(0, np.int64)).tolist() == []
+            assert ids.get(np.array(asked)).to_pylist() == [plain[s][1] for s in asked]
+    assert ids.get(np.zeros(0, np.int64)).to_pylist() == []
 
 
 def test_what_is_freed_takes_no_room_for_long():

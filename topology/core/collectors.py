@@ -50,6 +50,20 @@ class _Collector:
         """
         self._task.send_record(topic, key, value, headers, partition)
 
+    def send_records(self, topic: str, keys: Any, values: Any, headers: Sequence[tuple[str, Any]] = ()) -> int:
+        """Write many records to an external Kafka topic, as columns; else as :meth:`send_record`.
+
+        :param keys: pyarrow binary or string array, one per record; None: no keys.
+        :param values: pyarrow binary or string array.
+        :param headers: (name, pyarrow binary or string array) pairs.
+        :returns: how many.
+        """
+        lengths = {len(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers))}
+        if len(lengths) > 1:
+            msg = f"the columns of records differ in length (component {self._task.component_id!r}, topic {topic!r}); given: {sorted(lengths)}"
+            raise IllegalArgumentException(msg)
+        return self._task.send_records(topic, keys, values, headers)
+
     # -- checks ---------------------------------------------------------------------------------
 
     def _unknown_stream(self, stream: Any) -> IllegalArgumentException:

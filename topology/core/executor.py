@@ -18,7 +18,7 @@ import zlib
 from typing import Any, Callable, Iterable, NamedTuple, Protocol
 
 from dskype.topology.config import Config
-from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.frames import InRecord, OutRecord, OutRecords, one_by_one
 from dskype.topology.core.snapshots import SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
 from dskype.topology.core.task import BoltTask, Task
@@ -95,7 +95,7 @@ class _Hosted:
         self.task = task
         self.batch_id = -1
         self.first = self.until = -1
-        self.reply: list[OutRecord] = []
+        self.reply: list[OutRecord | OutRecords] = []
         self.saved = -1   # version of the newest snapshot
         self.number = 0   # of the newest journal entry
 
@@ -204,7 +204,7 @@ class Executor:
 
     # -- batches ----------------------------------------------------------------------------------
 
-    def handle(self, batch_id: int, records: Iterable[InRecord]) -> list[OutRecord]:
+    def handle(self, batch_id: int, records: Iterable[InRecord]) -> list[OutRecord | OutRecords]:
         """Process what one batch brings to this executor and return what the sink has to write.
 
         May be called again with the same batch, with a part of it, or with one that is cut elsewhere.
@@ -212,7 +212,7 @@ class Executor:
         by_task: dict[int, list[InRecord]] = {}
         for record in records:
             by_task.setdefault(route(self.plan, self.component, record.topic, record.partition), []).append(record)
-        reply: list[OutRecord] = []
+        reply: list[OutRecord | OutRecords] = []
         touched: list[Task] = []
         for task_id in sorted(by_task):
             if task_id not in self._hosted:
@@ -224,7 +224,7 @@ class Executor:
             touched.append(self._hosted[task_id].task)
         return reply + self._reports(touched)
 
-    def _handle_bolt(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
+    def _handle_bolt(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord | OutRecords]:
         hosted = self._hosted[task_id]
         first, until = records[0].offset, records[-1].offset + 1
         if hosted.task.version == until and (hosted.first, hosted.until) == (first, until):
@@ -281,7 +281,7 @@ class Executor:
             return again
         task.process_external(external)
         task.process(inbox)
-        reply = again + task.flush() + task.flush_letters()
+        reply = again + list(one_by_one(task.flush())) + task.flush_letters()
         hosted.reply, hosted.batch_id = reply, batch_id
         hosted.number += 1
         entry = {"number": hosted.number, "state": task.snapshot(), "reply": [tuple(r) for r in reply],

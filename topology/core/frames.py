@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import msgpack
 import numpy as np
@@ -29,9 +29,9 @@ from dskype.topology.fields import Fields
 from dskype.topology.tuples import StreamMeta, Tuple
 
 __all__ = [
-    "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord",
+    "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord", "OutRecords",
     "Pulse", "Segment", "Tick", "column_rows", "decode_frame", "encode_control", "encode_data",
-    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "pack_state", "peek_header", "slice_column",
+    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "one_by_one", "pack_state", "peek_header", "slice_column",
     "take_column", "unpack_state",
 ]
 
@@ -67,6 +67,43 @@ class OutRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]] | None = None
+
+
+class OutRecords(NamedTuple):
+    """Many records of one external topic, as columns of n rows: pyarrow binary or string arrays.
+
+    :ivar keys: None: no record has a key.
+    :ivar headers: (name, values) pairs; every record has all of them.
+    """
+
+    topic: str
+    keys: Any
+    values: Any
+    headers: Sequence[tuple[str, Any]]
+
+    def records(self) -> Iterator[OutRecord]:
+        """Yield them one by one."""
+        n = len(self.values)
+        columns = [_bytes_of(values) for _, values in self.headers]
+        names = [name for name, _ in self.headers]
+        keys = [None] * n if self.keys is None else _bytes_of(self.keys)
+        for key, value, *headers in zip(keys, _bytes_of(self.values), *columns):
+            yield OutRecord(self.topic, None, key, value, list(zip(names, headers)))
+
+
+def _bytes_of(column: Any) -> list[bytes | None]:
+    import pyarrow as pa
+
+    return column.cast(pa.binary()).to_pylist()
+
+
+def one_by_one(records: Iterable[OutRecord | OutRecords]) -> Iterator[OutRecord]:
+    """Yield records, those of columns one by one."""
+    for record in records:
+        if isinstance(record, OutRecords):
+            yield from record.records()
+        else:
+            yield record
 
 
 class FrameHeader(NamedTuple):

@@ -23,7 +23,7 @@ from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import (
-    Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, decode_frame,
+    Control, DataFrame, FrameError, InRecord, OutRecord, OutRecords, Pulse, Segment, Tick, column_rows, decode_frame,
     pack_state,
 )
 from dskype.topology.core.receiver import Receiver
@@ -86,7 +86,7 @@ class Task:
         self.errors: list[dict[str, Any]] = []
         self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
-        self.records: list[OutRecord] = []
+        self.records: list[OutRecord | OutRecords] = []
         self._records_sent = 0
         # The id of a topology ends in a number and its start: a successor of the same name has other record ids.
         self._record_id = f"{plan.topology_id.removeprefix(plan.name).lstrip('-')}-{task}-"
@@ -220,7 +220,7 @@ class Task:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def flush(self) -> list[OutRecord]:
+    def flush(self) -> list[OutRecord | OutRecords]:
         """Return what the task has emitted since the last flush, as records for the sink."""
         if self.watermark is not None and self.watermark != self._watermark_sent:
             self._watermark_sent = self.watermark
@@ -242,6 +242,18 @@ class Task:
         self._records_sent += 1
         self.records.append(OutRecord(topic, partition, key, value,
                                       [("record-id", f"{self._record_id}{number}".encode()), *headers]))
+
+    def send_records(self, topic: str, keys, values, headers) -> int:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        n = len(values)
+        if n:
+            numbers = pa.array(np.arange(self._records_sent, self._records_sent + n)).cast(pa.string())
+            self._records_sent += n
+            ids = pc.binary_join_element_wise(self._record_id, numbers, "")
+            self.records.append(OutRecords(topic, keys, values, [("record-id", ids), *headers]))
+        return n
 
     # -- errors and dead letters ------------------------------------------------------------------
 
@@ -572,6 +584,7 @@ class BoltTask(Task):
                 self._restart(error)
             return
         tup = tick_tuple(tick.rate_secs)
+        started = perf_counter_ns()
         try:
             if isinstance(self.component, BatchBolt):
                 self.component.execute_tick(tup)
@@ -579,6 +592,7 @@ class BoltTask(Task):
                 self._execute(tup)
         except Exception as error:  # the user's code
             self._restart(error)
+        self.stats.busy_ns += perf_counter_ns() - started
         self.stats.executed["__system/__tick"] += 1
 
     def _run_control(self, frame: Pulse | Control) -> None:
@@ -588,10 +602,12 @@ class BoltTask(Task):
 
     def _on_watermark(self, watermark: int) -> None:
         if self._watermark_hook is not None:
+            started = perf_counter_ns()
             try:
                 self._watermark_hook(watermark)
             except Exception as error:  # the user's code
                 self._restart(error)
+            self.stats.busy_ns += perf_counter_ns() - started
 
     # -- acking -----------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ _SOURCE = {
 }
 _SINK = {
     "kafka.linger.ms": "0",
+    "kafka.batch.size": "262144",
     "kafka.max.request.size": str(2 * RECORD_BYTES),
     "kafka.buffer.memory": str(8 * RECORD_BYTES),
     # Progress is written by the way: nothing is ever resumed from Spark's log (docs/decisions.md).

@@ -7,12 +7,15 @@ rows; its answer is one byte, 0 and a record batch of output rows, or 1 and the 
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.frames import InRecord, OutRecord, OutRecords
 
 __all__ = ["EXTERNAL_INPUT", "INBOX_INPUT", "OUTPUT", "OUTPUT_DDL", "SUPERVISOR_VARIABLE", "in_records", "out_batch",
            "receive", "send"]
@@ -73,9 +76,36 @@ def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
                                             columns["value"], headers)]
 
 
-def out_batch(records: list[OutRecord]) -> pa.RecordBatch:
-    """Turn output records into rows for Spark's Kafka sink."""
+def out_batch(records: Sequence[OutRecord | OutRecords]) -> pa.RecordBatch:
+    """Turn output records into rows for Spark's Kafka sink, in their order."""
+    batches = []
+    for columns, group in itertools.groupby(records, lambda record: isinstance(record, OutRecords)):
+        batches += map(_of_columns, group) if columns else [_of_records(list(group))]
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches, OUTPUT).combine_chunks().to_batches()[0] if batches else _of_records([])
+
+
+def _of_records(records: list[OutRecord]) -> pa.RecordBatch:
     topics, partitions, keys, values, headers = zip(*records) if records else ((),) * 5
-    headers = [None if h is None else [{"key": k, "value": v} for k, v in h] for h in headers]
-    arrays = [pa.array(column, field.type) for column, field in zip((topics, partitions, keys, values, headers), OUTPUT)]
-    return pa.RecordBatch.from_arrays(arrays, schema=OUTPUT)
+    names, texts = zip(*flat) if (flat := [pair for pairs in headers for pair in pairs or ()]) else ((), ())
+    offsets = np.zeros(len(records) + 1, np.int32)
+    np.cumsum([len(pairs or ()) for pairs in headers], out=offsets[1:])
+    arrays = [pa.array(column, field.type) for column, field in zip((topics, partitions, keys, values), OUTPUT)]
+    return pa.RecordBatch.from_arrays([*arrays, _headers(offsets, pa.array(names, pa.string()), pa.array(texts, pa.binary()))], schema=OUTPUT)
+
+
+def _of_columns(records: OutRecords) -> pa.RecordBatch:
+    n, m = len(records.values), len(records.headers)
+    # Header j of record i is entry i * m + j; the columns lie one behind the other.
+    order = np.arange(n * m).reshape(m, n).T.reshape(-1)
+    texts = pa.concat_arrays([column.cast(pa.binary()) for _, column in records.headers]).take(pa.array(order)) if m else pa.array([], pa.binary())
+    names = pa.array([name for name, _ in records.headers], pa.string()).take(pa.array(np.tile(np.arange(m), n)))
+    keys = pa.nulls(n, pa.binary()) if records.keys is None else records.keys.cast(pa.binary())
+    return pa.RecordBatch.from_arrays([pa.repeat(records.topic, n), pa.nulls(n, pa.int32()), keys, records.values.cast(pa.binary()),
+                                       _headers(np.arange(n + 1, dtype=np.int32) * m, names, texts)], schema=OUTPUT)
+
+
+def _headers(offsets: np.ndarray, names: pa.StringArray, texts: pa.BinaryArray) -> pa.ListArray:
+    kind = OUTPUT.field("headers").type
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.StructArray.from_arrays([names, texts], fields=list(kind.value_type)), type=kind)

@@ -11,7 +11,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, start_positions, route
-from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.frames import InRecord, OutRecord, one_by_one
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -222,7 +222,7 @@ class SimulatedTopology:
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
                 executor.save_snapshots(executor.pending_snapshots(query.batch_id))
-            out += executor.handle(query.batch_id, by_executor[index])
+            out += one_by_one(executor.handle(query.batch_id, by_executor[index]))
         return out
 
     def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:

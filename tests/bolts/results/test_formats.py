@@ -25,10 +25,15 @@ def deltas(n, seed):
     return rows
 
 
+def listed(records):
+    """Return records as (key, value, result id)."""
+    return [(key, value.encode(), result_id.encode()) for key, value, result_id in zip(*(column.to_pylist() for column in records), strict=True)]
+
+
 def encode(rows):
     heads = [head(s, r, None if m is None else json.dumps(m)) for s, r, m, *_ in rows]
-    return delta_records(heads, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
-                         np.array([r[6] for r in rows]), np.array([r[7] for r in rows], np.int32))
+    return listed(delta_records(heads, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
+                         np.array([r[6] for r in rows]), np.array([r[7] for r in rows], np.int32)))
 
 
 def test_deltas_read_back_as_what_they_say():
@@ -46,7 +51,7 @@ def test_deltas_read_back_as_what_they_say():
 
 def test_the_text_of_a_delta_is_fixed():
     shared, bare = head("s1", "0-17", '{"room": 3}'), head("ü", "2-5")
-    records = delta_records([shared, shared, bare], [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0])
+    records = listed(delta_records([shared, shared, bare], [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0]))
     assert records == [
         (b"s1", b'{"v":1,"subscription":"s1","watermark":5,"op":"add","message":"a17","score":0.125,"rank":1,"meta":{"room": 3}}', b'0-17/"s1"/5/add/"a17"'),
         (b"s1", b'{"v":1,"subscription":"s1","watermark":6,"op":"remove","message":18,"meta":{"room": 3}}', b'0-17/"s1"/6/remove/18'),
@@ -65,16 +70,17 @@ def test_result_ids_differ_wherever_results_differ():
 
 def test_columns_may_be_arrays_arrow_or_lists_of_numpy_numbers():
     heads = [head("s", "0-1")] * 2
-    plain = delta_records(heads, [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2])
-    assert delta_records(heads, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)], np.array([1, 2], np.int32)) == plain
+    plain = listed(delta_records(heads, [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2]))
+    assert listed(delta_records(heads, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)],
+                                np.array([1, 2], np.int32))) == plain
     read_only = np.array([0.5, 0.25])
     read_only.flags.writeable = False
-    assert delta_records(iter(heads), pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2]) == plain
-    assert delta_records([], [], [], []) == []
+    assert listed(delta_records(heads, pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2])) == plain
+    assert listed(delta_records([], [], [], [])) == []
 
 
 def test_removes_and_matches_need_no_scores():
-    records = delta_records([head("s", "0-1")] * 2, [REMOVE, MATCH], ["1", "2"], [3, 4])
+    records = listed(delta_records([head("s", "0-1")] * 2, [REMOVE, MATCH], ["1", "2"], [3, 4]))
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
@@ -87,7 +93,7 @@ def test_an_unknown_op_is_refused(op):
 def test_an_add_without_scores_is_refused_and_so_are_columns_of_different_lengths():
     with pytest.raises(IllegalArgumentException, match="with scores and ranks"):
         delta_records([head("s", "0-1")], [ADD], ["1"], [3])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(IllegalArgumentException, match="differ in length"):
         delta_records([head("s", "0-1")], [ADD], ["1", "2"], [3], [0.5], [1])
 
 
@@ -98,12 +104,11 @@ def test_states_read_back_as_what_they_say():
     offsets = np.cumsum([0, *map(len, lists)])
     heads = [head(s, f"1-{i}") for i, s in enumerate(subscriptions)]
     values = state_values(heads, np.arange(50) - 1, offsets, [json.dumps(m) for ms in lists for m, _ in ms], np.array([s for ms in lists for _, s in ms]))
-    assert [json.loads(v) for v in values] == [
+    assert [json.loads(v) for v in values.to_pylist()] == [
         {"v": 1, "subscription": s, "registration": f"1-{i}", "watermark": i - 1, "topk": [{"message": m, "score": score} for m, score in ms]}
         for i, (s, ms) in enumerate(zip(subscriptions, lists))]
-    assert state_values([heads[0]], [4], [0, 1], ['"a"'], [0.5]) == [
-        f'{heads[0].state}4,"topk":[{{"message":"a","score":0.5}}]}}'.encode()]
-    assert state_values([head("s", "0-3")], [4], [0, 0], [], []) == [b'{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
+    assert state_values([heads[0]], [4], [0, 1], ['"a"'], [0.5]).to_pylist() == [f'{heads[0].state}4,"topk":[{{"message":"a","score":0.5}}]}}']
+    assert state_values([head("s", "0-3")], [4], [0, 0], [], []).to_pylist() == ['{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
 
 
 def test_events_read_back_as_what_they_say():
@@ -126,5 +131,5 @@ def test_scores_read_back_bit_for_bit():
     rng = np.random.default_rng(4)
     scores = np.concatenate([rng.random(2000), np.nextafter(rng.random(100), 2), [0.1 + 0.2, math.pi, 1e-300]])
     n = len(scores)
-    records = delta_records([head("s", "0-1")] * n, np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32))
+    records = listed(delta_records([head("s", "0-1")] * n, np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32)))
     assert [json.loads(v)["score"] for _, v, _ in records] == scores.tolist()

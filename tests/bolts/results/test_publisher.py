@@ -9,6 +9,7 @@ from dskype.bolts.results import publisher as module
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
+from dskype.topology.core.frames import OutRecords
 
 
 class Collector:
@@ -19,6 +20,10 @@ class Collector:
 
     def send_record(self, topic, key, value, headers=(), partition=None):
         self.records.append((topic, key, value, dict(headers)))
+
+    def send_records(self, topic, keys, values, headers=()):
+        for record in OutRecords(topic, keys, values, headers).records():
+            self.records.append((topic, record.key, record.value, dict(record.headers)))
 
     def emit_batch(self, columns, stream="default", parents=None):
         assert stream == "results"
