@@ -146,7 +146,9 @@ class TopkEngine:
         due = np.sort(np.concatenate([step.due for step in steps]))
         self.buffers.collect(due)
         self._retune(due)
-        changes = steps[0].changes if len(steps) == 1 else tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
+        changes = steps[0].changes
+        if len(steps) > 1:
+            changes = tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
         return Changes(*changes, due, kernels.distinct(changes[0], len(self._live)))
 
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
@@ -173,7 +175,8 @@ class TopkEngine:
         if (order != np.arange(len(order))).any():
             starts, lengths = answers.offsets[:-1][order], np.diff(answers.offsets)[order]
             total = int(lengths.sum())
-            answers = Lists(np.concatenate(([0], np.cumsum(lengths))), *(kernels.gather(array, starts, lengths, total) for array in answers[1:]))
+            gathered = [kernels.gather(array, starts, lengths, total) for array in answers[1:]]
+            answers = Lists(np.concatenate(([0], np.cumsum(lengths))), *gathered)
             slots = slots[order]
         step = self.buffers.resolve(slots, answers, self.watermark)
         self._retune(step.retuned)

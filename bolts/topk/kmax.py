@@ -6,27 +6,29 @@ the buffer has k entries or is complete, its first k are the top-k list.
 
 - Expiry takes entries away: what was outside still ranks behind the rest.
 - An arrival is newer than everything else, so of two equal scores its own ranks first. theta is the highest score ever
-  dropped or left out since the buffer was filled. An arrival below theta ranks behind every entry (all have scores >= theta) and stays outside;
-  one at or above theta ranks before everything outside, and is put in its place.
+  dropped or left out since the buffer was filled. An arrival below theta ranks behind every entry (all have scores >= theta)
+  and stays outside; one at or above theta ranks before everything outside, and is put in its place.
 - The entry behind place kmax is dropped: it ranks behind the others, and theta becomes its score (never less than before).
 - With fewer than k entries and something outside, the slot is due: its published list is frozen, the rest forgotten.
 
-**Pending slots** collect every match from a watermark w_c on, in order of arrival. When the answer comes (the best kmax messages of
-the window at w_req >= w_c, or all of them if there are fewer) the new buffer is the best kmax of what is alive in
-answer and collection together; what is in both is taken once.
+**Pending slots** collect every match from a watermark w_c on, in order of arrival. When the answer comes (the best kmax
+messages of the window at w_req >= w_c, or all of them if there are fewer) the new buffer is the best kmax of what is alive
+in answer and collection together; what is in both is taken once.
 
-- If the answer is full, messages outside it rank behind its last one: theta is at least that score, and collected messages below it are left out.
-  (One with that very score is newer than the answer's last message and belongs in front of it, unless it is in the answer.)
+- If the answer is full, messages outside it rank behind its last one: theta is at least that score, and collected messages
+  below it are left out. (One with that very score is newer than the answer's last message and belongs in front of it, unless
+  it is in the answer.)
 - If kmax messages were put together, theta is at least the last one's score: whatever was left out ranks behind it.
 - Otherwise nothing is outside: complete.
 
-**What a pending slot may forget.** A collected message *x* is dropped when kmax collected messages that are newer (position, then seq) have at
-least its score. They rank before *x*, and expire no sooner. So while *x* is alive, kmax live messages of the collection rank before
-it, and *x* is not among the best kmax of any merge. And whenever one so dropped is alive, kmax messages are
-put together (or only those at or above the full answer's last score, where *x* is below it too): theta then covers it. So the outcome is the
-same as if all had been kept, also when an answer takes longer than the window is wide: then everything alive was collected, and a
-slot can never be due again and again for want of what it has thrown away. Of *n* collected ones about kmax (1 + ln(n / kmax)) remain.
-Dropping twice changes nothing (of the messages that dominate *x*, the kmax best are never dropped), so when it is done does not matter.
+**What a pending slot may forget.** A collected message *x* is dropped when kmax collected messages that are newer (position,
+then seq) have at least its score. They rank before *x*, and expire no sooner. So while *x* is alive, kmax live messages of
+the collection rank before it, and *x* is not among the best kmax of any merge. And whenever one so dropped is alive, kmax
+messages are put together (or only those at or above the full answer's last score, where *x* is below it too): theta then
+covers it. So the outcome is the same as if all had been kept, also when an answer takes longer than the window is wide: then
+everything alive was collected, and a slot can never be due again and again for want of what it has thrown away. Of *n*
+collected ones about kmax (1 + ln(n / kmax)) remain. Dropping twice changes nothing (of the messages that dominate *x*, the
+kmax best are never dropped), so when it is done does not matter.
 """
 
 from __future__ import annotations

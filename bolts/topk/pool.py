@@ -108,5 +108,6 @@ class BlockPool:
         used = np.flatnonzero(capacity)
         used = used[np.argsort(start[used], kind="stable")]
         assert (start[used][1:] >= (start + capacity)[used][:-1]).all(), "blocks overlap"
-        assert not len(used) or (start[used[0]] >= 0 and (start + capacity)[used[-1]] <= self.cursor[kernels.END] <= self._size), "blocks outside"
+        assert self.cursor[kernels.END] <= self._size
+        assert not len(used) or (start[used[0]] >= 0 and (start + capacity)[used[-1]] <= self.cursor[kernels.END]), "blocks outside"
         assert capacity.sum() + self.cursor[kernels.LEFT] == self.cursor[kernels.END], (int(capacity.sum()), self.cursor)

@@ -128,9 +128,10 @@ class BufferStore:
         kernels.thin_all(self.arrays, slots, expired)
         rows = block[slots]
         entries = self._lists(rows[:, kernels.START], rows[:, kernels.LENGTH])
-        return {"slots": slots.astype(np.int32), "k": rows[:, kernels.K].astype(np.int32), "limit": rows[:, kernels.LIMIT].astype(np.int32),
-                "state": rows[:, kernels.STATE].astype(np.int8), "frozen": rows[:, kernels.FROZEN].astype(np.int32), "theta": self.theta[slots],
-                "offsets": entries.offsets, "seqs": entries.seqs, "positions": entries.positions, "scores": entries.scores}
+        k, limit, frozen = (rows[:, column].astype(np.int32) for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))
+        return {"slots": slots.astype(np.int32), "k": k, "limit": limit, "state": rows[:, kernels.STATE].astype(np.int8), "frozen": frozen,
+                "theta": self.theta[slots], "offsets": entries.offsets, "seqs": entries.seqs, "positions": entries.positions,
+                "scores": entries.scores}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Fill an empty store; arrays may be read-only."""

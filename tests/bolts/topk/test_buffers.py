@@ -32,8 +32,10 @@ def as_lists(entries: list[list[tuple[float, int, int]]]) -> Lists:
 class Stream:
     """Scores of messages for some slots, drawn at random; plays index, message window and caller."""
 
-    def __init__(self, seed: int, buffers: ResultBuffers, ks: list[int], *, gaps: bool = False, levels: int = 20, chance: float = 0.7) -> None:
-        self.rng, self.buffers, self.ks, self.gaps, self.levels, self.chance = random.Random(seed), buffers, ks, gaps, levels, chance
+    def __init__(self, seed: int, buffers: ResultBuffers, ks: list[int], *, gaps: bool = False, levels: int = 20,
+                 chance: float = 0.7) -> None:
+        self.rng, self.buffers, self.ks = random.Random(seed), buffers, ks
+        self.gaps, self.levels, self.chance = gaps, levels, chance
         self.slots = np.arange(len(ks), dtype=np.int32)
         self.seen: list[list[tuple[float, int, int]]] = [[] for _ in ks]
         self.folded: list[list[int]] = [[] for _ in ks]
@@ -76,7 +78,8 @@ class Stream:
     def answer(self, slots: list[int]) -> Step:
         slots = sorted(slots)
         requests = [self.open.pop(slot) for slot in slots]
-        step = self.buffers.resolve(np.array(slots, np.int32), as_lists([self.best(s, w, n) for s, (w, n) in zip(slots, requests)]), self.watermark)
+        lists = as_lists([self.best(slot, watermark, n) for slot, (watermark, n) in zip(slots, requests)])
+        step = self.buffers.resolve(np.array(slots, np.int32), lists, self.watermark)
         self.fold(step)
         self.ask(step.due)
         return step
@@ -155,6 +158,32 @@ def test_buffers_are_closed_and_opened_again_in_any_state(name):
         stream.check()
         sizes.append(stream.buffers.memory_bytes)
     assert max(sizes[150:]) <= 2 * max(sizes[:150])
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+def test_dates_of_slots_that_are_gone_do_not_pile_up(name):
+    """Nothing expires while slots come and go many times; then everything does."""
+    rng = random.Random(6)
+    stream = Stream(6, BUFFERS[name](5000), [1, 2, 3, 4, 5, 6, 7, 8])
+    stream.step(5)
+    memory = stream.buffers.memory_bytes
+    for _ in range(400):
+        some = np.array(sorted(rng.sample(range(8), 5)), np.int32)
+        stream.buffers.close(some)
+        stream.buffers.open(some, np.array([stream.ks[slot] for slot in some], np.int32), complete=False)
+        for slot in some:
+            stream.folded[slot] = []
+        stream.ask(some)
+        stream.step(1)
+        stream.answer(list(stream.open))
+        stream.check()
+    assert stream.buffers.memory_bytes < 3 * memory
+    stream.watermark = stream.position = 4990
+    for _ in range(60):
+        stream.step(10)
+        if stream.open:
+            stream.answer(list(stream.open))
+        stream.check()
 
 
 @pytest.mark.parametrize("name", BUFFERS)

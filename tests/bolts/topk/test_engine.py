@@ -17,7 +17,8 @@ PAIRS = [(index, buffer) for index in INDEXES for buffer in BUFFERS]
 TIGHT = {"kmax": {"factor": 1.0, "extra": 1}}      # buffers that run low often
 
 
-def run(seed: int, index: str, buffer: str, *, timed: bool = False, extent: int, steps: int, tight: bool, delay: int, restore: bool = False) -> Caller:
+def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False,
+        restore: bool = False) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
     rng = random.Random(seed)
     world = World(seed, timed=timed)
@@ -110,7 +111,7 @@ def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
         for asked, watermark, wanted in waiting:
             lists = [exact_topk(subscriptions[slot], messages, watermark, 450, n) for slot, n in zip(asked.tolist(), wanted.tolist())]
             flat = [entry for entries in lists for entry in entries]
-            again = engine.resolve(asked, np.cumsum([0, *map(len, lists)]), np.array([e[2] for e in flat]), np.array([e[1] for e in flat]), np.array([e[0] for e in flat]))
+            again = engine.resolve(asked, np.cumsum([0, *map(len, lists)]), *(np.array([e[i] for e in flat]) for i in (2, 1, 0)))
             assert not len(again.due)
         waiting = [(changes.due, start + 299, engine.wanted(changes.due))]
         engine._check()
@@ -136,7 +137,8 @@ def test_what_cannot_be_is_refused_with_a_reason():
     assert "does not take these options. given: {'size': 3}; hint: " in refusal(TopkEngine, 5, 40.0, "taat", "kmax", {}, {"size": 3})
     engine = TopkEngine(5, DIAGONAL_DEG)
     given = list(columns([world.subscription(k=2) for _ in range(3)]))
-    for place, values, text in ((0, [1, 0, 2], "wants at least one message. given: 0; legal: k >= 1"), (1, [0.5, 1.5, 0.1], "given: 1.5; legal: alpha in 0..1"),
+    for place, values, text in ((0, [1, 0, 2], "wants at least one message. given: 0; legal: k >= 1"),
+                                (1, [0.5, 1.5, 0.1], "given: 1.5; legal: alpha in 0..1"),
                                 (2, [0.0, np.nan, 0.0], "needs a place"), (3, [0.0, 0.0], "equally long. given: [3, 3, 3, 2, 3]")):
         assert text in refusal(engine.insert, *given[:place], np.array(values), *given[place + 1:], True)
     weights = np.ones(4)

@@ -34,7 +34,8 @@ def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float 
     return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / DIAGONAL_DEG) + (1.0 - alpha) * text
 
 
-def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
+def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int,
+               count: int) -> list[tuple[float, int, int]]:
     """(score, position, seq) of the best ``count`` messages of the window, in rank order."""
     found = [(s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark
              and (s := exact_score(subscription, m)) is not None]
@@ -73,8 +74,8 @@ class World:
     def subscription(self, k: int | None = None) -> dict[str, Any]:
         lat, lon = self.rng.choice(self.places)
         most = 64 if self.rng.random() < 0.05 else self.most_terms
-        return {"k": k or self.rng.choice((1, 1, 2, 3, 5, 8, 40)), "alpha": self.rng.choice((0.0, 1.0, 0.5, self.rng.random())), "lat": lat, "lon": lon,
-                "weights": weigh(self.pick_terms(most), self.rng)}
+        return {"k": k or self.rng.choice((1, 1, 2, 3, 5, 8, 40)), "alpha": self.rng.choice((0.0, 1.0, 0.5, self.rng.random())),
+                "lat": lat, "lon": lon, "weights": weigh(self.pick_terms(most), self.rng)}
 
 
 def csr(weights: list[dict[int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,7 +92,8 @@ def batch(messages: list[dict[str, Any]]) -> MessageBatch:
 def columns(subscriptions: list[dict[str, Any]]) -> tuple[np.ndarray, ...]:
     """The arguments of ``TopkEngine.insert`` but for ``complete``."""
     return (np.array([s["k"] for s in subscriptions], np.int32), np.array([s["alpha"] for s in subscriptions], float),
-            np.array([s["lat"] for s in subscriptions], float), np.array([s["lon"] for s in subscriptions], float), *csr([s["weights"] for s in subscriptions]))
+            np.array([s["lat"] for s in subscriptions], float), np.array([s["lon"] for s in subscriptions], float),
+            *csr([s["weights"] for s in subscriptions]))
 
 
 class Caller:
@@ -204,9 +206,11 @@ class Caller:
         return self.folded[slot] != [seq for _, _, seq in self.expected(slot, watermark)]
 
     def answer(self, chosen: list[tuple[int, int, int, int]]) -> None:
-        """Hand over answers to requests, each as of its own watermark; stale ones are dropped, as a bolt does."""
+        """Hand over answers to requests, each as of its own watermark, some as of a later one (then they have messages that
+        were collected too); stale ones are dropped, as a bolt does."""
         self.open = [request for request in self.open if request not in chosen]
-        chosen = [r for r in chosen if r[0] in self.subscriptions and self.generation[r[0]] == r[1]]
+        chosen = [(slot, generation, self.world.rng.choice((watermark, watermark, self.world.rng.randint(watermark, self.engine.watermark))), n)
+                  for slot, generation, watermark, n in chosen if slot in self.subscriptions and self.generation[slot] == generation]
         if not chosen:
             return
         lists = [self.expected(slot, watermark, wanted) for slot, _, watermark, wanted in chosen]
@@ -235,7 +239,7 @@ class Caller:
         offsets, seqs, positions, scores = engine.topk(slots)
         waiting = engine.pending(slots).tolist()
         for i, slot in enumerate(slots.tolist()):
-            found = list(zip(scores[offsets[i]:offsets[i + 1]].tolist(), positions[offsets[i]:offsets[i + 1]].tolist(), seqs[offsets[i]:offsets[i + 1]].tolist()))
+            found = list(zip(*(column[offsets[i]:offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
             assert [seq for _, _, seq in found] == self.folded[slot]
             assert waiting[i] == (slot not in self.active)
             if not waiting[i]:
