@@ -43,6 +43,9 @@ def verify(
     (a subscription that waits for an evaluation publishes nothing and then jumps): how many changes were not published one by
     one is counted in the notes.
 
+    Without ``final`` the logs may end anywhere; only a batch that was written in part and is about to be written again can then
+    look like a difference, until it is.
+
     :param inputs: the records; see :class:`Inputs`. Only the newest run of the topology is looked at.
     :param settings: of the topology.
     :param final: the topology has handled everything and is at rest (or has ended).

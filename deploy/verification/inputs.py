@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dskype.spouts.topics import Topics
 
-__all__ = ["INPUT_TOPICS", "Inputs", "Record", "first_offsets", "header", "run_of_record", "source_of_record", "where"]
+__all__ = ["INPUT_TOPICS", "Inputs", "Record", "first_offsets", "header", "in_order", "number_of_record", "run_of_record", "source_of_record", "where"]
 
 INPUT_TOPICS = ("results", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
 """What is read, in this order: of a topology at work, effects are read before their causes."""
@@ -124,6 +124,26 @@ def header(record: Record, name: str) -> str | None:
 def run_of_record(record: Record) -> str:
     """Return which run of the topology wrote a record: ``record-id`` is ``<run>-<task>-<number>``; "" without one."""
     return (header(record, "record-id") or "").rpartition("-")[0].rpartition("-")[0]
+
+
+def number_of_record(record: Record) -> int:
+    """Return the number that its writer gave a record, rising with every new one; -1 if it does not say."""
+    headers = record.headers
+    if not headers:
+        return -1
+    name, value = headers[0]
+    if name != "record-id":
+        value = next((v for k, v in headers if k == "record-id"), b"")
+    digits = value.rpartition(b"-")[2]
+    return int(digits) if digits.isdigit() else -1
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Return records as their writers wrote them first: by number, where a failed sink has written some again, or late.
+
+    Records of different writers may change places; whatever belongs together has one writer.
+    """
+    return sorted(records, key=number_of_record)
 
 
 def _runs_of(records: Sequence[Record]) -> Counter[str]:

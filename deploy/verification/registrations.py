@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dskype.deploy.verification.inputs import Inputs, Record, where
+from dskype.deploy.verification.inputs import Inputs, Record, in_order, where
 from dskype.deploy.verification.replay import Place, Unregistered
 from dskype.deploy.verification.report import Report
 from dskype.spouts.records import BooleanSubscription, TopkSubscription
@@ -146,7 +146,7 @@ class Registry:
     def read_events(self) -> None:
         """Take the events in; check that each registration has each at most once, in order."""
         topic, report, known = self._inputs.topics.registrations, self._report, set()
-        for record in self._inputs.registrations:
+        for record in in_order(self._inputs.registrations):
             if self.skips(record) or (value := decode(record, "event", topic, report)) is None:
                 continue
             found = self.find(value["registration"], value["subscription"], "any", topic, record)
@@ -174,9 +174,7 @@ class Registry:
             found.active = watermark
         else:
             found.removed = watermark
-            if found.active is None:
-                self._report.differ("registration", f"{name} was removed (at watermark {watermark}) and never became active", **about)
-            elif watermark < found.active:
+            if found.active is not None and watermark < found.active:
                 self._report.differ("registration", f"{name} was removed at watermark {watermark}, before it became active at {found.active}", **about)
 
     def check_order(self, final: bool, newest: int, now_ms: int | None, must: bool) -> None:
@@ -198,12 +196,14 @@ class Registry:
                         self._wrong(found, f"became active at watermark {found.active}, but {before.name} before it was not removed")
                     elif before.removed > found.active:
                         self._wrong(found, f"became active at watermark {found.active}, but {before.name} before it was removed at {before.removed} only")
-                before = found if found.active is not None else before
+                before = found if found.active is not None or found.removed is not None else before
                 for event, watermark in (("active", found.active), ("removed", found.removed)):
                     if watermark is not None and watermark > newest:
                         self._wrong(found, f"became {event} at watermark {watermark}, but the newest message is at {newest}")
                 ended = not found.current
-                if final and ended and found.active is not None and found.removed is None:
+                if ended and found.active is None and found.removed is not None:
+                    self._report.notes["registrations that ended before they became active"] += 1
+                elif final and ended and found.active is not None and found.removed is None:
                     self._wrong(found, "was replaced or unregistered, but never removed")
                 elif not ended and found.removed is not None and not self._expired(found, now_ms):
                     self._wrong(found, f"was removed at watermark {found.removed}, but nobody unregistered it")

@@ -52,7 +52,8 @@ class History:
     :ivar code: int64[n], a number per message id.
     :ivar codes: message id (as JSON gives it: int or str) -> code. Ids that were only published get the next ones.
     :ivar offsets, terms, weights: keywords and their weights, as in :class:`~dskype.spouts.batch.MessageBatch`.
-    :ivar newest: position of the newest message; -1: there is none.
+    :ivar newest: the last watermark that there can be: position of the newest message, or, with several tasks that number
+        messages, of the newest one of the task that is behind the others; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     """
 
@@ -113,7 +114,7 @@ def replay(
     letters.check_messages(parsed, numbered)
     letters.check_subscriptions(subscriptions, final)
     progress("weighing messages")
-    return _history(settings, parsed, numbered, missing)
+    return _history(settings, parsed, numbered, missing, _step(inputs))
 
 
 def _parse(record: Record, settings: Settings) -> Message | str:
@@ -202,6 +203,11 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
 
 def _run_text(run: _Run) -> str:
     return f"to {run.n} record(s) from {run.partition}/{run.offset}"
+
+
+def _step(inputs: Inputs) -> int:
+    """Return how many tasks number messages in turns."""
+    return max((run.step for run in _runs(inputs, Report())), default=1)
 
 
 def _check_numbers(runs: list[_Run], cut: bool, report: Report, inputs: Inputs) -> None:
@@ -367,7 +373,7 @@ def _bytes(value: bytes | None) -> str | None:
 # -- columns --------------------------------------------------------------------------------------
 
 
-def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place, int], missing: int) -> History:
+def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place, int], missing: int, step: int) -> History:
     timed = settings.window_kind == "time"
     rows: list[tuple[int, int, Place, Record, Message]] = []
     for place, seq in numbered.items():
@@ -385,7 +391,9 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
     offsets, terms, weights = vocabulary.weigh_texts(texts, Tokenizer(settings.stop_words))
     column = lambda of, kind: np.fromiter(map(of, rows), kind, n)     # noqa: E731
     position = column(lambda r: r[0], np.int64)
+    seq = column(lambda r: r[1], np.int64)
+    newest = int(min(position[seq % step == lane].max(initial=-1) for lane in range(step)))
     return History(
-        column(lambda r: r[1], np.int64), position, column(lambda r: r[3].timestamp_ms, np.int64), column(lambda r: r[4].lat, np.float64),
+        seq, position, column(lambda r: r[3].timestamp_ms, np.int64), column(lambda r: r[4].lat, np.float64),
         column(lambda r: r[4].lon, np.float64), column(lambda r: r[2][0], np.int64), column(lambda r: r[2][1], np.int64), texts, code, codes,
-        np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), int(position[-1]) if n else -1, missing)
+        np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), newest, missing)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from dskype.deploy.verification.inputs import Inputs, Record, header, source_of_record, where
+from dskype.deploy.verification.inputs import Inputs, Record, header, number_of_record, source_of_record, where
 from dskype.deploy.verification.registrations import Registration, Registry, decode
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import Report
@@ -50,7 +50,7 @@ class Lists:
 
 @dataclass
 class Changes:
-    """Published changes of lists, each once, by registration, then in the order of the log.
+    """Published changes of lists, each once, by registration, then in the order of their writer.
 
     :ivar registration, watermark, code, rank: int64[n].
     :ivar op: int8[n], 0 add, 1 remove.
@@ -71,7 +71,7 @@ class Changes:
 
 @dataclass
 class Matches:
-    """Published matches, each once, in the order of the log.
+    """Published matches, each once, in the order of their writers.
 
     :ivar registration, watermark, code: int64[n].
     """
@@ -313,6 +313,8 @@ def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress
             yield i, by_name.get(identity.partition(b"/")[0])
             continue
         report.notes["repeated deltas"] += 1
+        if header(records[first], "record-id") != header(record, "record-id"):
+            report.notes["deltas that were published twice (result-id), not written again (record-id)"] += 1
         if records[first].value != record.value:
             report.differ("format", f"two records of {topic} with the result-id {identity.decode(errors='replace')} differ", where=where(topic, record),
                           expected=f"{records[first].value!r:.300}", published=f"{record.value!r:.300}")
@@ -359,13 +361,19 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
 
 
+def _in_order(records: Sequence[Record], rows: np.ndarray) -> np.ndarray:
+    """Return rows in the order of their writers; a failed sink may have written a later record before an earlier one."""
+    numbers = np.array([number_of_record(records[i]) for i in rows.tolist()], np.int64)
+    return rows[np.argsort(numbers, kind="stable")]
+
+
 def _places(records: Sequence[Record], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     chosen = [records[i] for i in rows.tolist()]
     return np.array([r.partition for r in chosen], np.int64), np.array([r.offset for r in chosen], np.int64)
 
 
 def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes:
-    rows = np.flatnonzero((columns.op == 0) | (columns.op == 1))
+    rows = _in_order(records, np.flatnonzero((columns.op == 0) | (columns.op == 1)))
     is_open = np.zeros(len(rows), bool)
     registration, watermark = columns.registration[rows], columns.watermark[rows]
     if ends and len(rows):
@@ -383,5 +391,5 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
 
 
 def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
-    rows = np.flatnonzero(columns.op == 2)
+    rows = _in_order(records, np.flatnonzero(columns.op == 2))
     return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows))

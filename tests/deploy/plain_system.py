@@ -49,7 +49,7 @@ class PlainSystem:
                  name: str = "dskype") -> None:
         self.name, self.settings = name, Settings.from_conf(conf)
         self.random = random.Random(seed)
-        self.partitions, self.hesitant = partitions, hesitant
+        self.partitions, self.hesitant, self.crashes = partitions, hesitant, hesitant
         self.tokenizer = Tokenizer(self.settings.stop_words)
         self.df = Counter(t for text in texts or () for t in set(self.tokenizer.tokens(text)))
         self.documents = max(1, len(texts or ()))
@@ -86,14 +86,15 @@ class PlainSystem:
         return 10 + zlib.crc32(id.encode()[::-1]) % 2
 
     def crash(self) -> None:
-        """Write the last records again."""
+        """Write the last records again; some of them were lost the first time."""
         for topic in ("registrations", "results", "topk", "sequence", "dead_letters"):
             records = self.topics[topic]
             for partition in range(self.partitions):
                 mine = [r for r in records if r.partition == partition]
-                for record in mine[len(mine) - self.random.randrange(6):] if mine else ():
-                    again = record._replace(offset=sum(r.partition == partition for r in records))
-                    records.append(again)
+                keep = max(0, len(mine) - self.random.randrange(6))
+                written = [*mine[:keep], *(r for r in mine[keep:] if self.random.random() < 0.8), *mine[keep:]]
+                records = [*(r for r in records if r.partition != partition), *(r._replace(offset=i) for i, r in enumerate(written))]
+            self.topics[topic] = records
 
     # -- input ----------------------------------------------------------------------------------------------------------
 
@@ -137,10 +138,9 @@ class PlainSystem:
         """End a registration."""
         entry = self.topk.pop(id, None)
         if entry is not None:
-            if not entry.fresh:
-                for seq, _ in entry.shown:
-                    self.delta(entry, self.watermark, "remove", seq)
-                self.event(entry, "removed")
+            for seq, _ in entry.shown:
+                self.delta(entry, self.watermark, "remove", seq)
+            self.event(entry, "removed")
             if not replaced and self.settings.results != "deltas":
                 self.write("topk", id.encode(), None, task=self.task(id))
         entry = self.filters.pop(id, None)
@@ -222,7 +222,7 @@ class PlainSystem:
                 self.event(self.filters.pop(entry.id), "removed")
         if not self.hesitant or self.random.random() < 0.4:
             self.write_states()
-        if self.hesitant and self.random.random() < 0.15:
+        if self.crashes and self.random.random() < 0.15:
             self.crash()
 
     def top(self, entry: Entry, watermark: int) -> list[tuple[int, float]]:
@@ -319,9 +319,9 @@ class PlainSystem:
         if rng.random() < 0.1:
             return b"[]"
         text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {word}" for word in words[1:])])
-        west, south = rng.uniform(-5, 4), rng.uniform(-5, 4)
+        west, south = rng.uniform(-5, 2), rng.uniform(-5, 2)
         ttl = {"ttl_s": rng.uniform(0.2, 2)} if rng.random() < 0.4 else {}
-        return {"type": "boolean", "bbox": [west, south, west + rng.uniform(0, 8), south + rng.uniform(0, 8)], "expression": text, **ttl, **meta}
+        return {"type": "boolean", "bbox": [west, south, west + rng.uniform(2, 10), south + rng.uniform(2, 10)], "expression": text, **ttl, **meta}
 
     def some_traffic(self, rounds: int = 30) -> PlainSystem:
         """Do random things, then settle."""

@@ -88,7 +88,7 @@ def test_everything_is_looked_at():
     report = check(PlainSystem(COUNT, seed=5).some_traffic(60))
     assert report.ok
     for what in ("messages", "subscriptions", "registration events", "dead letters", "lists", "final lists", "deltas", "watermarks with deltas", "matches"):
-        assert report.compared[what] > 4, report.as_text()
+        assert report.compared[what] > 2, report.as_text()
     for what in ("repeated deltas", "repeated records of the sequence", "repeated dead letters", "repeated registration events",
                  "changes of lists that were not published one by one, but in a jump"):
         assert report.notes[what] > 0, report.as_text()
@@ -331,7 +331,9 @@ def test_repeated_deltas_count_once_and_must_be_equal():
 
 
 def test_while_the_topology_works_the_end_of_the_log_may_cut_deltas_apart():
-    system = PlainSystem(COUNT, seed=11).some_traffic()
+    system = PlainSystem(COUNT, seed=11)
+    system.crashes = False
+    system.some_traffic()
     whole = len(system.topics["results"])
     for cut in range(whole - 40, whole):
         inputs = system.inputs()
@@ -493,16 +495,19 @@ def test_several_tasks_may_number_in_turns():
     system = PlainSystem(TIME, hesitant=False)
     system.subscribe("s", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 2, "alpha": 1})
     for i in range(6):
-        system.now_ms += 10
-        system.publish({"id": i, "text": "tea", "lat": i, "lon": 0})
+        system.publish({"id": i, "text": "tea", "lat": i, "lon": 0, "ts": 1_000_000 + 10 * (i // 2)})
         system.work()
     system.settle()
-    runs = system.topics["sequence"]
-    for i, r in enumerate(runs):
-        runs[i] = r._replace(value=json.dumps(value(r) | {"first": 2 * i, "step": 2}).encode())
-    assert check(system).ok
+    for i, r in enumerate(system.topics["sequence"]):
+        system.topics["sequence"][i] = r._replace(value=json.dumps(value(r) | {"task": i % 2, "step": 2}).encode())
+    report = check(system)
+    assert report.ok and report.watermark == 1_000_020
     change(system, "sequence", lambda v: v["first"] == 4, lambda v: v | {"first": 5})
     assert check(system).counts["sequence"] >= 1
+    # A task that has fallen behind, or has read nothing, holds the watermark back.
+    for left, watermark in ((5, 1_000_010), (1, -1)):
+        assert verify(Inputs(messages=system.topics["messages"][:left], sequence=[
+            r for r in system.topics["sequence"] if value(r)["first"] < left]), system.settings).watermark == watermark
 
 
 def test_without_a_sequence_one_partition_has_its_own_order():
@@ -589,7 +594,7 @@ def test_wrong_events_are_found():
     names = [value(r)["subscription"] + " " + value(r)["event"] for r in small().topics["registrations"]]
     assert names == ["near active", "all active", "late active"]
     assert "became active twice" in events(lambda records: put(records, 0, watermark=3))
-    assert "and never became active" in events(lambda records: records.pop(0))
+    assert "has results, but never became active" in events(lambda records: records.pop(0))
     assert "never became active" in events(lambda records: records.pop())
     assert "but nobody unregistered it" in events(lambda records: put(records, 2, event="removed"))
     assert "before it became active" in events(lambda records: put(records, 2, event="removed", watermark=3))
