@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dskype.topology.runtime.kafka import KafkaSettings
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-__all__ = ["Target", "client", "run_local", "ship_modules", "submit"]
+__all__ = ["Target", "client", "kafka_settings", "run_local", "ship_modules", "submit"]
 
 Progress = Callable[[str], None]
 
@@ -37,7 +37,7 @@ class Target:
     conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def _settings(target: Target) -> KafkaSettings:
+def kafka_settings(target: Target) -> KafkaSettings:
     """Return how to reach the brokers of the cluster at ``target``.
 
     :raises TopologyError: no cluster is named.
@@ -66,7 +66,7 @@ def client(target: Target) -> ClusterClient:
     """
     from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-    return ClusterClient(_settings(target))
+    return ClusterClient(kafka_settings(target))
 
 
 def _end_on_sigterm() -> threading.Event:
@@ -148,7 +148,7 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
 
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
-    _settings(target)  # says what is missing before anything is started
+    kafka_settings(target)  # says what is missing before anything is started
     from dskype.deploy import bringup
 
     _end_on_sigterm()

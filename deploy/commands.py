@@ -482,7 +482,7 @@ def _verify(args: argparse.Namespace) -> int:
     from dskype.deploy import cluster
     from dskype.deploy.pubsub import PubSub
 
-    return _run("verify", args, PubSub(cluster._settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
+    return _run("verify", args, PubSub(cluster.kafka_settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
 
 
 def _bench(args: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
     where = target(args)
     if offline and connection.resolve_bootstrap(where.bootstrap_servers).embedded:
         return PubSub(KafkaSettings(""), args.topology, conf={**below, **(conf or {}), **above})
-    kafka = cluster._settings(where)
+    kafka = cluster.kafka_settings(where)
     if conf is None and (below or above):
         conf = PubSub(kafka, args.topology, timeout_s=args.timeout).running_conf() or {}
     return PubSub(kafka, args.topology, conf=None if conf is None else {**below, **conf, **above}, timeout_s=args.timeout)
