@@ -44,6 +44,7 @@ class History:
         self._component: dict[int, str] = {}
         self._times: dict[int, list[int]] = {}
         self._rows: dict[int, list[dict[str, float]]] = {}
+        self._batches: dict[str, dict[int, list[int]]] = {}
 
     def feed(self, value: bytes) -> None:
         """Take in a record of the metrics topic."""
@@ -52,6 +53,7 @@ class History:
             self.errors.append(record)
         elif record.get("kind") == "stats":
             self.pids[record["pid"]] = record["component"]
+            self._batches.setdefault(record["component"], {}).setdefault(record["executor"], []).append(record["time_ms"])
             for task in record["tasks"]:
                 self._add(record["component"], task["task"], record["time_ms"], _numbers(task))
 
@@ -97,6 +99,10 @@ class History:
     def grown(self, component: str, key: str, start_ms: float, stop_ms: float) -> float:
         """Return by how much the sum of a number over a component's tasks grew."""
         return sum((self.at(task, key, stop_ms) or 0) - (self.at(task, key, start_ms) or 0) for task in self.tasks(component))
+
+    def batches(self, component: str, start_ms: float, stop_ms: float) -> int:
+        """Return how many micro-batches of a component ended between two times; every executor reports each that it took part in."""
+        return max((sum(start_ms <= at < stop_ms for at in times) for times in self._batches.get(component, {}).values()), default=0)
 
     def largest_step(self, component: str, key: str) -> float:
         """Return by how much a number of one of a component's tasks grew at most from one report to the next."""

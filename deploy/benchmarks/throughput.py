@@ -309,6 +309,7 @@ class _Run:
                 "busy_us_per_message": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1000 / applied,
                 "busy_cores": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1e6 / (stop_ms - start_ms),
                 **{f"{key}_per_message": self.history.grown(component, key, start_ms, stop_ms) / applied for key in ("in_bytes", "out_bytes", "frames")},
+                "batches_per_s": self.history.batches(component, start_ms, stop_ms) * 1000 / (stop_ms - start_ms),
                 "snapshot_bytes": sum(_newest_bytes(folder / str(task)) for task in plan.component_tasks(component))}
             entry["metrics_per_message"] = {key.partition("/")[2]: self.history.grown(component, key, start_ms, stop_ms) / applied
                                             for key in sorted(self.history.keys(component, "metrics/"))}

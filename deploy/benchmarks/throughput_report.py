@@ -43,8 +43,8 @@ def print_tables(found: Mapping[str, Any]) -> None:
                 [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())])
     for r in runs:
         if "processes" in r:
-            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (microseconds, bytes and frames per message applied; memory in MiB)",
-                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "RSS", "PSS", "snapshot"], _process_rows(r))
+            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (us, bytes, frames per message applied; memory in MiB)",
+                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "batches/s", "RSS", "PSS", "snapshot"], _process_rows(r))
             print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
                         ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
 
@@ -83,7 +83,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
 def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
     processes, components = r["processes"], r["components"]
     whole = sum(p["cpu_us_per_message"] for p in processes.values())
-    columns = (("busy_us_per_message", 1), ("in_bytes_per_message", 0), ("out_bytes_per_message", 0), ("frames_per_message", 3))
+    columns = (("busy_us_per_message", 1), ("in_bytes_per_message", 0), ("out_bytes_per_message", 0), ("frames_per_message", 3), ("batches_per_s", 1))
     rows = []
     for kind, p in sorted(processes.items(), key=lambda item: -item[1]["cpu_us_per_message"]):
         c = components.get(kind, {})
@@ -91,6 +91,7 @@ def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
                      *(_figure(c.get(key), digits) for key, digits in columns),
                      *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")), f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-"])
     rows.append(["all", f"{sum(p['cores'] for p in processes.values()):.2f}", f"{whole:,.1f}", "100%", "", "", "", "",
+                 f"{sum(c['batches_per_s'] for c in components.values()):.1f}",
                  *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
                  f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
     return rows

@@ -93,7 +93,10 @@ def test_executors_and_errors_are_remembered():
     history.feed(report(1, "a", {"task": 1}, pid=17))
     history.feed(report(1, "b", {"task": 2}, pid=18))
     history.feed(json.dumps({"kind": "error", "component": "a", "error": "no"}).encode())
-    assert history.pids == {17: "a", 18: "b"} and [e["error"] for e in history.errors] == ["no"]
+    history.feed(report(5, "a", {"task": 1}, pid=17))
+    history.feed(json.dumps({"kind": "stats", "component": "a", "executor": 1, "pid": 19, "time_ms": 5, "tasks": [{"task": 3}]}).encode())
+    assert history.batches("a", 0, 10) == 2 and history.batches("a", 1, 5) == 1 and history.batches("b", 2, 9) == history.batches("c", 0, 9) == 0
+    assert history.pids == {17: "a", 18: "b", 19: "a"} and [e["error"] for e in history.errors] == ["no"]
 
 
 # --- latencies --------------------------------------------------------------------------------------------------------
@@ -125,8 +128,8 @@ def test_deltas_of_the_product_are_read():
 
     found = Latencies({70: (100, b'"x"'), 71: (100, b"18")})
     heads = [head('we"ird,"op":"add"', "0-1", '{"op":"add"}'), head("s2", "0-2")]
-    for _, value, _ in delta_records(heads, [ADD, ADD], ['"x"', "18"], [70, 71], [0.25, 1e-9], [1, 2]):
-        found.add(value, 150)
+    for value in delta_records(heads, [ADD, ADD], ['"x"', "18"], [70, 71], [0.25, 1e-9], [1, 2]).values.to_pylist():
+        found.add(value.encode(), 150)
     assert found.first == {70: 50, 71: 50}
 
 
@@ -256,7 +259,7 @@ def test_the_newest_snapshot_counts(tmp_path):
 
 def one_run(**more):
     process = {"cpu_us_per_message": 10.0, "cores": 0.5, "processes": 1, "rss_bytes": 3 << 20, "pss_bytes": 2 << 20}
-    component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01,
+    component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01, "batches_per_s": 7.5,
                  "snapshot_bytes": 1 << 20, "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01}}
     return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0,
             "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
