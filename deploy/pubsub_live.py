@@ -102,7 +102,7 @@ class Word(NamedTuple):
 
 
 class ResultsWatcher(threading.Thread):
-    """Reads all results of a topology; counts them, samples their latency, and keeps those of a few subscriptions.
+    """Reads all results of a topology; counts each once, samples their latency, and keeps those of a few subscriptions.
 
     A result's latency is the time from the arrival of the message that brought it about (its watermark) in Kafka to its own: both are
     Kafka's timestamps. A sample is parsed; of the others only what they begin with is looked at.
@@ -150,10 +150,12 @@ class ResultsWatcher(threading.Thread):
         """Take in records of the results."""
         from dskype.deploy.reading import Result
 
-        values = [record.value or b"" for record in records]
+        # A batch that is written again repeats its records; each counts once.
+        records = [record for record in records if record.value and once.first(_identity(record))]
+        values = [record.value for record in records]
         adds, removes = (sum(mark in value for value in values) for mark in (b'"op":"add"', b'"op":"remove"'))
         sample = self._latencies(records[:: max(1, len(records) // _SAMPLED_PER_POLL)])
-        words = [result for record in records if record.key in self._shown and (result := Result.of(record)) and once.first(result.result_id)]
+        words = [result for record in records if record.key in self._shown and (result := Result.of(record))]
         now = time.monotonic()
         with self._lock:
             self.counts = Counts(self.counts.adds + adds, self.counts.removes + removes, self.counts.matches + len(values) - adds - removes)
@@ -215,6 +217,11 @@ class ResultsWatcher(threading.Thread):
         self._over.set()
         if self.is_alive():
             self.join(timeout=10)
+
+
+def _identity(record: Any) -> Any:
+    """Return what is equal for repetitions of a result: its id, else the whole of it."""
+    return next((value for name, value in record.headers or () if name == "result-id"), record.value)
 
 
 class _Rate:
@@ -307,7 +314,8 @@ class Figures:
         """Fill in what the statistics say; ``moment.published`` and ``moment.results`` are given."""
         moment.matched = self.watermark(stats) + 1
         moment.lag = max(0, moment.published - moment.matched)
-        moment.pending, moment.evaluations = self.metric(stats, "pending_evaluations"), self.metric(stats, "evaluations")
+        moment.pending = self.metric(stats, "pending_evaluations")
+        moment.evaluations = stats.total("subscription-bolt", "emitted", streams.REQUESTS)
         moment.published_per_s = self._rate("messages published", moment.published, now)
         moment.matched_per_s = self._rate("messages matched", moment.matched, now)
         moment.results_per_s = self._rate("records of results", moment.results.all, now)
@@ -316,7 +324,7 @@ class Figures:
         for number, stream, source, target in STREAMS:
             tuples = stats.total(source, "transferred", stream) if source in self._tasks and target in self._tasks else 0
             if stream == streams.RESULTS and not tuples:  # written straight to their topics: nobody has to merge replicas
-                target, tuples = "Kafka", sum(self.metric(stats, name) for name in ("deltas", "states", "matches"))
+                target, tuples = "Kafka", moment.results.all
             moment.streams.append(StreamRow(number, stream, source, target, tuples, self._rate((source, stream), tuples, now)))
         for name, tasks in self._tasks.items():
             out = stats.total(name, "out_bytes")
