@@ -70,7 +70,7 @@ class Simulation:
         self.sim.tick_clock()
         self.sim.run(max_batches)
 
-    def drain(self, rounds=12):
+    def drain(self, rounds=8):
         for _ in range(rounds):
             self.step()
 
@@ -121,7 +121,7 @@ def random_subscription(rng):
 BAD = [b"{", b"[]", b'{"text": "lake"}', b'{"text": "lake", "lat": NaN, "lon": 1}', b'{"text": "lake", "lat": 50, "lon": 1}', b'{"text": 1, "lat": 0, "lon": 0}']
 
 
-def play(simulation, rng, *, messages=60, subscriptions=14, timed=False, partitions=1):
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1):
     """Write messages and subscriptions bit by bit and let the topology run in between."""
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
