@@ -298,7 +298,7 @@ def run(plan: Plan, *, folder: Path | None = None, resumed: bool = False, pictur
     :param console: a rich console; default: standard output.
     :returns: the exit code: 0, or 1 when the results are not as computed.
     """
-    from dskype.deploy import connection, warmup
+    from dskype.deploy import connection, jars, warmup
     from dskype.deploy.folders import OwnedFolder
     from dskype.topology.local import LocalCluster
 
@@ -316,8 +316,12 @@ def run(plan: Plan, *, folder: Path | None = None, resumed: bool = False, pictur
         vocabulary = home / "vocabulary.tsv"
         preparation = _Preparation(plan, vocabulary)
         preparation.start()
-        cluster = LocalCluster(folder=folder, resume=resumed, progress=say)
-        parts.callback(cluster.shutdown, remove=folder is None)
+        # What takes long may be interrupted; the start of Spark may not: its JVM would be left behind.
+        jars.spark_jars(lambda p: say(str(p)))
+        jars.broker_jars(lambda p: say(str(p)))
+        with _uninterrupted(say):
+            cluster = LocalCluster(folder=folder, resume=resumed, progress=say)
+            parts.callback(cluster.shutdown, remove=folder is None)
         handle = _submit(cluster, plan, vocabulary, preparation, say)
         live = _Live(cluster, handle, plan, preparation, parts)
         live.until_ready()
@@ -636,6 +640,36 @@ def _writable(picture: Path | None) -> Path:
     if picture is not None:
         raise TopologyError(explain("The map cannot be written there.", given=str(wanted), hint="--picture FILE"))
     return Path(tempfile.gettempdir()) / wanted.name
+
+
+@contextlib.contextmanager
+def _uninterrupted(say: Any) -> Iterator[None]:
+    """Hold the first Ctrl-C or SIGTERM back until the end of the block; a second one breaks it off."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = False
+
+    def hold(*_: Any) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+        say("stopping as soon as Spark has started")
+
+    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except Exception:
+        if not came:
+            raise
+        # A signal to the whole process group ends what was being started as well: that is why it failed.
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hold:  # PySpark sets one of its own
+                signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _end_on_sigterm() -> threading.Event:

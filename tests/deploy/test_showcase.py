@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import time
 from collections import namedtuple
 from pathlib import Path
@@ -390,6 +391,44 @@ def test_without_a_writable_folder_the_map_goes_to_the_temp_folder(tmp_path, mon
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
     monkeypatch.setattr(showcase.tempfile, "gettempdir", lambda: str(tmp_path / "t"))
     assert showcase._writable(None) == tmp_path / "t" / "dskype-map.svg"
+
+
+def test_an_interrupt_is_held_back_until_the_end_of_a_block():
+    told, steps = [], []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        with pytest.raises(KeyboardInterrupt):
+            with showcase._uninterrupted(told.append):
+                os.kill(os.getpid(), number)
+                time.sleep(0.01)
+                steps.append(number)
+        assert signal.getsignal(number) is before
+    assert steps == [signal.SIGINT, signal.SIGTERM] and len(told) == 2
+    with showcase._uninterrupted(told.append):
+        steps.append("quiet")
+    assert steps[-1] == "quiet"
+
+
+def test_what_an_interrupt_makes_fail_is_no_failure():
+    with pytest.raises(KeyboardInterrupt):
+        with showcase._uninterrupted(lambda text: None):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            raise OSError("the broker was interrupted as well")
+    with pytest.raises(OSError, match="full"):
+        with showcase._uninterrupted(lambda text: None):
+            raise OSError("the disk is full")
+
+
+def test_a_second_interrupt_is_not_held_back():
+    before, steps = signal.getsignal(signal.SIGINT), []
+    with pytest.raises(KeyboardInterrupt):
+        with showcase._uninterrupted(lambda text: None):
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+                steps.append("on")
+    assert steps == ["on"] and signal.getsignal(signal.SIGINT) is before
 
 
 def test_alphas_and_rates_make_sense():
