@@ -233,18 +233,18 @@ class _Run:
         say(f"  {self.args.window:,} messages: window full after {self.result['fill_s']:.1f} s")
 
     def _throughput(self) -> None:
-        from dskype.deploy.benchmarks.usage import usage
+        from dskype.deploy.benchmarks.usage import busy_seconds, usage
 
         args, result, feeder, history = self.args, self.result, self.feeder, self.history
         # The warm-up shows how fast it is; then so much is written that next to nothing has to be while it is measured.
         rate, backlog = self._warm_up(), []
         self._keep_backlog(rate, args.seconds + _LEAST_BACKLOG_S)
-        written, before, start_ms = feeder.written, usage(history.pids), _now_ms()
+        written, before, busy, start_ms = feeder.written, usage(history.pids), busy_seconds(), _now_ms()
         while _now_ms() < start_ms + args.seconds * 1000:
             backlog.append((_now_ms(), feeder.written))
             self._keep_backlog(rate, _LEAST_BACKLOG_S)
             time.sleep(_STEP_S)
-        after, stop_ms = usage(history.pids, memory=True), _now_ms()
+        busy, after, stop_ms = busy_seconds() - busy, usage(history.pids, memory=True), _now_ms()
         deadline = time.monotonic() + 60
         while history.last_ms(_SUBSCRIPTION_BOLT) < stop_ms and time.monotonic() < deadline:
             time.sleep(_STEP_S)
@@ -255,6 +255,8 @@ class _Run:
                    "waiting": self._waiting(backlog)}
         say(f"  {result['messages_per_s']:,.0f} messages/s")
         self._wait_applied(feeder.written)
+        own = sum(u.cpu_s for u in after.values()) - sum(u.cpu_s for u in before.values())
+        result["other_cores"] = max(0.0, (busy - own) * 1000 / (stop_ms - start_ms))
         if applied:
             result["processes"] = {kind: {"cpu_us_per_message": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1e6 / applied,
                                           "cores": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1000 / (stop_ms - start_ms),

@@ -60,6 +60,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
         "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
         **{f"waiting before {stage}": f"{n:,.0f}" for stage, n in r["waiting"].items()},
         "cores": f"{sum(p['cores'] for p in processes):.2f}",
+        "cores taken by others": f"{r['other_cores']:.2f}",
         "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
         "deltas/message": _figure(metrics.get("deltas"), 1),
         "states/message": _figure(metrics.get("states"), 1),

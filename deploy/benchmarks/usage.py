@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["BENCHMARK", "BROKER", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "by_kind", "kinds", "processes", "usage"]
+__all__ = ["BENCHMARK", "BROKER", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "busy_seconds", "by_kind", "kinds", "processes", "usage"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -132,6 +132,18 @@ def usage(components: Mapping[int, str], *, memory: bool = False) -> dict[str, U
         for pid, kind in kind_of.items():
             found[kind].pss += _pss(pid)
     return found
+
+
+def busy_seconds(stat: str | None = None) -> float:
+    """Return the processor seconds that the whole machine has spent, whoever for.
+
+    :param stat: text of ``/proc/stat``; default: as it is now.
+    """
+    if stat is None:
+        with open("/proc/stat") as file:
+            stat = file.readline()
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, stat.split()[1:9])
+    return (user + nice + system + interrupts + soft_interrupts + stolen) / _TICKS
 
 
 def _pss(pid: int) -> int:

@@ -15,7 +15,7 @@ from dskype.deploy.arguments import UsageError, common
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.history import History, Latencies, quantile, sequence_numbers
-from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Process, by_kind, kinds, usage
+from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Process, busy_seconds, by_kind, kinds, usage
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
 
 BOLT = "subscription-bolt"
@@ -182,6 +182,12 @@ def test_this_process_is_found_with_its_memory():
     assert usage({os.getpid(): "x"})[BENCHMARK].rss > 0  # the root stays what it is
 
 
+def test_a_machines_work_is_all_but_waiting():
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert busy_seconds("cpu  100 20 30 100000 5000 4 3 2 50 0") * ticks == pytest.approx(159)
+    assert busy_seconds() > 0
+
+
 # --- topology, options, sizes ---------------------------------------------------------------------------------------------
 
 
@@ -262,7 +268,7 @@ def one_run(**more):
     component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01, "batches_per_s": 7.5,
                  "snapshot_bytes": 1 << 20, "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01}}
     return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0,
-            "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
+            "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "other_cores": 0.75, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
             "processes": {"Spark (JVM)": process, BOLT: {**process, "cpu_us_per_message": 30.0}}, "components": {BOLT: component},
             "streams": [{"from": "message-spout", "stream": "messages", "tuples_per_message": 1.0, "bytes_per_tuple": 130.0, "bytes_per_message": 130.0}], **more}
 
