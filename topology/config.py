@@ -17,7 +17,8 @@ topology.emulator.pulse.max.ms                20         and for no longer than 
 topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
 topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task
 topology.emulator.snapshots.kept              3          snapshots kept of each task
-topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most
+topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most; of external
+                                                         records a spout takes ``pulse.max.tuples`` if that is more
 topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
 ============================================  =========  =============================================================
 """

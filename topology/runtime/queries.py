@@ -108,9 +108,11 @@ class ComponentQuery:
         else:
             reader = reader.option("assign", json.dumps({inbox: [partition for _, partition in sorted(self._positions)]}))
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        conf = plan.component_conf(self.component)
         source = {**_SOURCE, **kafka.options, **servers, "startingOffsets": starting_offsets(self._positions),
-                  "maxOffsetsPerTrigger": plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}
-        if external:
+                  "maxOffsetsPerTrigger": conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}
+        if external:  # records of others, not frames of many tuples
+            source["maxOffsetsPerTrigger"] = max(source["maxOffsetsPerTrigger"], conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
             source["includeHeaders"] = "true"
             # The group is the driver's (committed positions); Spark reads without one of the user's.
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
