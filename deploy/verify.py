@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own options."""
     group = parser.add_argument_group("options of verify")
     group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
-    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, and the last lists must be those at the newest message")
+    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, and the last lists must be "
+                       "those at the newest message")
     group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
     group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
     group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")

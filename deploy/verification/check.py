@@ -14,7 +14,7 @@ from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, History, parse_subscriptions, replay
-from dskype.deploy.verification.report import Report
+from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches, read_deltas, read_lists
 from dskype.spouts.settings import Settings
 
@@ -131,7 +131,9 @@ class _Verification:
             _kernels.check(begin, min(begin + _CHUNK, len(registrations)), self._oracle.rows, subs, queries, published, verdicts, counts)
         return verdicts, counts
 
-    def _within(self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]) -> np.ndarray:
+    def _within(
+        self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]
+    ) -> np.ndarray:
         """Return which results can be compared; report those outside of the life of their registration, or of the history."""
         report, newest = self._report, self._history.newest
         active = np.array([NEVER if r.active is None else r.active for r in registrations] + [NEVER])[sub]
@@ -160,7 +162,7 @@ class _Verification:
             lonely = np.isin(sub, [i for i, r in enumerate(registrations) if r.active is None])
             if self._final:
                 for i in np.unique(sub[lonely]).tolist():
-                    self._registry._wrong(registrations[i], "has results, but never became active")
+                    self._registry.wrong(registrations[i], "has results, but never became active")
             elif lonely.any():
                 report.unchecked["results of registrations without an event yet (their lists are compared)"] += int(lonely.sum())
         return ~(wrong | ahead | early | unknown)
@@ -183,8 +185,8 @@ class _Verification:
         for i in back.tolist():
             r = registrations[of[i]]
             topic, (partition, offset) = place(i)
-            self._report.differ("delta", f"deltas of registration {r.name} of {r.subscription.id!r} go back from watermark {watermark[i - 1]} to {watermark[i]}",
-                                where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name, watermark=int(watermark[i]))
+            self._report.differ("delta", f"deltas of registration {r.name} of {r.subscription.id!r} go back from watermark {watermark[i - 1]} "
+                                f"to {watermark[i]}", where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name, watermark=int(watermark[i]))
             usable[i:] &= of[i:] != of[i]
         inside = self._within(registrations, of, watermark, "delta", place)
         kind = np.where(inside, _kernels.GROUP, _kernels.FOLD)
@@ -257,7 +259,7 @@ class _Verification:
         if settings.results != "topk" and len(ended):
             withdrawn = set(groups[0][groups[2] == _kernels.WITHDRAWN].tolist())
             rows += [(i, registrations[i].removed, _kernels.WITHDRAWN, 0, 0, -2) for i in ended.tolist()
-                     if i not in withdrawn and (i in told or not dropped) and self._least <= registrations[i].removed and registrations[i].removed >= self._since]
+                     if i not in withdrawn and (i in told or not dropped) and registrations[i].removed >= max(self._least, self._since)]
         return tuple(np.array([row[c] for row in rows], np.int64) for c in range(6))
 
     # -- verdicts -------------------------------------------------------------------------------------------------------
@@ -269,8 +271,8 @@ class _Verification:
                              (_kernels.JUMPED, "changes of lists that were not published one by one, but in a jump")):
             if total := int(counts[:, column].sum()):
                 report.notes[what] += total
-        for verdict, why in ((_kernels.AMBIGUOUS, "deltas after a list with two messages of one id"), (_kernels.UNFINISHED, "last deltas, of which more may follow"),
-                             (_kernels.FOLLOWS, "deltas behind a wrong one")):
+        for verdict, why in ((_kernels.AMBIGUOUS, "deltas after a list with two messages of one id"),
+                             (_kernels.UNFINISHED, "last deltas, of which more may follow"), (_kernels.FOLLOWS, "deltas behind a wrong one")):
             if n := int((verdicts == verdict).sum()):
                 report.unchecked[why] += n
         wrong = np.flatnonzero((verdicts > _kernels.EQUAL) & (verdicts < _kernels.AMBIGUOUS))
@@ -286,55 +288,66 @@ class _Verification:
         bounds = np.searchsorted(matches.registration[order], np.arange(len(self._registry.all) + 1))
         filters = [r for r in self._registry.all if not r.is_topk]
         self._report.compared["matches"] += len(order)
-        dropped = self._inputs.cut("results")
+        wrong: list[tuple[int, Registration, str, int]] = []
         for i, r in enumerate(filters):
             if not i % 1000:
                 self._progress(f"comparing boolean subscriptions {i:,} of {len(filters):,}")
-            self._check_filter(r, matches, order[bounds[r.number]:bounds[r.number + 1]], dropped)
+            wrong += self._check_filter(r, matches, order[bounds[r.number]:bounds[r.number + 1]])
+        wrong.sort(key=lambda found: found[0])
+        for _, r, what, row in wrong[:KEPT]:
+            if what:
+                show.match_difference(self._report, self._inputs, self._oracle, r, what, matches, row)
+            else:
+                show.missing_match(self._report, self._oracle, r, row)
+        if len(wrong) > KEPT:
+            self._report.counts["match"] += len(wrong) - KEPT
 
-    def _check_filter(self, r: Registration, matches: Matches, rows: np.ndarray, dropped: bool) -> None:
-        """Compare the matches of one registration; ``rows`` are those published."""
+    def _check_filter(self, r: Registration, matches: Matches, rows: np.ndarray) -> list[tuple[int, Registration, str, int]]:
+        """Compare the matches of one registration; ``rows`` are those published.
+
+        :returns: (watermark, registration, what is wrong with it, row of matches), or (watermark, registration, "", row of a message
+            whose match was not published).
+        """
         history, report = self._history, self._report
         watermark = matches.watermark[rows]
+        wrong: list[tuple[int, Registration, str, int]] = []
         back = np.flatnonzero(watermark[1:] < watermark[:-1])
         if len(back):
-            show.match_difference(report, self._inputs, self._oracle, r, "comes after one of a later message", matches, int(rows[back[0] + 1]))
+            wrong.append((int(watermark[back[0] + 1]), r, "comes after one of a later message", int(rows[back[0] + 1])))
         if r.active is None:
             if len(rows) and self._final:
-                self._registry._wrong(r, "has matches, but never became active")
+                self._registry.wrong(r, "has matches, but never became active")
             elif len(rows):
                 report.unchecked["matches of registrations without an event yet"] += len(rows)
-            return
+            return wrong
         until = min(history.newest, _FAR if r.removed is None else r.removed)
         if not self._final and r.removed is None:
             until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER    # more may be on its way
         after = max(r.active, self._since - 1, history.missing)
-        if dropped:     # its own matches come in order: from its first one on, all must be there
+        if self._inputs.cut("results"):     # its own matches come in order: from its first one on, all must be there
             if not len(rows):
                 report.unchecked["boolean subscriptions whose matches the log may have dropped"] += 1
-                return
+                return wrong
             after = max(after, int(watermark[0]))
         looked = watermark > after
-        skipped = int((~looked & (watermark > r.active)).sum())
-        if skipped:
+        if skipped := int((~looked & (watermark > r.active)).sum()):
             report.unchecked["matches of messages that are not looked at or that the log has dropped"] += skipped
         expected = self._oracle.matching(r, after, max(until, int(watermark.max(initial=NEVER))))
         wide = max(len(history.codes), 1)
         found_key = self._rank(watermark) * wide + matches.code[rows]
         expected_key = self._rank(history.position[expected]) * wide + history.code[expected]
-        end = r.removed if r.removed is not None else _FAR
+        end = _FAR if r.removed is None else r.removed
         known, seen = set(expected_key.tolist()), set()
         for row, key, at, look in zip(rows.tolist(), found_key.tolist(), watermark.tolist(), looked.tolist()):
             if at <= r.active or at > end:
-                show.match_difference(report, self._inputs, self._oracle, r, f"lies outside of its life from {r.active} to {r.removed}", matches, row)
+                wrong.append((at, r, f"lies outside of its life from {r.active} to {'now' if r.removed is None else r.removed}", row))
             elif look and key not in known:
-                show.match_difference(report, self._inputs, self._oracle, r, "is none", matches, row)
+                wrong.append((at, r, "is none", row))
             elif key in seen:
-                show.match_difference(report, self._inputs, self._oracle, r, "was published twice", matches, row)
+                wrong.append((at, r, "was published twice", row))
             seen.add(key)
-        if self._inputs.results or self._final:
-            for row in expected[(history.position[expected] <= until) & ~np.isin(expected_key, found_key)].tolist():
-                show.missing_match(report, self._oracle, r, row)
+        missing = expected[(history.position[expected] <= until) & ~np.isin(expected_key, found_key)]
+        return wrong + [(int(history.position[row]), r, "", row) for row in missing.tolist()]
 
     def _rank(self, position: np.ndarray) -> np.ndarray:
         """Return small numbers that tell positions of messages apart; others get the number of a neighbour, plus one half way."""

@@ -62,7 +62,8 @@ def decode(record: Record, kind: str, topic: str, report: Report) -> dict[str, A
         if value["v"] == 1 and type(value["watermark"]) is int and all(name in value for name in _EXPECTED[kind]) \
                 and (record.key or b"").decode() == value["subscription"]:
             return value
-        text = "its key is not its subscription" if (record.key or b"").decode(errors="replace") != value.get("subscription") else "a field is missing or not what it must be"
+        strange = (record.key or b"").decode(errors="replace") != value.get("subscription")
+        text = "its key is not its subscription" if strange else "a field is missing or not what it must be"
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         text = f"{type(error).__name__}: {error}"
     report.differ("format", f"a record of {topic} cannot be used: {text}", where=where(topic, record), details=(f"{record.value!r:.300}",))
@@ -193,22 +194,22 @@ class Registry:
             for found in registrations:
                 if before is not None and found.active is not None:
                     if before.removed is None:
-                        self._wrong(found, f"became active at watermark {found.active}, but {before.name} before it was not removed")
+                        self.wrong(found, f"became active at watermark {found.active}, but {before.name} before it was not removed")
                     elif before.removed > found.active:
-                        self._wrong(found, f"became active at watermark {found.active}, but {before.name} before it was removed at {before.removed} only")
+                        self.wrong(found, f"became active at watermark {found.active}, but {before.name} before it was removed at {before.removed} only")
                 before = found if found.active is not None or found.removed is not None else before
                 for event, watermark in (("active", found.active), ("removed", found.removed)):
                     if watermark is not None and watermark > newest:
-                        self._wrong(found, f"became {event} at watermark {watermark}, but the newest message is at {newest}")
+                        self.wrong(found, f"became {event} at watermark {watermark}, but the newest message is at {newest}")
                 ended = not found.current
                 if ended and found.active is None and found.removed is not None:
                     self._report.notes["registrations that ended before they became active"] += 1
                 elif final and ended and found.active is not None and found.removed is None:
-                    self._wrong(found, "was replaced or unregistered, but never removed")
+                    self.wrong(found, "was replaced or unregistered, but never removed")
                 elif not ended and found.removed is not None and not self._expired(found, now_ms):
-                    self._wrong(found, f"was removed at watermark {found.removed}, but nobody unregistered it")
+                    self.wrong(found, f"was removed at watermark {found.removed}, but nobody unregistered it")
                 elif final and must and not ended and found.active is None:
-                    self._wrong(found, "never became active")
+                    self.wrong(found, "never became active")
                 elif not ended and found.active is None:
                     self._report.unchecked["subscriptions are not active yet"] += 1
 
@@ -216,6 +217,7 @@ class Registry:
     def _expired(found: Registration, now_ms: int | None) -> bool:
         return found.expires_ms is not None and now_ms is not None and found.expires_ms <= now_ms
 
-    def _wrong(self, found: Registration, text: str) -> None:
+    def wrong(self, found: Registration, text: str) -> None:
+        """Report what is wrong with a registration."""
         self._report.differ("registration", f"registration {found.name} of {found.subscription.id!r} {text}", subscription=found.subscription.id,
                             registration=found.name)

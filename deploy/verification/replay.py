@@ -197,7 +197,8 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
         if known is not run:
             report.notes["repeated records of the sequence"] += 1
             if known != run:
-                report.differ("sequence", f"number {run.first} was given twice: {_run_text(known)}, and {_run_text(run)}", where=where(inputs.topics.sequence, record))
+                report.differ("sequence", f"number {run.first} was given twice: {_run_text(known)}, and {_run_text(run)}",
+                              where=where(inputs.topics.sequence, record))
     return sorted(found.values()) or [_Run(0, 1, None, 0, 0, 0)]
 
 

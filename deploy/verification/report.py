@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Difference", "Report"]
+__all__ = ["KEPT", "KINDS", "Difference", "Report"]
 
 KEPT = 20
-"""Differences that are kept with their texts; all are counted."""
+"""Differences of a kind that are kept with their texts; all are counted."""
 
 KINDS = ("format", "sequence", "dead-letter", "registration", "state", "delta", "match")
 

@@ -118,15 +118,17 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return column.fill_null(0).to_numpy()
 
 
-def _codes(column: pa.Array, history: History) -> np.ndarray:
+def _codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
     """Return the codes of message ids; nulls get any."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-    column = column.dictionary_encode()
+    column = _whole(column).dictionary_encode()
     known = np.array([history.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
     return known[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
 def _subjects(table: pa.Table, registrations: Sequence[Registration]) -> np.ndarray:
@@ -176,7 +178,9 @@ def read_lists(inputs: Inputs, registry: Registry, history: History, report: Rep
     return _join_lists(records, registry, found)
 
 
-def _lists_at_once(chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]) -> Sequence[int]:
+def _lists_at_once(
+    chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
+) -> Sequence[int]:
     """Decode a chunk; return the rows that need a closer look."""
     table = _table([records[i].value for i in chunk], schema)     # type: ignore[misc]
     if table is None:
@@ -187,8 +191,7 @@ def _lists_at_once(chunk: Sequence[int], records: Sequence[Record], schema: pa.S
     if some is None:
         return chunk
     good = _subjects(table, [r or some for r in registrations]) & np.array(named, bool) & table["topk"].is_valid().to_numpy()
-    lists = table["topk"].combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    lists = _whole(table["topk"])
     entries = lists.flatten()
     if entries.null_count or entries.field("message").null_count or entries.field("score").null_count:
         return chunk
@@ -202,7 +205,9 @@ def _lists_at_once(chunk: Sequence[int], records: Sequence[Record], schema: pa.S
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
-def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]) -> None:
+def _one_list(
+    i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]
+) -> None:
     topic = inputs.topics.topk
     value = decode(record, "state", topic, report)
     registration = None if value is None else registry.find(value["registration"], value["subscription"], "topk", topic, record)

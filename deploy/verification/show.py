@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,19 +64,18 @@ def list_difference(
         reason: list[str] = []
         wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
     else:
-        published, reason = _folded(oracle, r, changes, last if origin != -2 else None, watermark)
+        published = _folded(r, changes, last if origin != -2 else None, watermark)
         where = None if origin == -2 else f"{inputs.topics.results}/{changes.partition[first]} offset {changes.offset[first]}"
         text, wrong = _delta_text(r, watermark, verdict, origin), False
         if verdict == _kernels.DIFFERS:
             wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
-        reason += _ops_of(oracle, changes, first, last)
+        reason = _ops_of(oracle, changes, first, last)
     if wrong:
         raise RuntimeError(f"two oracles disagree on registration {r.name} at watermark {watermark}: please report this")
-    expected = [(int(oracle.history.code[row]), score) for score, row in scores[:r.subscription.k]]
-    texts = {int(oracle.history.code[row]): oracle.history.texts[row] for _, row in scores}
-    details = (describe(r), *reason, *_side_by_side(oracle, expected, published, texts, [] if verdict == _kernels.NOT_WITHDRAWN else expected))
-    report.differ(name, text, details=details, where=where, subscription=r.subscription.id, registration=r.name, watermark=watermark,
-                  expected=_plain(oracle, [] if verdict == _kernels.NOT_WITHDRAWN else expected), published=_plain(oracle, published))
+    best = [] if verdict == _kernels.NOT_WITHDRAWN else scores[:r.subscription.k]
+    expected = [(int(oracle.history.code[row]), score) for score, row in best]
+    report.differ(name, text, details=(describe(r), *reason, *_side_by_side(oracle, expected, published)), where=where, subscription=r.subscription.id,
+                  registration=r.name, watermark=watermark, expected=_plain(oracle, expected), published=_plain(oracle, published))
 
 
 def _delta_text(r: Registration, watermark: int, verdict: int, origin: int) -> str:
@@ -91,24 +91,24 @@ def _delta_text(r: Registration, watermark: int, verdict: int, origin: int) -> s
     return f"after all its deltas, the list {name} differs" if origin == -2 else f"the list {name} that its deltas give differs"
 
 
-def _folded(oracle: Oracle, r: Registration, changes: Changes, last: int | None, watermark: int) -> tuple[list[tuple[int, float]], list[str]]:
+def _folded(r: Registration, changes: Changes, last: int | None, watermark: int) -> list[tuple[int, float]]:
     """Return the list after the deltas up to row ``last`` (None: all up to the watermark), best first; plain Python."""
-    rows = [i for i in (changes.registration == r.number).nonzero()[0].tolist() if changes.watermark[i] <= watermark and (last is None or i < last)]
     at: dict[int, float] = {}
-    for i in rows:
-        if changes.op[i] == 0:
-            at[int(changes.code[i])] = float(changes.score[i])
-        else:
-            at.pop(int(changes.code[i]), None)
-    return sorted(at.items(), key=lambda entry: -entry[1]), []
+    for i in (changes.registration == r.number).nonzero()[0].tolist():
+        if changes.watermark[i] <= watermark and (last is None or i < last):
+            if changes.op[i] == 0:
+                at[int(changes.code[i])] = float(changes.score[i])
+            else:
+                at.pop(int(changes.code[i]), None)
+    return sorted(at.items(), key=lambda entry: -entry[1])
 
 
 def _ops_of(oracle: Oracle, changes: Changes, first: int, last: int) -> list[str]:
     if first == last:
         return []
     names = _names(oracle)
-    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}" + (f" rank {changes.rank[i]} score {float(changes.score[i])!r}" if changes.op[i] == 0 else "")
-             for i in range(first, min(last, first + _ROWS))]
+    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}"
+             + (f" rank {changes.rank[i]} score {float(changes.score[i])!r}" if changes.op[i] == 0 else "") for i in range(first, min(last, first + _ROWS))]
     return [f"deltas: {'; '.join(lines)}" + ("; ..." if last - first > _ROWS else "")]
 
 
@@ -117,8 +117,6 @@ def _names(oracle: Oracle) -> list[Any]:
 
 
 def _name(names: Sequence[Any], code: int) -> str:
-    import json
-
     return _clean(json.dumps(names[code], ensure_ascii=False), 40)
 
 
@@ -127,60 +125,53 @@ def _plain(oracle: Oracle, entries: Sequence[tuple[int, float]]) -> list[dict[st
     return [{"message": names[code], "score": score} for code, score in entries]
 
 
-def _side_by_side(
-    oracle: Oracle, expected: Sequence[tuple[int, float]], published: Sequence[tuple[int, float]], texts: dict[int, str], shown: Sequence[tuple[int, float]]
-) -> list[str]:
+def _side_by_side(oracle: Oracle, expected: Sequence[tuple[int, float]], published: Sequence[tuple[int, float]]) -> list[str]:
     names = _names(oracle)
-    every = {int(code): text for code, text in zip(oracle.history.code.tolist(), oracle.history.texts)} | texts
-    expected = shown
+    texts = dict(zip(oracle.history.code.tolist(), oracle.history.texts))
 
     def cell(entries: Sequence[tuple[int, float]], i: int) -> tuple[str, str, str]:
         if i >= len(entries):
             return "-", "", ""
         code, score = entries[i]
-        return _name(names, code), f"{score:.12f}", _clean(every.get(code, "(no such message)"))
+        return _name(names, code), f"{score:.12f}", _clean(texts.get(code, "(no such message)"))
 
-    rows = [("rank", "expected", "score", "published", "score", "")]
     n = max(len(expected), len(published))
-    first = next((i for i in range(n) if i >= min(len(expected), len(published)) or cell(expected, i)[:2] != cell(published, i)[:2]), 0)
-    begin = max(0, first - 3)
-    for i in range(begin, min(n, begin + _ROWS)):
-        left, right = cell(expected, i), cell(published, i)
-        rows.append((str(i + 1), left[0], left[1], right[0], right[1], left[2] if left[:2] == right[:2] else "<- " + " | ".join(dict.fromkeys(filter(None, (left[2], right[2]))))))
+    if not n:
+        return ["both lists are empty"]
+    pairs = [(cell(expected, i), cell(published, i)) for i in range(n)]
+    begin = max(0, next((i for i, (left, right) in enumerate(pairs) if left[:2] != right[:2]), 0) - 3)
+    rows = [("rank", "expected", "score", "published", "score", "")]
+    for i, (left, right) in enumerate(pairs[begin:begin + _ROWS], begin + 1):
+        text = left[2] if left[:2] == right[:2] else "<- " + " | ".join(dict.fromkeys(filter(None, (left[2], right[2]))))
+        rows.append((str(i), *left[:2], *right[:2], text))
     widths = [max(len(row[c]) for row in rows) for c in range(5)]
     lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[5]]).rstrip() for row in rows]
-    return [*(["..."] if begin else []), *lines, *(["..."] if n > begin + _ROWS else [])] if n else ["both lists are empty"]
+    return [*(["..."] if begin else []), *lines, *(["..."] if n > begin + _ROWS else [])]
 
 
 # -- matches --------------------------------------------------------------------------------------
 
 
 def match_difference(report: Report, inputs: Inputs, oracle: Oracle, r: Registration, what: str, matches: Matches, row: int) -> None:
-    """Report a published match that is not right."""
-    if report.counts["match"] >= KEPT:
-        report.counts["match"] += 1
-        return
+    """Report a published match (``row`` of ``matches``) that is not right; ``what`` goes on after its name."""
     code, watermark = int(matches.code[row]), int(matches.watermark[row])
     names = _names(oracle)
     rows = (oracle.history.code == code).nonzero()[0].tolist()
-    details = [describe(r), *(_message(oracle, i) for i in rows[:3])] if rows else [describe(r), "there is no such message"]
-    report.differ("match", f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}", details=tuple(details),
-                  where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}", subscription=r.subscription.id,
-                  registration=r.name, watermark=watermark, published=names[code])
+    details = [_message(oracle, i) for i in rows[:3]] if rows else ["there is no such message"]
+    report.differ("match", f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}",
+                  details=(describe(r), *details), where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}",
+                  subscription=r.subscription.id, registration=r.name, watermark=watermark, published=names[code])
 
 
 def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> None:
-    """Report a match that was not published."""
-    if report.counts["match"] >= KEPT:
-        report.counts["match"] += 1
-        return
-    names, code = _names(oracle), int(oracle.history.code[row])
-    report.differ("match", f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {int(oracle.history.position[row])}, "
-                  "and it was not published", details=(describe(r), _message(oracle, row)), subscription=r.subscription.id, registration=r.name,
-                  watermark=int(oracle.history.position[row]), expected=names[code])
+    """Report a match with message ``row`` that was not published."""
+    names, code, watermark = _names(oracle), int(oracle.history.code[row]), int(oracle.history.position[row])
+    report.differ("match", f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, and it was not published",
+                  details=(describe(r), _message(oracle, row)), subscription=r.subscription.id, registration=r.name, watermark=watermark,
+                  expected=names[code])
 
 
 def _message(oracle: Oracle, row: int) -> str:
     h = oracle.history
-    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, lon {float(h.lon[row])!r}, " \
-        f"{_clean(h.texts[row], 200)}"
+    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, " \
+        f"lon {float(h.lon[row])!r}, {_clean(h.texts[row], 200)}"

@@ -63,6 +63,7 @@ class PlainSystem:
         self.numbers: Counter[str] = Counter()
         self.newest = -1
         self.run = "1-1000"
+        self.separators = (", ", ": ") if seed % 5 == 4 else (",", ":")     # as the product writes, or in another way
 
     # -- the log --------------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class PlainSystem:
         if task is not None:
             headers.insert(0, ("record-id", f"{self.run}-{task}-{self.numbers[str(task)]}".encode()))
             self.numbers[str(task)] += 1
-        data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+        data = value if isinstance(value, bytes) or value is None else json.dumps(value, separators=self.separators).encode()
         record = Record(partition, offset, self.now_ms, key, data, headers)
         self.topics[topic].append(record)
         return record
@@ -149,8 +150,8 @@ class PlainSystem:
 
     def refuse(self, topic: str, record: Record, error: Any) -> None:
         """Write a dead letter."""
-        self.write("dead_letters", record.key, record.value, [("error", str(error).encode()), ("stage", b"translate"), ("topic", f"{self.name}.{topic}".encode()),
-                                                              ("partition", str(record.partition).encode()), ("offset", str(record.offset).encode())])
+        about = {"error": str(error), "stage": "translate", "topic": f"{self.name}.{topic}", "partition": str(record.partition), "offset": str(record.offset)}
+        self.write("dead_letters", record.key, record.value, [(k, v.encode()) for k, v in about.items()])
 
     # -- work -----------------------------------------------------------------------------------------------------------
 
@@ -264,8 +265,8 @@ class PlainSystem:
 
     def event(self, entry: Entry, event: str) -> None:
         """Write an event."""
-        self.write("registrations", entry.id.encode(), {"v": 1, "subscription": entry.id, "registration": entry.name, "event": event, "watermark": self.watermark},
-                   [("result-id", f"{entry.name}/{self.watermark}/{event}".encode())], task=self.task(entry.id))
+        value = {"v": 1, "subscription": entry.id, "registration": entry.name, "event": event, "watermark": self.watermark}
+        self.write("registrations", entry.id.encode(), value, [("result-id", f"{entry.name}/{self.watermark}/{event}".encode())], task=self.task(entry.id))
 
     def write_states(self) -> None:
         """Write the lists that changed."""
@@ -273,8 +274,8 @@ class PlainSystem:
             if entry.dirty and not entry.pending and self.settings.results != "deltas":
                 entry.dirty = False
                 entries = [{"message": self.messages[seq]["id"], "score": points} for seq, points in entry.shown]
-                self.write("topk", entry.id.encode(), {"v": 1, "subscription": entry.id, "registration": entry.name, "watermark": self.watermark, "topk": entries},
-                           task=self.task(entry.id))
+                value = {"v": 1, "subscription": entry.id, "registration": entry.name, "watermark": self.watermark, "topk": entries}
+                self.write("topk", entry.id.encode(), value, task=self.task(entry.id))
 
     def settle(self) -> None:
         """Handle everything there is."""

@@ -57,7 +57,7 @@ def change(system: PlainSystem, topic: str, which: Callable[[Any], bool], how: C
     if new is None:
         del records[at]     # a hole in the offsets is no difference
     else:
-        records[at] = old._replace(value=json.dumps(new).encode())
+        records[at] = old._replace(value=json.dumps(new, separators=system.separators).encode())
     return old
 
 
@@ -136,6 +136,27 @@ def test_inputs_are_read_topic_by_topic_effects_before_causes():
 
     assert verify(Inputs.read("dskype", read), system.settings, final=True).ok
     assert asked[0] == "dskype.results" and asked[-1] == "dskype.messages" and len(asked) == 7
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_records_read_at_once_and_one_by_one_are_the_same(monkeypatch, wrong):
+    from dskype.deploy.verification import results
+
+    read: list[bool] = []
+    original = results._table
+    for seed in range(4):
+        system = PlainSystem(COUNT, seed=seed, partitions=2).some_traffic()
+        if wrong:
+            change(system, "results", match, lambda v: v | {"message": [1]})
+            change(system, "results", match, lambda v: v | {"message": 17}, 1)
+            change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [{"message": "m", "score": "0"}]})
+            change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [*v["topk"], {"message": True, "score": 0}]}, 3)
+        reports = []
+        for table in (lambda values, schema: read.append(True) or original(values, schema), lambda values, schema: None):
+            monkeypatch.setattr(results, "_table", table)
+            reports.append(check(system).as_json() | {"seconds": 0})
+        assert reports[0] == reports[1] and reports[0]["ok"] is not wrong
+    assert read
 
 
 def test_nothing_at_all_is_no_difference():
@@ -326,7 +347,7 @@ def test_repeated_deltas_count_once_and_must_be_equal():
     system.topics["results"].append(again._replace(offset=1000))
     report = check(system)
     assert report.ok and report.notes["repeated deltas"] == 1
-    system.topics["results"][-1] = again._replace(offset=1000, value=again.value.replace(b'"v": 1', b'"v":  1'))
+    system.topics["results"][-1] = again._replace(offset=1000, value=again.value.replace(b'"v":1', b'"v": 1'))
     assert "differ" in first(check(system), "format").text
 
 
@@ -746,7 +767,8 @@ def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     report = check(system)
     assert report.ok, report.as_text(3)
     assert report.compared["lists"] > 1100
-    change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]}, rng.randrange(400))
+    change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]},
+           rng.randrange(400))
     assert check(system).counts == {"state": 1}
 
 
@@ -845,8 +867,10 @@ def test_arguments_that_make_no_sense_are_refused(kafka, name, capsys):
 
 
 def test_many_subscriptions_are_compared_in_seconds():
-    """5,000 messages and 1,000 subscriptions with 10,000 lists; made by the oracle itself, so only the time is of interest."""
+    """5,000 messages, 1,000 subscriptions, 10,000 lists, most of them wrong."""
     rng = np.random.default_rng(1)
+    active = b'{"v":1,"subscription":"s%d","registration":"0-%d","event":"active","watermark":-1}'
+    state = b'{"v":1,"subscription":"s%d","registration":"0-%d","watermark":%d,"topk":[]}'
     words = [f"w{i}" for i in range(500)]
     inputs = Inputs(
         messages=[Record(0, i, i, None, json.dumps({"text": " ".join(words[j] for j in rng.zipf(1.3, 6) % 500), "lat": float(rng.uniform(-9, 9)),
@@ -854,9 +878,8 @@ def test_many_subscriptions_are_compared_in_seconds():
         subscriptions=[Record(0, i, i, b"s%d" % i, json.dumps({"type": "topk", "keywords": [words[j] for j in set((rng.zipf(1.3, 3) % 500).tolist())],
                                                                "lat": 0, "lon": 0, "k": 10, "alpha": 0.5}).encode()) for i in range(1000)],
         sequence=[Record(0, 0, 0, None, b'{"v":1,"task":1,"first":0,"partition":0,"offset":0,"n":5000}')],
-        registrations=[Record(0, i, i, b"s%d" % i, b'{"v":1,"subscription":"s%d","registration":"0-%d","event":"active","watermark":-1}' % (i, i)) for i in range(1000)],
-        topk=[Record(0, i, i, b"s%d" % (i % 1000), b'{"v":1,"subscription":"s%d","registration":"0-%d","watermark":%d,"topk":[]}' % (i % 1000, i % 1000, i // 2))
-              for i in range(10_000)])
+        registrations=[Record(0, i, i, b"s%d" % i, active % (i, i)) for i in range(1000)],
+        topk=[Record(0, i, i, b"s%d" % (i % 1000), state % (i % 1000, i % 1000, i // 2)) for i in range(10_000)])
     began = time.perf_counter()
     report = verify(inputs, Settings.from_conf({"dskype.window.messages": 1000}))
     assert report.compared["lists"] == 10_000 and report.counts["state"] > 5_000
