@@ -1,6 +1,6 @@
 """The command line ``dskype``: Storm's verbs, Flux' options.
 
-Exit codes: 0 done; 1 refused or failed, with a text on standard error; 2 the arguments make no sense; 130 Ctrl-C.
+Exit codes: 0 done; 1 refused or failed, with a text on standard error; 2 no such command, option or kind of value; 130 Ctrl-C.
 Results go to standard output, everything else to standard error.
 """
 
