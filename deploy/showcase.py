@@ -40,7 +40,7 @@ _STATE = "demo.json"
 _OWN = ("broker", "topologies", "logs", "vocabulary.tsv", _STATE)
 """What a run keeps in its folder."""
 _SAMPLE = 20_000
-_REGISTERING_S = 12.0
+_REGISTERING_S = 25.0
 _STEP_S = 0.02
 _SHOW_EVERY_S = 0.5
 _QUIET_S = 2.0
@@ -90,10 +90,10 @@ class Plan:
     :ivar seed: everything that is drawn follows from it.
     """
 
-    messages: int = 100_000
+    messages: int = 80_000
     subscriptions: int = 20_000
     rate: float = 1000.0
-    window: int = 50_000
+    window: int = 40_000
     seed: int = 1
 
 
