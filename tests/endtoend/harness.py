@@ -140,7 +140,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']))
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
-    simulation.drain()
+    simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
 
 
 def random_run(seed):

@@ -41,6 +41,8 @@ _MICRO_BATCH = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # Any other value is checked after every row, which takes time proportional to the rows so far where there are lists (headers).
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "dskype.topology.runtime.daemon",
 }
