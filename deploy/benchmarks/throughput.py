@@ -233,34 +233,33 @@ class _Run:
         say(f"  {self.args.window:,} messages: window full after {self.result['fill_s']:.1f} s")
 
     def _throughput(self) -> None:
-        from dskype.deploy.benchmarks.usage import busy_seconds, usage
+        from dskype.deploy.benchmarks.usage import Meter
 
         args, result, feeder, history = self.args, self.result, self.feeder, self.history
         # The warm-up shows how fast it is; then so much is written that next to nothing has to be while it is measured.
         rate, backlog = self._warm_up(), []
         self._keep_backlog(rate, args.seconds + _LEAST_BACKLOG_S)
-        written, before, busy, start_ms = feeder.written, usage(history.pids), busy_seconds(), _now_ms()
+        written, meter = feeder.written, Meter(history.pids)
+        start_ms = meter.start_ms
         while _now_ms() < start_ms + args.seconds * 1000:
             backlog.append((_now_ms(), feeder.written))
             self._keep_backlog(rate, _LEAST_BACKLOG_S)
             time.sleep(_STEP_S)
-        busy, after, stop_ms = busy_seconds() - busy, usage(history.pids, memory=True), _now_ms()
+        meter.stop(memory=True)
+        stop_ms = meter.stop_ms
         deadline = time.monotonic() + 60
         while history.last_ms(_SUBSCRIPTION_BOLT) < stop_ms and time.monotonic() < deadline:
             time.sleep(_STEP_S)
         rates = history.rates(_SUBSCRIPTION_BOLT, start_ms, stop_ms, args.rate_window * 1000)
         applied = self._applied(stop_ms) - self._applied(start_ms)
-        result |= {"messages_per_s": median(rates) if rates else 0.0, "windows": rates, "measured_s": (stop_ms - start_ms) / 1000, "applied": applied,
-                   "lowest_backlog": min(n - self._applied(at) for at, n in backlog), "written_meanwhile": feeder.written - written,
-                   "waiting": self._waiting(backlog)}
+        result |= {"messages_per_s": median(rates) if rates else 0.0, "windows": rates, "mean_per_s": applied / meter.seconds, "measured_s": meter.seconds,
+                   "applied": applied, "lowest_backlog": min(n - self._applied(at) for at, n in backlog), "written_meanwhile": feeder.written - written,
+                   "waiting": self._waiting(backlog), "other_cores": meter.others_s / meter.seconds}
         say(f"  {result['messages_per_s']:,.0f} messages/s")
         self._wait_applied(feeder.written)
-        own = sum(u.cpu_s for u in after.values()) - sum(u.cpu_s for u in before.values())
-        result["other_cores"] = max(0.0, (busy - own) * 1000 / (stop_ms - start_ms))
         if applied:
-            result["processes"] = {kind: {"cpu_us_per_message": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1e6 / applied,
-                                          "cores": (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1000 / (stop_ms - start_ms),
-                                          "processes": u.count, "rss_bytes": u.rss, "pss_bytes": u.pss} for kind, u in after.items()}
+            result["processes"] = {kind: {"cpu_us_per_message": u.cpu_s * 1e6 / applied, "cores": u.cpu_s / meter.seconds, "processes": u.count,
+                                          "rss_bytes": u.rss, "pss_bytes": u.pss} for kind, u in meter.used.items()}
             result["components"] = self._components(start_ms, stop_ms, applied)
             result["streams"] = self._streams(start_ms, stop_ms, applied)
 
@@ -357,22 +356,22 @@ class _Run:
         return {key: size / tuples for key, (tuples, size) in totals.items() if tuples}
 
     def _latency(self) -> None:
-        from dskype.deploy.benchmarks.usage import usage
+        from dskype.deploy.benchmarks.usage import Meter
 
         args, result = self.args, self.result
         rate = result["messages_per_s"] * args.latency_load
         results_from = self._end(self.topics.results)
         warm_up = min(5.0, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
-        first, before, start_ms = self.feeder.written, usage(self.history.pids), _now_ms()
+        first, meter = self.feeder.written, Meter(self.history.pids)
         self.feeder.paced(rate, args.latency_seconds)
-        after, stop_ms = usage(self.history.pids), _now_ms()
+        meter.stop()
         behind = self.feeder.written - self._applied()
         self._wait_applied(self.feeder.written)
         time.sleep(1)  # the last results are on their way
         found = self._read_latencies(first, self.feeder.written, results_from)
-        cores = {kind: (u.cpu_s - (before[kind].cpu_s if kind in before else 0)) * 1000 / (stop_ms - start_ms) for kind, u in after.items()}
-        result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": cores, **found.summary()}
+        result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
+                             "other_cores": meter.others_s / meter.seconds, **found.summary()}
         if found.records:
             result["delta_bytes"] = found.bytes / found.records
 

@@ -56,11 +56,11 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
     found = {
         "all active after s": f"{r['all_active_s']:.1f}",
         "messages/s": f"{r['messages_per_s']:,.0f}",
+        "of all the time": f"{r['mean_per_s']:,.0f}",
         "slowest - fastest window": f"{min(windows):,.0f} - {max(windows):,.0f}",
         "lowest backlog, messages": f"{r['lowest_backlog']:,.0f}",
         **{f"waiting before {stage}": f"{n:,.0f}" for stage, n in r["waiting"].items()},
-        "cores": f"{sum(p['cores'] for p in processes):.2f}",
-        "cores taken by others": f"{r['other_cores']:.2f}",
+        "cores - taken by others": f"{sum(p['cores'] for p in processes):.2f} - {r['other_cores']:.2f}",
         "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
         "deltas/message": _figure(metrics.get("deltas"), 1),
         "states/message": _figure(metrics.get("states"), 1),
@@ -73,7 +73,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
             "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
             "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
             "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
-            "cores then": f"{sum(latency['cores'].values()):.2f}",
+            "cores - taken by others, then": f"{sum(latency['cores'].values()):.2f} - {latency['other_cores']:.2f}",
             "messages behind at the end": f"{latency['behind_at_end']:,.0f}",
         }
     if verified := r.get("verified"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["BENCHMARK", "BROKER", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "busy_seconds", "by_kind", "kinds", "processes", "usage"]
+__all__ = ["BENCHMARK", "BROKER", "Meter", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "busy_seconds", "by_kind", "kinds", "processes", "usage"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -132,6 +133,43 @@ def usage(components: Mapping[int, str], *, memory: bool = False) -> dict[str, U
         for pid, kind in kind_of.items():
             found[kind].pss += _pss(pid)
     return found
+
+
+class Meter:
+    """What is spent between its making and :meth:`stop`.
+
+    :param components: executors; see :func:`kinds`.
+    :ivar start_ms: epoch ms.
+    :ivar stop_ms: epoch ms.
+    :ivar used: kind -> usage at the end, with the processor seconds of the time between.
+    :ivar others_s: processor seconds that the rest of the machine took.
+    """
+
+    def __init__(self, components: Mapping[int, str]) -> None:
+        self._components = components
+        self._before, self._busy_s = usage(components), busy_seconds()
+        self.start_ms = self.stop_ms = time.time_ns() // 1_000_000
+        self.used: dict[str, Usage] = {}
+        self.others_s = 0.0
+
+    def stop(self, *, memory: bool = False) -> None:
+        """Take the end of the time; see :func:`usage`."""
+        self.stop_ms = time.time_ns() // 1_000_000
+        busy_s, self.used = busy_seconds() - self._busy_s, usage(self._components, memory=memory)
+        for kind, entry in self.used.items():
+            if kind in self._before:
+                entry.cpu_s -= self._before[kind].cpu_s
+        self.others_s = max(0.0, busy_s - self.cpu_s)
+
+    @property
+    def seconds(self) -> float:
+        """The time between."""
+        return max(0.001, (self.stop_ms - self.start_ms) / 1000)
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of all kinds."""
+        return sum(entry.cpu_s for entry in self.used.values())
 
 
 def busy_seconds(stat: str | None = None) -> float:

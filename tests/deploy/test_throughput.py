@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import random
+import time
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dskype.deploy.arguments import UsageError, common
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.history import History, Latencies, quantile, sequence_numbers
-from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Process, busy_seconds, by_kind, kinds, usage
+from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Meter, Process, busy_seconds, by_kind, kinds, usage
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
 
 BOLT = "subscription-bolt"
@@ -188,6 +189,16 @@ def test_a_machines_work_is_all_but_waiting():
     assert busy_seconds() > 0
 
 
+def test_a_meter_takes_what_is_spent_between():
+    meter = Meter({})
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    meter.stop(memory=True)
+    assert 0.02 <= meter.used[BENCHMARK].cpu_s == meter.cpu_s < 30 and meter.used[BENCHMARK].rss > 0
+    assert meter.stop_ms >= meter.start_ms and meter.seconds > 0 and meter.others_s >= 0
+
+
 # --- topology, options, sizes ---------------------------------------------------------------------------------------------
 
 
@@ -267,14 +278,14 @@ def one_run(**more):
     process = {"cpu_us_per_message": 10.0, "cores": 0.5, "processes": 1, "rss_bytes": 3 << 20, "pss_bytes": 2 << 20}
     component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01, "batches_per_s": 7.5,
                  "snapshot_bytes": 1 << 20, "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01}}
-    return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0,
+    return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0, "mean_per_s": 4333.0,
             "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "other_cores": 0.75, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
             "processes": {"Spark (JVM)": process, BOLT: {**process, "cpu_us_per_message": 30.0}}, "components": {BOLT: component},
             "streams": [{"from": "message-spout", "stream": "messages", "tuples_per_message": 1.0, "bytes_per_tuple": 130.0, "bytes_per_message": 130.0}], **more}
 
 
 def test_the_tables_say_what_was_measured(capsys):
-    latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
+    latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "other_cores": 0.5, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
                "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430}
     args = arguments()
     found = {"machine": throughput_report.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
