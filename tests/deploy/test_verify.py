@@ -800,7 +800,7 @@ def store(kafka: KafkaSettings, system: PlainSystem, only: Sequence[str] = TOPIC
     """Write a system's records to Kafka, with their times."""
     topics = Topics.of(system.name)
     admin = TopicAdmin(kafka)
-    admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {})
+    admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {"retention.ms": "-1"})  # the records are of 1970
     admin.close()
     producer = kafka.producer()
     for name in only:
