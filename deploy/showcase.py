@@ -43,8 +43,9 @@ _SAMPLE = 20_000
 _REGISTERING_S = 25.0
 _STEP_S = 0.02
 _SHOW_EVERY_S = 0.5
-_QUIET_S = 2.0
-_BEHIND_S = 5.0
+_QUIET_S = 4.0
+"""Without results for so long everything is written: whole lists follow a change within a second and a tick."""
+_BEHIND_S = 3.0
 _STUCK_S = 120.0
 
 
