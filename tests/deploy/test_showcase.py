@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dskype.deploy import cli, showcase
+from dskype.deploy import cli, showcase, showcase_feed
 from dskype.deploy.places import places
 from dskype.deploy.pubsub_live import STREAMS, Arrivals, Counts, Figures, Moment, Quantiles, ResultsWatcher, Screen, Word, draw, line, milliseconds
 from dskype.deploy.reading import Once
-from dskype.deploy.showcase import SHOWN, Feeder, Plan, Shown, open_folder, subscriptions_of
+from dskype.deploy.showcase import open_folder
+from dskype.deploy.showcase_feed import SHOWN, Feeder, Plan, Shown, subscriptions_of
 from dskype.spouts import streams
 from dskype.spouts.records import Limits, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -58,7 +59,7 @@ class FakePubSub:
 
 
 def feed(world, pubsub, rate=1e9, done=(0, 0), subscriptions=50, registering_s=0.05, monkeypatch=None):
-    monkeypatch.setattr(showcase, "_REGISTERING_S", registering_s)
+    monkeypatch.setattr(showcase_feed, "_REGISTERING_S", registering_s)
     plan = Plan(messages=len(world), subscriptions=subscriptions)
     arrivals = Arrivals(len(world))
     feeder = Feeder(pubsub, world, subscriptions_of(plan, world), subscriptions + len(SHOWN), rate, arrivals, done)
