@@ -67,7 +67,8 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
         earlier = Plan(**json.loads(state.read_text())) if state.is_file() else None
         others = {p.name for p in owned.path.iterdir()} - {*_OWN, "owner.lock", "child.pid"}
         if earlier is None and others:
-            raise TopologyError(explain("The folder holds other things than a demo.", given=str(owned.path), legal="an empty folder, or one of an earlier demo"))
+            raise TopologyError(explain("The folder holds other things than a demo.", given=str(owned.path),
+                                        legal="an empty folder, or one of an earlier demo"))
         if resume and earlier is not None:
             fixed = {k: v for k, v in given.items() if k in ("window", "seed") and v != getattr(earlier, k)}
             if fixed:
@@ -204,8 +205,8 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
         console.print(report.as_text(3), markup=False, soft_wrap=True)
         return 1
     n = report.compared
-    console.print(f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of {n['final lists']:,} subscriptions "
-                  f"are those of a plain computation ({time.monotonic() - began:.0f} s)", soft_wrap=True)
+    console.print(f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
+                  f"{n['final lists']:,} subscriptions are those of a plain computation ({time.monotonic() - began:.0f} s)", soft_wrap=True)
     return 0
 
 
@@ -290,7 +291,8 @@ class _Live:
         """
         told, moved, last = 0, time.monotonic(), (-1, -1)
         while True:
-            moment = self.moment("all is published" if self.feeder.finished else "published as fast as it is matched" if self.feeder.held else "matching")
+            held = "published as fast as it is matched" if self.feeder.held else "matching"
+            moment = self.moment("all is published" if self.feeder.finished else held)
             # On a machine that is slower than the rate, messages wait here rather than in Kafka.
             self.feeder.limit = moment.matched + _BEHIND_S * self.plan.rate
             self._check()
@@ -376,7 +378,8 @@ def _facts(plan: Plan, m: Moment, live: _Live) -> list[tuple[str, str]]:
     return [
         ("messages", f"{m.matched:,} places, {live.published_per_s:,.0f}/s; the window holds the last {plan.window:,}"),
         ("subscriptions", f"{m.registered:,}, registered while messages came"),
-        ("results", f"{m.results.all:,}: {m.results.adds:,} entered a list, {m.results.removes:,} left one, {m.results.matches:,} met a boolean subscription"),
+        ("results", f"{m.results.all:,}: {m.results.adds:,} entered a list, {m.results.removes:,} left one, "
+                    f"{m.results.matches:,} met a boolean subscription"),
         ("arrival to result", f"p50 {milliseconds(m.overall.p50)}, p99 {milliseconds(m.overall.p99)}"),
         ("all matched", f"{live.ended_s - live.fed_s:.1f} s after the last message"),
         ("evaluations", f"{m.evaluations:,} of the window"),
@@ -396,7 +399,8 @@ def _draw(path: Path, plan: Plan, live: _Live, preparation: _Preparation) -> Non
         pins.append(mapview.Pin(float(messages.lat[row]), float(messages.lon[row]), messages.names[row].as_py(), messages.region(row), score))
     r = shown.record
     svg = mapview.draw(messages.lat, messages.lon, here=(r["lat"], r["lon"]), name=shown.place, pins=pins, title=shown.title,
-                       subtitle=f"top {r['k']} of the last {min(plan.window, plan.messages):,} places, alpha {r['alpha']:g}; every dot is a message", cell_px=2.3)
+                       subtitle=f"top {r['k']} of the last {min(plan.window, plan.messages):,} places, alpha {r['alpha']:g}; every dot is a message",
+                       cell_px=2.3)
     mapview.write(path, svg)
 
 
@@ -430,7 +434,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run begins anew")
-    parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
+    parser.add_argument("--picture", metavar="FILE", type=Path,
+                        help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
 
