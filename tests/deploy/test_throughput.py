@@ -195,7 +195,8 @@ def test_a_meter_takes_what_is_spent_between():
     while time.process_time() < until:
         pass
     meter.stop(memory=True)
-    assert 0.02 <= meter.used[BENCHMARK].cpu_s == meter.cpu_s < 30 and meter.used[BENCHMARK].rss > 0
+    assert 0.02 <= meter.used[BENCHMARK].cpu_s < 30 and meter.used[BENCHMARK].rss > 0
+    assert meter.cpu_s == pytest.approx(sum(entry.cpu_s for entry in meter.used.values()))  # a broker of other tests may run below this process
     assert meter.stop_ms >= meter.start_ms and meter.seconds > 0 and meter.others_s >= 0
 
 
