@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.base import Changes, Lists, ResultBuffers, Step, SubscriptionIndex
-from dskype.bolts.topk.kmax import KmaxBuffers
+from dskype.bolts.topk.base import Changes, SubscriptionIndex
+from dskype.bolts.topk.buffers._kernels import first_unranked
+from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.taat import TaatIndex
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
@@ -167,7 +169,7 @@ class TopkEngine:
             raise IllegalArgumentException(explain("Every slot needs one answer.", given=len(answers.offsets) - 1, legal=str(len(slots))))
         if not (pending := self.buffers.pending(slots)).all():
             raise IllegalArgumentException(explain("Only pending subscriptions take answers.", given=slots[~pending].tolist()))
-        if (row := kernels.first_unranked(answers.offsets, answers.seqs, answers.positions, answers.scores)) >= 0:
+        if (row := first_unranked(answers.offsets, answers.seqs, answers.positions, answers.scores)) >= 0:
             first, last = answers.offsets[row:row + 2]
             raise IllegalArgumentException(explain("Answers come in rank order.", given=list(zip(
                 answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist()))))

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.base import Lists, Matches, ResultBuffers, Step
+from dskype.bolts.topk.base import Matches
+from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.engine import BUFFERS
-from dskype.bolts.topk.kmax import KmaxBuffers
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.topk import _kernels as kernels
+from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 
@@ -32,7 +32,7 @@ class Lists(NamedTuple):
 class BufferStore:
     """State, k, theta and entries (seq, position, score) by slot, and a calendar of the oldest entries.
 
-    ``pool.block`` has a row per slot, see :data:`dskype.bolts.topk._kernels.Buffers`. An active slot's block holds its buffer
+    ``pool.block`` has a row per slot, see :data:`dskype.bolts.topk.buffers._kernels.Buffers`. An active slot's block holds its buffer
     in rank order; a pending one's its frozen list, and behind it what it has collected, in order of arrival. Kernels get ``arrays`` and
     ``calendar`` and change them in place; arrays that they had to replace are handed to :meth:`adopt`.
 

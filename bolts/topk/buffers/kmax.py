@@ -35,8 +35,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.base import Lists, Matches, ResultBuffers, Step
+from dskype.bolts.topk.base import Matches
+from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
