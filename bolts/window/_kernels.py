@@ -9,7 +9,8 @@ from numba import njit
 
 from dskype.bolts._kernels import score, ssim
 
-__all__ = ["Chunks", "Messages", "Scratch", "Tail", "add_keywords", "enter", "gather_texts", "locate", "seal", "topk"]
+__all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "behind", "enter", "gather_texts", "locate", "lowest",
+           "make_best", "offer", "seal", "topk"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -103,17 +104,19 @@ class Scratch(NamedTuple):
     mark: np.ndarray
 
 
-class _Best(NamedTuple):
+class Best(NamedTuple):
     """The best messages of each query so far: a heap with the lowest in rank at its root.
 
     :ivar begin: int64[n + 1]; the heap of query *q* has room from ``begin[q]`` to ``begin[q + 1]``.
     :ivar size: int64[n], how full the heaps are.
+    :ivar floor: float64[n], the number before the query's threshold: what is not above it is of no use.
     :ivar scores: float64[].
     :ivar rows: int64[]; a higher row is a newer message.
     """
 
     begin: np.ndarray
     size: np.ndarray
+    floor: np.ndarray
     scores: np.ndarray
     rows: np.ndarray
 
@@ -204,7 +207,7 @@ def seal(tail):
 
 
 @njit(cache=True, inline="always")
-def _behind(values, low, high, value):
+def behind(values, low, high, value):
     """Return the first index in ``[low, high)`` whose value is above ``value``; ``high`` if there is none."""
     while low < high:
         middle = (low + high) >> 1
@@ -288,7 +291,7 @@ def _sift_down(scores, rows, first, size, s, r):
 
 
 @njit(cache=True)
-def _offer(best, q, s, r):
+def offer(best, q, s, r):
     """Offer (s, r) to the heap of a query; return what a score must not be below to get in."""
     scores, rows, first, size, room = best.scores, best.rows, best.begin[q], best.size[q], best.begin[q + 1] - best.begin[q]
     if size == room:
@@ -306,17 +309,17 @@ def _offer(best, q, s, r):
     scores[first + i] = s
     rows[first + i] = r
     best.size[q] = size + 1
-    return _lowest(best, q)
+    return lowest(best, q)
 
 
 @njit(cache=True, inline="always")
-def _lowest(best, q):
+def lowest(best, q):
     """Return what a score must not be below to get into the heap of a query."""
-    return best.scores[best.begin[q]] if best.size[q] == best.begin[q + 1] - best.begin[q] else -np.inf
+    return best.scores[best.begin[q]] if best.size[q] == best.begin[q + 1] - best.begin[q] else best.floor[q]
 
 
 @njit(cache=True)
-def _sort_heap(scores, rows, first, size):
+def sort_heap(scores, rows, first, size):
     """Bring a heap into rank order."""
     while size > 1:
         size -= 1
@@ -326,28 +329,55 @@ def _sort_heap(scores, rows, first, size):
         _sift_down(scores, rows, first, size, s, r)
 
 
+@njit(cache=True)
+def make_best(messages, queries, thresholds, extent):
+    """Return (low, high, best): the window of query *q* is ``low[q]`` to ``high[q]``, as indexes into the columns; the heaps are empty."""
+    n, m = len(queries.watermark), len(messages.seq)
+    low, high = np.empty(n, np.int64), np.empty(n, np.int64)
+    begin, floor = np.zeros(n + 1, np.int64), np.empty(n, np.float64)
+    for q in range(n):
+        low[q] = behind(messages.position, 0, m, queries.watermark[q] - extent)
+        high[q] = behind(messages.position, low[q], m, queries.watermark[q])
+        begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
+        floor[q] = np.nextafter(thresholds[q], -np.inf)
+    return low, high, Best(begin, np.zeros(n, np.int64), floor, np.empty(begin[n], np.float64), np.empty(begin[n], np.int64))
+
+
+@njit(cache=True)
+def answers(best, thresholds):
+    """Return (offsets, rows, scores) of what the heaps hold, in rank order."""
+    n, begin, size, scores, rows = len(best.size), best.begin, best.size, best.scores, best.rows
+    offsets = np.zeros(n + 1, np.int64)
+    for q in range(n):
+        sort_heap(scores, rows, begin[q], size[q])
+        held = size[q]
+        while held and scores[begin[q] + held - 1] < thresholds[q]:
+            held -= 1
+        offsets[q + 1] = offsets[q] + held
+        for i in range(held):    # close the gaps of queries that found less than they wanted
+            scores[offsets[q] + i] = scores[begin[q] + i]
+            rows[offsets[q] + i] = rows[begin[q] + i]
+    return offsets, rows[:offsets[n]], scores[:offsets[n]]
+
+
 # -- queries --------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
-def topk(messages, chunks, tail, queries, extent, diagonal_deg, scratch):
+def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scratch):
     """Return (offsets, rows, scores) of the best messages of every query; rows count from ``messages.base``.
 
     What may be left out follows from bounds that are computed as the scores are, in the same order, from values that are
     not lower: rounding is monotone, so a bound below the lowest of a full heap excludes the message, to the last bit.
 
     :param queries: a QueryBatch.
+    :param thresholds: float64[n], what scores must not be below.
     """
-    n, m = len(queries.watermark), len(messages.seq)
-    low, high = np.empty(n, np.int64), np.empty(n, np.int64)    # the window: rows from low up to high
-    begin, size = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    keywords = np.int64(1)
+    n, keywords = len(queries.watermark), np.int64(1)
+    low, high, best = make_best(messages, queries, thresholds, extent)
+    begin = best.begin
     for q in range(n):
-        low[q] = _behind(messages.position, 0, m, queries.watermark[q] - extent)
-        high[q] = _behind(messages.position, low[q], m, queries.watermark[q])
-        begin[q + 1] = begin[q] + max(0, min(queries.count[q], high[q] - low[q]))
         keywords = max(keywords, queries.offsets[q + 1] - queries.offsets[q])
-    best = _Best(begin, size, np.empty(begin[n], np.float64), np.empty(begin[n], np.int64))
     lists = _Lists(np.empty(keywords, np.int64), np.empty(keywords, np.float64), np.empty(keywords, np.int64))
 
     for q in range(n):
@@ -361,15 +391,7 @@ def topk(messages, chunks, tail, queries, extent, diagonal_deg, scratch):
                 if found:
                     _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low[q], high[q], lists, found, best, scratch)
 
-    scores, rows = best.scores, best.rows
-    offsets = np.zeros(n + 1, np.int64)
-    for q in range(n):
-        _sort_heap(scores, rows, begin[q], size[q])
-        offsets[q + 1] = offsets[q] + size[q]
-        for i in range(size[q]):    # close the gaps of queries that found less than they wanted
-            scores[offsets[q] + i] = scores[begin[q] + i]
-            rows[offsets[q] + i] = rows[begin[q] + i]
-    return offsets, rows[:offsets[n]], scores[:offsets[n]]
+    return answers(best, thresholds)
 
 
 @njit(cache=True)
@@ -399,12 +421,12 @@ def _query_tail(messages, tail, queries, q, diagonal_deg, low, high, best, scrat
                     held += 1
             j = tail.previous[j]
     alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-    lowest = -np.inf
+    least = lowest(best, q)
     for i in range(held):
         row = touched[i]
         s = score(alpha, ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg), sums[row])
-        if s >= lowest:
-            lowest = _offer(best, q, s, first + row)
+        if s >= least:
+            least = offer(best, q, s, first + row)
 
 
 @njit(cache=True)
@@ -436,13 +458,13 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
     """
     factor, at = lists.factor, lists.at
     alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-    lowest = _lowest(best, q)
+    least = lowest(best, q)
     leading = n     # lists that are gone through
     for i in range(n):
         bound = 0.0
         for j in range(i, n):
             bound += factor[j] * chunks.most[lists.entry[j]]
-        if score(alpha, 1.0, bound) <= lowest:      # equal is not enough: what is in the heap is newer
+        if score(alpha, 1.0, bound) <= least:  # equal is not enough: what is in the heap is newer
             leading = i
             break
     if leading == 0:
@@ -461,10 +483,10 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
             bound = text
             for j in range(1, n):
                 bound += factor[j] * chunks.most[lists.entry[j]]
-            if score(alpha, 1.0, bound) < lowest:
+            if score(alpha, 1.0, bound) < least:
                 continue
             near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
-            if score(alpha, near, bound) < lowest:
+            if score(alpha, near, bound) < least:
                 continue
             for j in range(1, n):       # rows rise: look on from where the last one was
                 entry = lists.entry[j]
@@ -473,8 +495,8 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
                 if at[j] < end and chunks.rows[at[j]] == row:
                     text += factor[j] * chunks.weights[at[j]]
             s = score(alpha, near, text)
-            if s >= lowest:
-                lowest = _offer(best, q, s, first + row)
+            if s >= least:
+                least = offer(best, q, s, first + row)
         return
 
     sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
@@ -498,10 +520,10 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
         bound = text
         for j in range(leading, n):
             bound += factor[j] * chunks.most[lists.entry[j]]
-        if score(alpha, 1.0, bound) < lowest:
+        if score(alpha, 1.0, bound) < least:
             continue
         near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
-        if score(alpha, near, bound) < lowest:
+        if score(alpha, near, bound) < least:
             continue
         for j in range(leading, n):
             end = at[j] + chunks.length[lists.entry[j]]
@@ -509,5 +531,5 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
             if p < end and chunks.rows[p] == row:
                 text += factor[j] * chunks.weights[p]
         s = score(alpha, near, text)
-        if s >= lowest:
-            lowest = _offer(best, q, s, first + row)
+        if s >= least:
+            least = offer(best, q, s, first + row)

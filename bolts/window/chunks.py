@@ -9,66 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.bolts.window import _kernels
-from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch
+from dskype.bolts.window.base import Answers, QueryBatch
+from dskype.bolts.window.kept import KeptMessages, Queue, own
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["ChunkWindow"]
 
 _ROWS = 1 << 16
-_FLOATS = {"alpha", "lat", "lon", "weights"}
-_NOTHING_FREED = np.iinfo(np.int64).min
-
-
-def _own(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return an array that kernels take without being compiled anew: aligned and writable. Those of frames may be neither."""
-    return np.require(array, dtype, "CAW")
-
-
-class _Queue:
-    """An array that grows at its end and shrinks at its beginning; both amortised O(1) per value."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._data = np.empty(16, dtype)
-        self._start = self._stop = 0
-        self.base = 0
-        """How many values have been dropped: value number *i* since the beginning is ``view[i - base]``."""
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    @property
-    def end(self) -> int:
-        """How many values there have been."""
-        return self.base + len(self)
-
-    @property
-    def view(self) -> np.ndarray:
-        """The values; valid until the next append."""
-        return self._data[self._start:self._stop]
-
-    @property
-    def nbytes(self) -> int:
-        return self._data.nbytes
-
-    def append(self, values: np.ndarray) -> None:
-        n, live = len(values), len(self)
-        if self._stop + n > len(self._data):
-            wanted = live + n
-            data = self._data if wanted * 4 // 3 <= len(self._data) else np.empty(wanted * 3 // 2, self._data.dtype)
-            data[:live] = self.view     # may overlap: numpy takes care
-            self._data, self._start, self._stop = data, 0, live
-        self._data[self._stop:self._stop + n] = values
-        self._stop += n
-
-    def drop(self, n: int) -> None:
-        self._start += n
-        self.base += n
-
-    def load(self, base: int, values: np.ndarray) -> None:
-        self._data = np.array(values, self._data.dtype)
-        self._start, self._stop, self.base = 0, len(values), int(base)
 
 
 class _Tail:
@@ -117,7 +65,7 @@ class _Tail:
         return sum(a.nbytes for a in self.arrays[1:])
 
 
-class ChunkWindow(MessageWindow):
+class ChunkWindow(KeptMessages):
     """Messages in order of arrival, cut into chunks with an inverted index each; chunks fall away as a whole.
 
     A query looks its keywords up in every chunk that its window meets, the newest first, adds up their products per
@@ -131,34 +79,24 @@ class ChunkWindow(MessageWindow):
     def __init__(self, capacity: int = 4096) -> None:
         if type(capacity) is not int or not 1 <= capacity <= _ROWS:
             raise IllegalArgumentException(explain("The capacity of a chunk is not usable.", given=capacity, legal=f"an integer from 1 to {_ROWS}"))
+        super().__init__()
         self._capacity = capacity
-        self._messages = _Queue(np.int64), _Queue(np.int64), _Queue(np.float64), _Queue(np.float64), _Queue(np.int64)
-        self._seq, self._position, self._lat, self._lon, self._id_ends = self._messages
-        self._id_bytes = _Queue(np.uint8)
-        self._entries = _Queue(np.int64), _Queue(np.int64), _Queue(np.int32), _Queue(np.float64)     # terms, begin, length, most
-        self._postings = _Queue(np.uint16), _Queue(np.float64)      # rows, weights
+        self._entries = Queue(np.int64), Queue(np.int64), Queue(np.int32), Queue(np.float64)     # terms, begin, length, most
+        self._postings = Queue(np.uint16), Queue(np.float64)      # rows, weights
         self._first: list[int] = [0]    # of each chunk, and of the tail: first row, first entry, first posting
         self._entry: list[int] = [0]
         self._posting: list[int] = [0]
         self._tail = _Tail(0)
-        self._freed = _NOTHING_FREED
         self._make_scratch(capacity)
 
     def _make_scratch(self, rows: int) -> None:
         self._scratch = _kernels.Scratch(np.empty(rows, np.float64), np.zeros(rows, np.int64), np.empty(rows, np.int64), np.zeros(1, np.int64))
 
-    def __len__(self) -> int:
-        return len(self._seq)
-
     # -- messages ---------------------------------------------------------------------------------
 
     def insert(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray) -> None:
         """See :meth:`MessageWindow.insert`; O(1) per keyword, and O(log) of the distinct keywords when a chunk is full."""
-        self._refuse_disorder(messages)
-        strings = to_strings(ids)
-        if len(strings) != messages.n or strings.null_count:
-            raise IllegalArgumentException(explain("Every message needs an id.", given=f"{len(strings)} ids, {strings.null_count} of them null",
-                                                   legal=f"{messages.n} texts"))
+        strings = self._accept(messages, ids)
         start = 0
         while start < messages.n:
             stop = min(messages.n, start + self._capacity - self._tail.messages)
@@ -167,30 +105,11 @@ class ChunkWindow(MessageWindow):
                 self._seal()
             start = stop
 
-    def _refuse_disorder(self, messages: MessageBatch) -> None:
-        position, seq = messages.position, messages.seq
-        if len(self._seq):
-            position, seq = np.append(self._position.view[-1], position), np.append(self._seq.view[-1], seq)
-        rising = (position[1:] > position[:-1]) | ((position[1:] == position[:-1]) & (seq[1:] > seq[:-1]))
-        if not rising.all():
-            at = int(np.argmin(rising))
-            raise IllegalArgumentException(explain("Messages must come in rising order of position and sequence number.",
-                                                   given=f"position {position[at + 1]}, seq {seq[at + 1]} behind position {position[at]}, seq {seq[at]}"))
-        if messages.n and messages.position[0] <= self._freed:
-            raise IllegalArgumentException(explain("A message must not come where messages have been freed.", given=int(messages.position[0]),
-                                                   legal=f"above {self._freed}"))
-
     def _append(self, messages: MessageBatch, start: int, stop: int, ids: pa.StringArray) -> None:
-        for queue, column in zip(self._messages, messages[:4]):
-            queue.append(column[start:stop])
-        _, offsets, data = ids.buffers()
-        ends = np.frombuffer(offsets, np.int32)[ids.offset:ids.offset + len(ids) + 1].astype(np.int64)
-        self._id_ends.append(ends[1:] - ends[0] + self._id_bytes.end)
-        if data is not None:
-            self._id_bytes.append(np.frombuffer(data, np.uint8)[ends[0]:ends[-1]])
+        self._append_messages(messages, start, stop, ids)
         offsets = messages.offsets[start:stop + 1]
         keywords = slice(offsets[0], offsets[-1])
-        self._tail.add(offsets - offsets[0], _own(messages.terms[keywords], np.int64), _own(messages.weights[keywords], np.float64))
+        self._tail.add(offsets - offsets[0], own(messages.terms[keywords], np.int64), own(messages.weights[keywords], np.float64))
 
     def _seal(self) -> None:
         """Make a chunk of the tail."""
@@ -227,32 +146,16 @@ class ChunkWindow(MessageWindow):
             self._first = [self._seq.end]
             self._tail.restart(self._seq.end)
 
-    def _drop_messages(self, n: int) -> None:
-        self._id_bytes.drop(int(self._id_ends.view[n - 1]) - self._id_bytes.base)
-        for queue in self._messages:
-            queue.drop(n)
-
-    def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
-        """See :meth:`MessageWindow.ids`; O(log m) per message."""
-        rows = _kernels.locate(self._position.view, self._seq.view, _own(positions, np.int64), _own(seqs, np.int64))
-        if (rows < 0).any():
-            at = int(np.argmin(rows))
-            raise IllegalArgumentException(explain("A message is not in the window.", given=f"position {positions[at]}, seq {seqs[at]}"))
-        offsets, data = _kernels.gather_texts(self._id_ends.view, self._id_bytes.base, self._id_bytes.view, rows)
-        return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(data)).to_pylist()
-
     # -- queries ----------------------------------------------------------------------------------
 
-    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float) -> Answers:
+    def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
         """See :meth:`MessageWindow.topk`; at most linear in the postings of the query's keywords, and O(log) of the entries per chunk."""
-        if queries.n and int(queries.watermark.min()) - extent < self._freed:
-            raise IllegalArgumentException(explain("A query needs messages that have been freed.", given=f"watermark {queries.watermark.min()}",
-                                                   legal=f"{self._freed + extent} and above"))
-        messages = _kernels.Messages(self._seq.base, *(queue.view for queue in self._messages[:4]))
+        queries = self._owned(queries, extent)
+        messages = self._columns
         chunks = _kernels.Chunks(np.array(self._first), np.array(self._entry) - self._entry[0], *(queue.view for queue in self._entries),
                                  self._postings[0].base, *(queue.view for queue in self._postings))
-        queries = QueryBatch(*(_own(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
-        offsets, rows, scores = _kernels.topk(messages, chunks, self._tail.arrays, queries, extent, float(diagonal_deg), self._scratch)
+        offsets, rows, scores = _kernels.topk(messages, chunks, self._tail.arrays, queries, self._floors(queries, thresholds), extent,
+                                              float(diagonal_deg), self._scratch)
         return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
@@ -260,24 +163,24 @@ class ChunkWindow(MessageWindow):
     def snapshot(self) -> dict[str, Any]:
         """See :meth:`MessageWindow.snapshot`."""
         return {
-            "freed": self._freed, "first": self._first, "entry": self._entry, "posting": self._posting,
+            **self._kept_snapshot(), "first": self._first, "entry": self._entry, "posting": self._posting,
             **{name: [[queue.base, queue.view] for queue in queues] for name, queues in self._queues().items()},
             "tail": self._tail.keywords(),
         }
 
-    def _queues(self) -> dict[str, tuple[_Queue, ...]]:
-        return {"messages": self._messages, "id_bytes": (self._id_bytes,), "entries": self._entries, "postings": self._postings}
+    def _queues(self) -> dict[str, tuple[Queue, ...]]:
+        return {"entries": self._entries, "postings": self._postings}
 
     def restore(self, state: dict[str, Any]) -> None:
         """See :meth:`MessageWindow.restore`; chunks that are there keep their size."""
-        self._freed = state["freed"]
+        self._kept_restore(state)
         self._first, self._entry, self._posting = (list(state[name]) for name in ("first", "entry", "posting"))
         for name, queues in self._queues().items():
             for queue, (base, values) in zip(queues, state[name], strict=True):
                 queue.load(base, values)
         self._tail = _Tail(self._first[-1])
         keywords, n = state["tail"], self._seq.end - self._first[-1]
-        self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), _own(keywords["terms"], np.int64), _own(keywords["weights"], np.float64))
+        self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), own(keywords["terms"], np.int64), own(keywords["weights"], np.float64))
         if n >= self._capacity:    # written with a larger capacity
             self._seal()
         self._make_scratch(max([self._capacity, *np.diff(self._first).tolist()]))
@@ -285,20 +188,18 @@ class ChunkWindow(MessageWindow):
     @property
     def memory_bytes(self) -> int:
         """About how much memory the messages and the index take."""
-        return sum(queue.nbytes for queues in self._queues().values() for queue in queues) + self._tail.nbytes + sum(a.nbytes for a in self._scratch)
+        index = sum(queue.nbytes for queues in self._queues().values() for queue in queues) + self._tail.nbytes
+        return self._kept_bytes + index + sum(a.nbytes for a in self._scratch)
 
     def _check(self) -> None:
         """Verify all invariants; for tests."""
-        chunks = len(self._first) - 1
+        super()._check()
+        position, chunks = self._position.view, len(self._first) - 1
         assert len(self._entry) == len(self._posting) == chunks + 1
         for starts, queues in ((self._first, self._messages), (self._entry, self._entries), (self._posting, self._postings)):
             assert all(starts[0] == queue.base and starts[-1] <= queue.end == queues[0].end for queue in queues)
             assert sorted(starts) == starts
         assert self._entry[-1] == self._entries[0].end and self._posting[-1] == self._postings[0].end
-        position, seq = self._position.view, self._seq.view
-        assert all(pair < following for pair, following in zip(zip(position, seq), zip(position[1:], seq[1:])))
-        ends = [self._id_bytes.base, *self._id_ends.view.tolist()]
-        assert sorted(ends) == ends and ends[-1] == self._id_bytes.end
         assert max(np.diff(self._first), default=0) <= len(self._scratch.sums) >= self._capacity
         for number in range(chunks):
             size = self._first[number + 1] - self._first[number]

@@ -125,6 +125,22 @@ class Checked:
         self.freed = max(self.freed, position)
         self.window._check()
 
+    def ask_for_all(self, queries: list[dict[str, Any]]) -> None:
+        """Ask for all that reaches a threshold, and for the best of it: some at just the score of a message, or next to it."""
+        whole = [exact_topk({**q, "k": len(self.messages)}, self.messages, self.extent) for q in queries]
+        thresholds = np.full(len(queries), -np.inf)
+        for i, found in enumerate(whole):
+            if i % 4 and found:
+                at = found[(7 * i) % len(found)][2]
+                thresholds[i] = (at, np.nextafter(at, 2.0), np.nextafter(at, -2.0))[i % 3]
+        expected = [[row for row in found if row[2] >= threshold] for found, threshold in zip(whole, thresholds.tolist())]
+        everything = self.window.reaching(query_batch(queries), frozen(thresholds), self.extent, DIAGONAL)
+        best = self.window.topk(query_batch(queries), self.extent, DIAGONAL, thresholds)
+        for i, query in enumerate(queries):
+            assert rows(everything, i) == expected[i], query
+            assert rows(best, i) == expected[i][:query["k"]], query
+        assert everything.offsets[-1] == len(everything.seqs) == sum(map(len, expected))
+
     def ask(self, queries: list[dict[str, Any]]) -> None:
         """Ask, and compare the answers."""
         answers = self.window.topk(query_batch(queries), self.extent, DIAGONAL)
@@ -136,5 +152,6 @@ class Checked:
             plain = naive.topk(query, self.messages, query["watermark"], self.extent, DIAGONAL)
             scores = {m["seq"]: s for m in self.messages if (s := naive.score(query, m, DIAGONAL)) is not None}
             assert naive.same_topk([(seq, s) for seq, _, s in rows(answers, i)], plain, scores)
+        self.ask_for_all(queries)
         id_of = {m["seq"]: m["id"] for m in self.messages}
         assert self.window.ids(answers.seqs, answers.positions) == [id_of[seq] for seq in answers.seqs.tolist()]

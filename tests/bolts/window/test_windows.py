@@ -11,7 +11,8 @@ from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
 
-OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}]}
+OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}],
+           "irtree": [{"node_capacity": 2}, {"node_capacity": 5}, {"node_capacity": 16}, {}]}
 """Options to test an implementation with: the smallest ones, and its defaults."""
 CASES = [pytest.param((name, options), id=f"{name}-{'-'.join(map(str, options.values())) or 'default'}")
          for name in sorted(WINDOWS) for options in OPTIONS.get(name, [{}])]
@@ -209,6 +210,18 @@ def test_many_queries_at_once_are_answered_as_one_by_one(window):
     mixed = QueryBatch.concat([parts.take(np.arange(20, 60)), parts.take(np.arange(20))])
     again = window.topk(mixed, 30, DIAGONAL)
     assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
+
+
+def test_many_thresholds_are_answered_in_parts(window, monkeypatch):
+    rng = np.random.default_rng(6)
+    messages = draw_messages(rng, 60)
+    window.insert(message_batch(messages), [m["id"] for m in messages])
+    queries, thresholds = query_batch(draw_queries(rng, 50, -1, 65)), rng.random(50)
+    together = window.reaching(queries, thresholds, 30, DIAGONAL)
+    monkeypatch.setattr("dskype.bolts.window.base._AT_ONCE", 200)
+    parts = window.reaching(queries, thresholds, 30, DIAGONAL)
+    assert all((a == b).all() for a, b in zip(together, parts)) and len(together.seqs) > 50
+    assert window.reaching(QueryBatch.concat([]), np.zeros(0), 30, DIAGONAL).offsets.tolist() == [0]
 
 
 @pytest.mark.parametrize("k", [1, 20])
