@@ -2,5 +2,7 @@
 
 from dskype.bolts.window.base import WINDOWS
 from dskype.bolts.window.chunks import ChunkWindow
+from dskype.bolts.window.irtree import IrTreeWindow
 
 WINDOWS["chunks"] = ChunkWindow
+WINDOWS["irtree"] = IrTreeWindow
