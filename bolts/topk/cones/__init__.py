@@ -1,0 +1,5 @@
+"""The cone index: every match is handled in the list of its first common keyword."""
+
+from dskype.bolts.topk.cones.index import ConeIndex
+
+__all__ = ["ConeIndex"]

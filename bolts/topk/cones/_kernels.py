@@ -1,0 +1,642 @@
+"""Kernels of the cone index: cones, their bounds, matching. Imports numpy and numba only.
+
+A match is handled in the list of its first common keyword only. For the *i*-th keyword of a subscription, with d = distance /
+diagonal, ``score >= theta`` can hold only if ``alpha * d <= (1 - alpha) * (ws_i * wm_i + sum(ws_j * wm_j, j > i common)) + alpha - theta``.
+With c = the highest weight of the message's later keywords that is at most ``A * wm_i + B * c - (theta - alpha)``, where
+A = (1 - alpha) * ws_i and B = (1 - alpha) * sum(ws_j, j > i): a cone in (x, y, wm_i, c).
+
+All fields of a cone are uint16, rounded so that the cone only grows. 16 cones are a block; 16 blocks have their bounds side by
+side and are a group; the bounds of 16 groups are side by side too. So one loop over 16 lanes serves on all levels.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from dskype.bolts._kernels import score as combined_score
+from dskype.bolts._kernels import ssim
+from dskype.bolts.topk._kernels import find_term
+
+LANES = 16
+START, LENGTH, CAPACITY, BIG = range(4)
+LON, LAT, ALPHA, THRESHOLD = range(4)
+X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
+X0, Y0, X1, Y1, NEAR0, FIRST1, REST1, NEED0 = range(8)  # and of bounds
+TERM, USED, DEAD, STALE = range(4)                      # columns of big
+STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
+TOP = 65535
+LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
+NO_CODES = np.int64(-1)
+CODES = 4
+
+Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
+Lists.__doc__ = """The lists of all terms.
+
+ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
+big: int64[lists, 4]: TERM, USED lanes, DEAD ones among them, STALE: changes since it was sorted.
+lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: nobody) and
+code (int64[., 16]), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
+"""
+Words = namedtuple("Words", "block term weight where")
+Words.__doc__ = """Keywords of the subscription table; where: int32, place of a posting in its list (of a lane in a long list)."""
+
+
+# -- cones ----------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def hashed(term):
+    """Return the code of a dense term id, 1..255."""
+    return np.int64(1) + (term * np.int64(40503) >> np.int64(4)) % np.int64(255)
+
+
+@njit(cache=True)
+def need(threshold, alpha):
+    """Return NEED of a cone, rounded down: theta - alpha, in steps from -2 on; 0: anything will do."""
+    if threshold == np.inf:
+        return np.int64(TOP)
+    # The place of a cone is off by 0.71 of 2 / 65535 diagonals at most.
+    wanted = (threshold - alpha * 1.00003 + 2.0) * STEPS
+    if not wanted >= 2.0:
+        return np.int64(0)
+    if wanted >= TOP:
+        return np.int64(TOP)
+    return np.int64(wanted) - 1
+
+
+@njit(cache=True)
+def shape(cone, place, frame, weight, weights, nth, length, start, words):
+    """Write X, Y, NEAR, FIRST, REST of the cone of keyword ``nth`` into ``cone`` (int64[6]); return its codes.
+
+    :param frame: float64[3]: west, south, steps per degree.
+    :returns: (codes, True when no bound can be given: then NEED has to be 0).
+    """
+    lon, lat, alpha = place[LON], place[LAT], place[ALPHA]
+    x, y = np.floor((lon - frame[0]) * frame[2] + 0.5), np.floor((lat - frame[1]) * frame[2] + 0.5)
+    cone[X], cone[Y], cone[NEAR] = 0, 0, 0
+    if 0 <= x <= TOP and 0 <= y <= TOP:
+        cone[X], cone[Y], cone[NEAR] = np.int64(x), np.int64(y), np.int64(alpha * TOP)
+    first, rest = (1.0 - alpha) * weight, 0.0
+    codes = np.int64(0) if length - nth - 1 <= CODES else NO_CODES
+    for j in range(nth + 1, length):
+        part = (1.0 - alpha) * words.weight[start + j]
+        rest += part
+        if codes != NO_CODES:
+            if part * 255.0 < LAST_WEIGHT:
+                steps = np.int64(part * 255.0) + 1
+                codes |= ((hashed(np.int64(words.term[start + j])) << np.int64(8)) | steps) << np.int64(16 * (j - nth - 1))
+            else:
+                codes = NO_CODES
+    if not (first < 3.99 and rest < 3.99):
+        cone[FIRST], cone[REST] = TOP, TOP
+        return codes, True
+    cone[FIRST] = np.int64(first * STEPS) + 1 if first > 0.0 else 0
+    cone[REST] = np.int64(rest * STEPS) + 1 if rest > 0.0 else 0
+    return codes, False
+
+
+@njit(cache=True)
+def clear_bounds(bounds):
+    """Make the bounds of 16 contain nothing."""
+    for j in range(LANES):
+        bounds[X0, j], bounds[Y0, j], bounds[X1, j], bounds[Y1, j] = TOP, TOP, 0, 0
+        bounds[NEAR0, j], bounds[FIRST1, j], bounds[REST1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
+
+
+@njit(cache=True)
+def contain(bounds, j, x0, y0, x1, y1, near, first, rest, wanted):
+    """Let bound ``j`` contain a cone, or another bound."""
+    bounds[X0, j] = min(np.int64(bounds[X0, j]), x0)
+    bounds[Y0, j] = min(np.int64(bounds[Y0, j]), y0)
+    bounds[X1, j] = max(np.int64(bounds[X1, j]), x1)
+    bounds[Y1, j] = max(np.int64(bounds[Y1, j]), y1)
+    bounds[NEAR0, j] = min(np.int64(bounds[NEAR0, j]), near)
+    bounds[FIRST1, j] = max(np.int64(bounds[FIRST1, j]), first)
+    bounds[REST1, j] = max(np.int64(bounds[REST1, j]), rest)
+    bounds[NEED0, j] = min(np.int64(bounds[NEED0, j]), wanted)
+
+
+@njit(cache=True)
+def contain_cone(lists, number, lane, cone):
+    """Let the bounds above a lane contain its cone."""
+    if lists.groups[number, CAPACITY] == 0:
+        return
+    b = lane // LANES
+    g = b // LANES
+    contain(lists.bound[lists.groups[number, START] + g], b % LANES, cone[X], cone[Y], cone[X], cone[Y],
+            cone[NEAR], cone[FIRST], cone[REST], cone[NEED])
+    contain(lists.upper[lists.uppers[number, START] + g // LANES], g % LANES, cone[X], cone[Y], cone[X], cone[Y],
+            cone[NEAR], cone[FIRST], cone[REST], cone[NEED])
+
+
+@njit(cache=True)
+def put(lists, number, lane, slot, cone, codes):
+    """Write a cone into a lane."""
+    b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
+    for f in range(6):
+        lists.field[b, f, j] = cone[f]
+    lists.slot[b, j] = slot
+    lists.code[b, j] = codes
+    contain_cone(lists, number, lane, cone)
+
+
+@njit(cache=True)
+def clear_lanes(lists, number, first):
+    """Empty the blocks of a list from block ``first`` on."""
+    start = lists.lanes[number, START]
+    for b in range(start + first, start + lists.lanes[number, CAPACITY]):
+        for j in range(LANES):
+            lists.field[b, X, j], lists.field[b, Y, j], lists.field[b, NEAR, j] = 0, 0, TOP
+            lists.field[b, FIRST, j], lists.field[b, REST, j], lists.field[b, NEED, j] = 0, 0, TOP
+            lists.slot[b, j] = -1
+            lists.code[b, j] = 0
+
+
+@njit(cache=True)
+def bound_again(lists, number):
+    """Compute all bounds of a list."""
+    if lists.groups[number, CAPACITY] == 0:
+        return
+    for g in range(lists.groups[number, START], lists.groups[number, START] + lists.groups[number, CAPACITY]):
+        clear_bounds(lists.bound[g])
+    for u in range(lists.uppers[number, START], lists.uppers[number, START] + lists.uppers[number, CAPACITY]):
+        clear_bounds(lists.upper[u])
+    cone = np.empty(6, np.int64)
+    start = lists.lanes[number, START]
+    for lane in range(lists.big[number, USED]):
+        b, j = start + lane // LANES, lane % LANES
+        if lists.slot[b, j] >= 0:
+            for f in range(6):
+                cone[f] = lists.field[b, f, j]
+            contain_cone(lists, number, lane, cone)
+
+
+@njit(cache=True)
+def renew_need(lists, number, lane):
+    """Raise NEED0 of the bounds above a lane to what is true now."""
+    if lists.groups[number, CAPACITY] == 0:
+        return
+    b = lane // LANES
+    lowest = np.int64(TOP)
+    row = lists.field[lists.lanes[number, START] + b, NEED]
+    for j in range(LANES):
+        lowest = min(lowest, np.int64(row[j]))
+    g = b // LANES
+    bounds = lists.bound[lists.groups[number, START] + g, NEED0]
+    if np.int64(bounds[b % LANES]) == lowest:
+        return
+    bounds[b % LANES] = lowest
+    lowest = np.int64(TOP)
+    for j in range(LANES):
+        lowest = min(lowest, np.int64(bounds[j]))
+    lists.upper[lists.uppers[number, START] + g // LANES, NEED0, g % LANES] = lowest
+
+
+@njit(cache=True)
+def clear_behind(lists, numbers):
+    """Empty the blocks of lists that hold nothing yet."""
+    for i in range(numbers.shape[0]):
+        clear_lanes(lists, numbers[i], (lists.big[numbers[i], USED] + LANES - 1) // LANES)
+
+
+@njit(cache=True)
+def bound_all(lists, numbers):
+    """Compute all bounds of lists."""
+    for i in range(numbers.shape[0]):
+        bound_again(lists, numbers[i])
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def position_of(words, slot, term):
+    """Return where in the arrays of keywords that of a slot is."""
+    at = words.block[slot, START]
+    while words.term[at] != term:
+        at += 1
+    return at
+
+
+@njit(cache=True)
+def enter(lists, number, slot, at, place, frame, words, indexed, cone):
+    """Append the posting of the keyword at ``at`` to a long list that has room."""
+    start = words.block[slot, START]
+    codes, open_ = shape(cone, place[slot], frame, words.weight[at], words.weight, at - start, words.block[slot, LENGTH], start, words)
+    cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
+    lane = lists.big[number, USED]
+    lists.big[number, USED] = lane + 1
+    if cone[NEED]:
+        lists.big[number, STALE] += 1
+    put(lists, number, lane, slot, cone, codes)
+    words.where[at] = lane
+
+
+@njit(cache=True)
+def link(lists, slots, place, frame, words, indexed):
+    """Enter the postings of ``slots``; there is room for all."""
+    cone = np.empty(6, np.int64)
+    for i in range(slots.shape[0]):
+        slot = np.int64(slots[i])
+        start = words.block[slot, START]
+        for at in range(start, start + words.block[slot, LENGTH]):
+            term = words.term[at]
+            number = lists.ids[term, BIG] - 1
+            if number >= 0:
+                enter(lists, number, slot, at, place, frame, words, indexed, cone)
+            else:
+                length = lists.ids[term, LENGTH]
+                lists.id_slot[lists.ids[term, START] + length] = slot
+                words.where[at] = length
+                lists.ids[term, LENGTH] = length + 1
+
+
+@njit(cache=True)
+def promote(lists, numbers, place, frame, words, indexed):
+    """Move what the short lists of terms hold into their new long ones."""
+    cone = np.empty(6, np.int64)
+    for i in range(numbers.shape[0]):
+        number = numbers[i]
+        term = lists.big[number, TERM]
+        for e in range(lists.ids[term, START], lists.ids[term, START] + lists.ids[term, LENGTH]):
+            slot = np.int64(lists.id_slot[e])
+            enter(lists, number, slot, position_of(words, slot, term), place, frame, words, indexed, cone)
+
+
+@njit(cache=True)
+def demote(lists, numbers, words):
+    """Move what long lists hold into the short ones of their terms, which have room."""
+    for i in range(numbers.shape[0]):
+        number = numbers[i]
+        term = lists.big[number, TERM]
+        n = 0
+        for lane in range(lists.big[number, USED]):
+            slot = np.int64(lists.slot[lists.lanes[number, START] + lane // LANES, lane % LANES])
+            if slot >= 0:
+                lists.id_slot[lists.ids[term, START] + n] = slot
+                words.where[position_of(words, slot, term)] = n
+                n += 1
+        lists.ids[term, LENGTH] = n
+        lists.ids[term, BIG] = 0
+
+
+@njit(cache=True)
+def unlink(lists, slots, words):
+    """Remove the postings of ``slots``: in a short list the last one fills the gap, in a long one the lane is dead."""
+    for i in range(slots.shape[0]):
+        slot = np.int64(slots[i])
+        start = words.block[slot, START]
+        for at in range(start, start + words.block[slot, LENGTH]):
+            term = words.term[at]
+            number = lists.ids[term, BIG] - 1
+            where = np.int64(words.where[at])
+            if number >= 0:
+                b, j = lists.lanes[number, START] + where // LANES, where % LANES
+                lists.slot[b, j] = -1
+                lists.field[b, NEED, j] = TOP
+                lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
+                lists.big[number, DEAD] += 1
+            else:
+                last = lists.ids[term, LENGTH] - 1
+                lists.ids[term, LENGTH] = last
+                if where != last:
+                    other = lists.id_slot[lists.ids[term, START] + last]
+                    lists.id_slot[lists.ids[term, START] + where] = other
+                    words.where[position_of(words, np.int64(other), term)] = where
+
+
+@njit(cache=True)
+def retune(lists, slots, place, words, indexed, slack, drift):
+    """Follow new thresholds: lower cones at once, with ``slack``; raise them when they are ``drift`` behind."""
+    cone = np.empty(6, np.int64)
+    for i in range(slots.shape[0]):
+        slot = np.int64(slots[i])
+        threshold, before = place[slot, THRESHOLD], indexed[slot]
+        if before <= threshold and not threshold > before + drift:
+            continue
+        after = threshold
+        if threshold < before and threshold > -np.inf:
+            after = threshold - slack
+        indexed[slot] = after
+        if indexed[slot] > threshold:       # rounded up
+            indexed[slot] = np.nextafter(indexed[slot], np.float32(-np.inf))
+        after = indexed[slot]
+        wanted = need(after, place[slot, ALPHA])
+        start = words.block[slot, START]
+        for at in range(start, start + words.block[slot, LENGTH]):
+            number = lists.ids[words.term[at], BIG] - 1
+            if number < 0:
+                continue
+            lane = np.int64(words.where[at])
+            b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
+            if lists.field[b, FIRST, j] == TOP:
+                continue    # no bound can be given
+            lists.field[b, NEED, j] = wanted
+            lists.big[number, STALE] += 1
+            if after > before:
+                renew_need(lists, number, lane)
+            else:
+                for f in range(6):
+                    cone[f] = lists.field[b, f, j]
+                contain_cone(lists, number, lane, cone)
+
+
+@njit(cache=True)
+def spread(value):
+    """Return 8 bits with gaps between them."""
+    value = (value | (value << 4)) & 0x0F0F
+    value = (value | (value << 2)) & 0x3333
+    return (value | (value << 1)) & 0x5555
+
+
+@njit(cache=True)
+def order_key(field, b, j):
+    """Return the rank of a cone in its list: by the message weight it needs, then by alpha, then along a Morton curve."""
+    wanted = np.int64(field[b, NEED, j]) - 32768
+    gain = np.int64(field[b, FIRST, j]) + np.int64(field[b, REST, j])
+    level = np.int64(0)
+    if wanted > 0 and field[b, NEED, j] != 0:
+        level = min(np.int64(15), 1 + 10 * wanted // (gain + 1))
+    near = np.int64(field[b, NEAR, j]) >> 13
+    return (((level << 3) | near) << 16) | (spread(np.int64(field[b, X, j]) >> 8) << 1) | spread(np.int64(field[b, Y, j]) >> 8)
+
+
+@njit(cache=True)
+def sort_list(lists, number, words):
+    """Sort the cones of a list anew, without the dead ones, and compute its bounds."""
+    start, used, term = lists.lanes[number, START], lists.big[number, USED], lists.big[number, TERM]
+    n = used - lists.big[number, DEAD]
+    keys = np.empty(n, np.int64)
+    field, slots, codes = np.empty((n, 6), np.uint16), np.empty(n, np.int32), np.empty(n, np.int64)
+    at = 0
+    for lane in range(used):
+        b, j = start + lane // LANES, lane % LANES
+        if lists.slot[b, j] >= 0:
+            for f in range(6):
+                field[at, f] = lists.field[b, f, j]
+            slots[at], codes[at] = lists.slot[b, j], lists.code[b, j]
+            keys[at] = (order_key(lists.field, b, j) << 32) | at
+            at += 1
+    keys.sort()
+    lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE] = n, 0, 0
+    clear_lanes(lists, number, n // LANES)
+    for lane in range(n):
+        source = keys[lane] & np.int64(0xFFFFFFFF)
+        b, j = start + lane // LANES, lane % LANES
+        for f in range(6):
+            lists.field[b, f, j] = field[source, f]
+        slot = np.int64(slots[source])
+        lists.slot[b, j], lists.code[b, j] = slot, codes[source]
+        words.where[position_of(words, slot, term)] = lane
+    bound_again(lists, number)
+
+
+@njit(cache=True)
+def sort_stale(lists, numbers, words, least):
+    """Sort those lists in which much has changed: a quarter of the lanes, and ``least``."""
+    for i in range(numbers.shape[0]):
+        number = numbers[i]
+        used = lists.big[number, USED]
+        if lists.big[number, STALE] + lists.big[number, DEAD] > max(least, used // 4):
+            sort_list(lists, number, words)
+
+
+@njit(cache=True)
+def long_lists(ids, slots, words):
+    """Return the numbers of the long lists of the keywords of slots, each once or more."""
+    n = 0
+    for i in range(slots.shape[0]):
+        n += words.block[slots[i], LENGTH]
+    out = np.empty(n, np.int64)
+    n = 0
+    for i in range(slots.shape[0]):
+        start = words.block[slots[i], START]
+        for at in range(start, start + words.block[slots[i], LENGTH]):
+            number = ids[words.term[at], BIG] - 1
+            if number >= 0:
+                out[n] = number
+                n += 1
+    return out[:n]
+
+
+# -- space ----------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def copy_rows(array, source, length, destination, out):
+    """Copy rows ``array[source:source + length]`` to ``out[destination:]``, range by range."""
+    for i in range(source.shape[0]):
+        a, b = source[i], destination[i]
+        for r in range(length[i]):
+            for w in range(array.shape[1]):
+                out[b + r, w] = array[a + r, w]
+
+
+# -- matching -------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def near_bounds(bounds, x, y, near_scale, first_scale, rest_scale, hit):
+    """Tell in ``hit`` (uint8[16]) which bounds a message may lie in."""
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+    x0, y0, x1, y1 = bounds[X0], bounds[Y0], bounds[X1], bounds[Y1]
+    near, first, rest, wanted = bounds[NEAR0], bounds[FIRST1], bounds[REST1], bounds[NEED0]
+    for j in range(LANES):
+        left, right = np.float32(x0[j]) - x, x - np.float32(x1[j])
+        below, above = np.float32(y0[j]) - y, y - np.float32(y1[j])
+        dx = left if left > right else right
+        dy = below if below > above else above
+        dx = dx if dx > zero else zero
+        dy = dy if dy > zero else zero
+        slope = np.float32(near[j]) * near_scale
+        room = np.float32(first[j]) * first_scale + np.float32(rest[j]) * rest_scale + (shift - np.float32(wanted[j]))
+        room = far if wanted[j] == 0 else room
+        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+
+
+@njit(cache=True)
+def near_cones(cones, x, y, near_scale, first_scale, rest_scale, hit):
+    """Tell in ``hit`` (uint8[16]) which cones a message may lie in."""
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+    xs, ys, near, first, rest, wanted = cones[X], cones[Y], cones[NEAR], cones[FIRST], cones[REST], cones[NEED]
+    for j in range(LANES):
+        dx, dy = x - np.float32(xs[j]), y - np.float32(ys[j])
+        slope = np.float32(near[j]) * near_scale
+        room = np.float32(first[j]) * first_scale + np.float32(rest[j]) * rest_scale + (shift - np.float32(wanted[j]))
+        room = far if wanted[j] == 0 else room
+        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+
+
+@njit(cache=True)
+def scan_block(lists, b, x, y, near_scale, first_scale, rest_scale, gain, hit, words, found, n):
+    """Append the slots of a block that pass the test of the cone and that of the codes to ``found``; return how many there are.
+
+    :param gain: float32[256]: by code, the highest weight of the message's terms with it, in steps per step of a code.
+    """
+    near_cones(lists.field[b], x, y, near_scale, first_scale, rest_scale, hit)
+    if words[0] == 0 and words[1] == 0:
+        return n
+    for j in range(LANES):
+        if not hit[j]:
+            continue
+        slot = lists.slot[b, j]
+        if slot < 0:
+            continue
+        codes = lists.code[b, j]
+        wanted = lists.field[b, NEED, j]
+        if codes != NO_CODES and wanted != 0:
+            room = np.float32(lists.field[b, FIRST, j]) * first_scale + (np.float32(32768) - np.float32(wanted))
+            while codes:
+                room += np.float32(codes & 255) * gain[(codes >> 8) & 255]
+                codes = (codes >> 16) & np.int64(0xFFFFFFFFFFFF)
+            if room < np.float32(0):
+                continue
+            dx, dy = x - np.float32(lists.field[b, X, j]), y - np.float32(lists.field[b, Y, j])
+            slope = np.float32(lists.field[b, NEAR, j]) * near_scale
+            if slope * slope * (dx * dx + dy * dy) > room * room:
+                continue
+        found[n] = slot
+        n += 1
+    return n
+
+
+@njit(cache=True)
+def room_for(found, n, more):
+    """Return ``found`` with room for ``more`` entries behind ``n``."""
+    if n + more <= found.shape[0]:
+        return found
+    new = np.empty(2 * (n + more), found.dtype)
+    new[:n] = found[:n]
+    return new
+
+
+@njit(cache=True)
+def scan_list(lists, number, x, y, near_scale, first_scale, rest_scale, gain, hits, words, found, n):
+    """Append the candidates of a long list to ``found``; return (found, how many)."""
+    blocks = (lists.big[number, USED] + LANES - 1) // LANES
+    start = lists.lanes[number, START]
+    if lists.groups[number, CAPACITY] == 0:
+        found = room_for(found, n, blocks * LANES)
+        for b in range(start, start + blocks):
+            n = scan_block(lists, b, x, y, near_scale, first_scale, rest_scale, gain, hits[0], words[0], found, n)
+        return found, n
+    groups = (blocks + LANES - 1) // LANES
+    first_group, first_upper = lists.groups[number, START], lists.uppers[number, START]
+    for u in range((groups + LANES - 1) // LANES):
+        near_bounds(lists.upper[first_upper + u], x, y, near_scale, first_scale, rest_scale, hits[2])
+        if words[2, 0] == 0 and words[2, 1] == 0:
+            continue
+        for i in range(min(LANES, groups - u * LANES)):
+            if not hits[2, i]:
+                continue
+            g = u * LANES + i
+            near_bounds(lists.bound[first_group + g], x, y, near_scale, first_scale, rest_scale, hits[1])
+            if words[1, 0] == 0 and words[1, 1] == 0:
+                continue
+            found = room_for(found, n, LANES * LANES)
+            for j in range(min(LANES, blocks - g * LANES)):
+                if hits[1, j]:
+                    n = scan_block(lists, start + g * LANES + j, x, y, near_scale, first_scale, rest_scale, gain, hits[0], words[0], found, n)
+    return found, n
+
+
+@njit(cache=True)
+def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, frame, diagonal_deg, weight_of):
+    """Return (message, slot, score) of what reaches its threshold, ordered by message, then slot.
+
+    :param weight_of: float64[terms], scratch, by dense id, all -1 before and after.
+    """
+    n_out = 0
+    out_message, out_slot, out_score = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024)
+    found = np.empty(1024, np.int32)
+    begin, count = np.empty(1024, np.int64), np.empty(1024, np.int64)
+    passed, passed_score = np.empty(1024, np.int64), np.empty(1024)
+    hits = np.empty((3, LANES), np.uint8)
+    flags = hits.view(np.uint64)
+    gain = np.zeros(256, np.float32)
+    near_scale = np.float32(STEPS / TOP / (frame[2] * diagonal_deg))
+    far = 1e15
+    ids, ends = np.empty(16, np.int64), np.empty(16, np.int64)
+    sink = 0.0
+    for m in range(lon.shape[0]):
+        first, last = offsets[m], offsets[m + 1]
+        if last - first > ids.shape[0]:
+            ids, ends = np.empty(2 * (last - first), np.int64), np.empty(2 * (last - first), np.int64)
+        x = np.float32(min(max((lon[m] - frame[0]) * frame[2], -far), far))
+        y = np.float32(min(max((lat[m] - frame[1]) * frame[2], -far), far))
+        for i in range(first, last):
+            term = np.int64(find_term(terms[i], key, local))
+            ids[i - first] = term
+            if term >= 0:
+                weight_of[term] = weights[i]
+        n = 0
+        later = 0.0
+        # From the most frequent term to the rarest: codes and the highest weight are then those of the later terms.
+        for i in range(last - first - 1, -1, -1):
+            term = ids[i]
+            ends[i] = n
+            if term < 0:
+                continue
+            weight = weights[first + i]
+            number = lists.ids[term, BIG] - 1
+            if number >= 0:
+                first_scale, rest_scale = np.float32(min(weight, 1e30)), np.float32(min(later, 1e30))
+                found, n = scan_list(lists, number, x, y, near_scale, first_scale, rest_scale, gain, hits, flags, found, n)
+            else:
+                length = lists.ids[term, LENGTH]
+                found = room_for(found, n, length)
+                for e in range(lists.ids[term, START], lists.ids[term, START] + length):
+                    found[n] = lists.id_slot[e]
+                    n += 1
+            later = max(later, weight)
+            code = hashed(term)
+            gain[code] = max(gain[code], np.float32(min(weight, 1e30) * (STEPS / 255.0)))
+        # Read what the checks will need: the memory fetches it side by side.
+        if n > begin.shape[0]:
+            begin, count = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+            passed, passed_score = np.empty(2 * n, np.int64), np.empty(2 * n)
+        for c in range(n):
+            slot = np.int64(found[c])
+            begin[c], count[c] = table.block[slot, START], table.block[slot, LENGTH]
+            sink += place[slot, LON]
+        for c in range(n):
+            sink += table.weight[begin[c]] + table.term[begin[c]]
+        n_passed = 0
+        for i in range(last - first):
+            term = ids[i]
+            if term < 0:
+                continue
+            for c in range(ends[i], ends[i - 1] if i else n):
+                slot = np.int64(found[c])
+                start = begin[c]
+                text = 0.0
+                w = start
+                while weight_of[table.term[w]] < 0.0:
+                    w += 1
+                if table.term[w] != term:
+                    continue        # an earlier keyword is common: the match is found in its list
+                for at in range(w, start + count[c]):
+                    weight = weight_of[table.term[at]]
+                    if weight >= 0.0:
+                        text += table.weight[at] * weight
+                spatial = ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg)
+                result = combined_score(place[slot, ALPHA], spatial, text)
+                if result >= place[slot, THRESHOLD]:
+                    passed[n_passed], passed_score[n_passed] = (slot << np.int64(32)) | n_passed, result
+                    n_passed += 1
+        passed[:n_passed].sort()
+        if n_out + n_passed > out_slot.shape[0]:
+            out_message, out_slot = room_for(out_message, n_out, n_passed), room_for(out_slot, n_out, n_passed)
+            out_score = room_for(out_score, n_out, n_passed)
+        for c in range(n_passed):
+            out_message[n_out], out_slot[n_out] = m, passed[c] >> np.int64(32)
+            out_score[n_out] = passed_score[passed[c] & np.int64(0xFFFFFFFF)]
+            n_out += 1
+        for i in range(last - first):
+            if ids[i] >= 0:
+                weight_of[ids[i]] = -1.0
+                gain[hashed(ids[i])] = np.float32(0)
+    return out_message[:n_out].copy(), out_slot[:n_out].copy(), out_score[:n_out].copy(), sink

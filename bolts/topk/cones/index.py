@@ -1,0 +1,312 @@
+"""The cone index: a subscription is looked for in the list of its first common keyword, as a cone in place and text."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dskype.bolts.topk import _kernels as shared
+from dskype.bolts.topk.base import Matches, SubscriptionIndex
+from dskype.bolts.topk.cones import _kernels as kernels
+from dskype.bolts.topk.pool import BlockPool, grown
+from dskype.bolts.topk.table import readable
+from dskype.spouts.batch import MessageBatch
+
+__all__ = ["ConeIndex"]
+
+
+class ConePool:
+    """Rows of many lists: each list has one run of rows in every field.
+
+    ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A run that is too small is left behind and a larger one taken
+    at the end; when the end is reached, all runs move to new arrays.
+
+    :param fields: name -> (dtype, shape of a row).
+    """
+
+    def __init__(self, **fields: tuple[type, tuple[int, ...]]) -> None:
+        self.fields = fields
+        self.arrays = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
+        self.block = np.zeros((0, 3), np.int64)
+        self.end = self.left = 0
+
+    def reserve(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Give lists (each once) runs of at least so many rows; what they hold stays. Return which lists have larger runs now."""
+        block = self.block
+        larger = rows > block[numbers, kernels.CAPACITY]
+        numbers, rows = numbers[larger], rows[larger]
+        if not len(numbers):
+            return numbers
+        held = block[numbers, kernels.CAPACITY]
+        room = np.where(held > 0, np.maximum(rows, held + (held >> 3)), rows)
+        need = int(room.sum())
+        if self.end + need > self._size:
+            self._pack(need)
+        starts = self.end + np.cumsum(room) - room
+        self._copy(block[numbers, kernels.START], held, starts, self.arrays)
+        block[numbers, kernels.START], block[numbers, kernels.CAPACITY] = starts, room
+        block[numbers, kernels.LENGTH] = room
+        self.end += need
+        self.left += int(held.sum())
+        return numbers
+
+    def release(self, numbers: np.ndarray) -> None:
+        """Let go of the runs of lists (each once)."""
+        self.left += int(self.block[numbers, kernels.CAPACITY].sum())
+        self.block[numbers] = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.block.nbytes + sum(array.nbytes for array in self.arrays.values())
+
+    @property
+    def _size(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def _copy(self, source: np.ndarray, length: np.ndarray, destination: np.ndarray, to: dict[str, np.ndarray]) -> None:
+        for name, (_, shape) in self.fields.items():
+            kernels.copy_rows(self.arrays[name].reshape(-1, math.prod(shape)), source, length, destination, to[name].reshape(-1, math.prod(shape)))
+
+    def _pack(self, more: int) -> None:
+        *moves, end = shared.pack_blocks(self.block)
+        size = end + more
+        size += size // 16 + 16
+        new = {name: np.empty((size, *shape), dtype) for name, (dtype, shape) in self.fields.items()}
+        self._copy(*moves, new)
+        self.arrays, self.end, self.left = new, end, 0
+
+    def _check(self) -> None:
+        """Verify that runs lie within the arrays and apart from each other."""
+        start, _, capacity = self.block.T
+        used = np.flatnonzero(capacity)
+        used = used[np.argsort(start[used], kind="stable")]
+        assert (start[used][1:] >= (start + capacity)[used][:-1]).all(), "runs overlap"
+        assert self.end <= self._size and (not len(used) or (start + capacity)[used[-1]] <= self.end), "runs outside"
+        assert capacity.sum() + self.left == self.end
+
+
+class ConeIndex(SubscriptionIndex):
+    """Finds a match in the list of its first common keyword, in which every subscription is a cone in place and text weight.
+
+    Keywords are in order of rising term id: the rarest first. A subscription is in the lists of all its keywords. With *i* its first
+    keyword that is common with a message, its score is at most that with all later keywords as heavy as the heaviest later one of
+    the message; so it can match only if the message lies in a cone. Cones are kept as 16-bit numbers, rounded so that they only
+    grow; 16 of them are a block, 16 blocks a group, 16 groups have their bounds side by side. What passes is looked at with hashed codes
+    of the later keywords, and what is left is scored. No accumulators, and nothing is found twice.
+
+    A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms.
+    Changes are made in place: appended, marked dead, cones made larger at once (lower thresholds) or smaller when it is worth it; a
+    list in which a quarter has changed is sorted anew: O(log n) amortised for each of the changes.
+
+    :param short: postings up to which a list keeps only slots, >= 1.
+    :param flat: blocks up to which a list has no bounds, >= 0.
+    :param least: changes before a list is sorted anew.
+    :param slack: what an index's threshold is lowered by beyond the lower one that is set.
+    :param drift: how far a threshold may rise before the index follows.
+    """
+
+    def __init__(self, diagonal_deg: float, *, short: int = 8, flat: int = 4, least: int = 64, slack: float = 0.002,
+                 drift: float = 0.01) -> None:
+        super().__init__(diagonal_deg, where=np.int32)      # where: place of the keyword's posting in its list
+        self._short, self._flat, self._least, self._slack, self._drift = int(short), int(flat), int(least), float(slack), float(drift)
+        self._ids = BlockPool({"slot": np.int32}, columns=4)
+        self._big = np.zeros((0, 4), np.int64)
+        self._spare: list[int] = []     # numbers of long lists to use again
+        self._ever = 0
+        lanes = kernels.LANES
+        self._lanes = ConePool(field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)), code=(np.int64, (lanes,)))
+        self._groups = ConePool(bound=(np.uint16, (8, lanes)))
+        self._uppers = ConePool(upper=(np.uint16, (8, lanes)))
+        self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
+        self._weight_of = np.zeros(0)
+        self._frame: np.ndarray | None = None
+
+    # -- the contract
+
+    def link(self, slots: np.ndarray) -> None:
+        """Enter postings."""
+        if not len(slots):
+            return
+        table = self.table
+        if self._frame is None:
+            # Two diagonals around the first subscription hold whatever space it is in.
+            lon, lat = table.place[slots[0], :2].tolist()
+            self._frame = np.array([lon - self.diagonal_deg, lat - self.diagonal_deg, kernels.TOP / (2.0 * self.diagonal_deg)])
+        self._indexed = grown(self._indexed, len(table), 0.0)
+        self._indexed[slots] = -np.inf
+        self._weight_of = grown(self._weight_of, len(table.terms), -1.0)
+        self._ids.widen(len(table.terms))
+        terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
+        ids = self._ids.block
+        is_long = ids[terms, kernels.BIG] > 0
+        lengths = ids[terms, kernels.LENGTH] + counts       # of short lists
+        new = ~is_long & (lengths > self._short)
+        short = ~is_long & ~new
+        self._ids.reserve(terms[short], lengths[short])
+        numbers = ids[terms[is_long], kernels.BIG] - 1
+        self._make_room(numbers, self._big[numbers, kernels.USED] + counts[is_long])
+        fresh = self._number(int(new.sum()))
+        self._big[fresh] = 0
+        self._big[fresh, kernels.TERM] = terms[new]
+        self._make_room(fresh, lengths[new])
+        kernels.promote(self._lists, fresh, table.place, self._frame, self._words, self._indexed)
+        self._ids.release(terms[new])
+        ids[terms[new], kernels.BIG] = fresh + 1
+        kernels.link(self._lists, slots, table.place, self._frame, self._words, self._indexed)
+        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least)
+
+    def unlink(self, slots: np.ndarray) -> None:
+        """Remove postings."""
+        if not len(slots):
+            return
+        words = self._words
+        numbers = np.unique(kernels.long_lists(self._ids.block, slots, words))
+        kernels.unlink(self._lists, slots, words)
+        live = self._big[numbers, kernels.USED] - self._big[numbers, kernels.DEAD]
+        few = live <= self._short // 2
+        gone = numbers[few]
+        if len(gone):
+            self._ids.reserve(self._big[gone, kernels.TERM], live[few])
+            kernels.demote(self._lists, gone, words)
+            for pool in (self._lanes, self._groups, self._uppers):
+                pool.release(gone)
+            self._big[gone] = 0
+            self._spare += gone.tolist()
+        kernels.sort_stale(self._lists, numbers[~few], words, self._least)
+
+    def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
+        """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
+        words = self._words
+        kernels.retune(self._lists, slots, self.table.place, words, self._indexed, self._slack, self._drift)
+        kernels.sort_stale(self._lists, kernels.long_lists(self._ids.block, slots, words), words, self._least)
+
+    def match(self, messages: MessageBatch) -> Matches:
+        """Return what reaches its threshold."""
+        if self._frame is None:
+            return Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
+        terms = self.table.terms.map
+        return Matches(*kernels.match(
+            readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
+            readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local, self._lists, self._words,
+            self.table.place, self._frame, self.diagonal_deg, self._weight_of)[:3])
+
+    @property
+    def structure_bytes(self) -> int:
+        """Bytes of the lists."""
+        pools = sum(pool.memory_bytes for pool in (self._ids, self._lanes, self._groups, self._uppers))
+        return pools + self._big.nbytes + self._indexed.nbytes + self._weight_of.nbytes
+
+    # -- inside
+
+    @property
+    def _lists(self) -> kernels.Lists:
+        return kernels.Lists(self._ids.block, self._ids.slot, self._big, self._lanes.block, self._groups.block, self._uppers.block,
+                             *self._lanes.arrays.values(), *self._groups.arrays.values(), *self._uppers.arrays.values())
+
+    @property
+    def _words(self) -> kernels.Words:
+        words = self.table.words
+        return kernels.Words(words.block, words.term, words.weight, words.where)
+
+    def _number(self, n: int) -> np.ndarray:
+        """Return ``n`` numbers for new long lists (int64[n])."""
+        again = [self._spare.pop() for _ in range(min(n, len(self._spare)))]
+        numbers = np.array([*again, *range(self._ever, self._ever + n - len(again))], np.int64)
+        self._ever += n - len(again)
+        self._big = grown(self._big, self._ever, 0)
+        for pool in (self._lanes, self._groups, self._uppers):
+            pool.block = grown(pool.block, len(self._big), 0)
+        return numbers
+
+    def _make_room(self, numbers: np.ndarray, lengths: np.ndarray) -> None:
+        """Let long lists (each once) have room for so many lanes."""
+        larger = self._lanes.reserve(numbers, -(-lengths // kernels.LANES))
+        if not len(larger):
+            return
+        kernels.clear_behind(self._lists, larger)
+        blocks = self._lanes.block[larger, kernels.CAPACITY]
+        bounded = larger[blocks > self._flat]
+        groups = -(-self._lanes.block[bounded, kernels.CAPACITY] // kernels.LANES)
+        self._groups.reserve(bounded, groups)
+        self._uppers.reserve(bounded, -(-groups // kernels.LANES))
+        kernels.bound_all(self._lists, bounded)
+
+    def _check(self) -> None:
+        """Verify that every keyword has its posting, that no cone or bound is too small, and all counts."""
+        super()._check()
+        self._ids._check()
+        for pool in (self._lanes, self._groups, self._uppers):
+            pool._check()
+        table, words, ids, lists = self.table, self.table.words, self._ids.block, self._lists
+        assert (self._weight_of == -1.0).all()
+        slots = np.flatnonzero(table.live)
+        assert (self._indexed[slots] <= table.place[slots, kernels.THRESHOLD]).all()
+        offsets, terms, weights = table.keywords(slots)
+        counts = np.bincount(terms, minlength=len(ids))
+        numbers = ids[:, kernels.BIG] - 1
+        long = np.flatnonzero(numbers >= 0)
+        assert len(set(numbers[long].tolist())) == len(long) == self._ever - len(self._spare)
+        assert not set(numbers[long].tolist()) & set(self._spare) and not self._big[self._spare].any()
+        assert (self._big[numbers[long], kernels.TERM] == long).all()
+        live = ids[:, kernels.LENGTH].copy()
+        live[long] = (self._big[:, kernels.USED] - self._big[:, kernels.DEAD])[numbers[long]]
+        assert (live == counts).all()
+        assert not ids[long, :3].any() and (ids[numbers < 0, kernels.LENGTH] <= self._short).all()
+        for i, slot in enumerate(slots.tolist()):
+            for nth in range(offsets[i + 1] - offsets[i]):
+                term, where = terms[offsets[i] + nth], words.where[words.block[slot, kernels.START] + nth]
+                if numbers[term] < 0:
+                    assert where < ids[term, kernels.LENGTH] and self._ids.slot[ids[term, kernels.START] + where] == slot
+                else:
+                    self._check_cone(slot, int(numbers[term]), int(where), terms[offsets[i] + nth:offsets[i + 1]],
+                                     weights[offsets[i] + nth:offsets[i + 1]])
+        for number in numbers[long].tolist():
+            self._check_bounds(number, lists)
+
+    def _check_cone(self, slot: int, number: int, lane: int, terms: np.ndarray, weights: np.ndarray) -> None:
+        """Verify that a cone contains what it stands for: the terms and weights from its keyword on."""
+        lists = self._lists
+        assert 0 <= lane < self._big[number, kernels.USED]
+        b, j = lists.lanes[number, kernels.START] + lane // kernels.LANES, lane % kernels.LANES
+        assert lists.slot[b, j] == slot
+        x, y, near, first, rest, need = lists.field[b, :, j].tolist()
+        lon, lat, alpha, threshold = self.table.place[slot].tolist()
+        if need == 0:
+            return
+        off = np.hypot((lon - self._frame[0]) * self._frame[2] - x, (lat - self._frame[1]) * self._frame[2] - y)
+        assert near == 0 or off <= 0.7072
+        parts = (1.0 - alpha) * weights
+        assert near <= alpha * kernels.TOP and first >= parts[0] * kernels.STEPS and rest >= parts[1:].sum() * kernels.STEPS
+        if need < kernels.TOP:
+            assert need / kernels.STEPS - 2.0 <= threshold - alpha - near / kernels.TOP * 0.7072 / self._frame[2] / self.diagonal_deg
+        else:
+            assert threshold - alpha >= 1.99
+        codes = int(lists.code[b, j])
+        if codes != kernels.NO_CODES:
+            codes &= 2**64 - 1
+            assert len(terms) - 1 <= kernels.CODES and codes >> 16 * (len(terms) - 1) == 0
+            for term, part in zip(terms[1:].tolist(), parts[1:].tolist()):
+                assert codes >> 8 & 255 == kernels.hashed(term) and (codes & 255) >= part * 255.0
+                codes >>= 16
+
+    def _check_bounds(self, number: int, lists: kernels.Lists) -> None:
+        """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
+        lanes, used = kernels.LANES, int(self._big[number, kernels.USED])
+        start, _, capacity = lists.lanes[number]
+        slot = lists.slot[start:start + capacity].reshape(-1)
+        assert used <= capacity * lanes and (slot[used:] == -1).all()
+        assert int((slot[:used] >= 0).sum()) == used - self._big[number, kernels.DEAD]
+        cones = lists.field[start:start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
+        if not lists.groups[number, kernels.CAPACITY]:
+            assert capacity <= self._flat
+            return
+        for level, pool, bounds in ((lanes, lists.groups, lists.bound), (lanes * lanes, lists.uppers, lists.upper)):
+            first, _, n = pool[number]
+            assert n * lanes * level >= capacity * lanes
+            box = bounds[first:first + n].transpose(1, 0, 2).reshape(8, -1).astype(np.int64)
+            for lane in np.flatnonzero(slot >= 0).tolist():
+                x, y, near, gain, rest, need = cones[:, lane].tolist()
+                x0, y0, x1, y1, near0, gain1, rest1, need0 = box[:, lane // level].tolist()
+                assert x0 <= x <= x1 and y0 <= y <= y1 and near0 <= near and gain <= gain1 and rest <= rest1 and need0 <= need
