@@ -1,0 +1,314 @@
+"""The indexes of Skype: individual pruning alone (IPT), and with group pruning (IGPT)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dskype.bolts.topk import _kernels as blocks
+from dskype.bolts.topk.base import Matches, SubscriptionIndex
+from dskype.bolts.topk.igpt import _kernels as kernels
+from dskype.bolts.topk.igpt.quadtree import Quadtree
+from dskype.bolts.topk.pool import BlockPool, grown
+from dskype.bolts.topk.table import readable
+from dskype.spouts.batch import MessageBatch
+
+__all__ = ["IgptIndex", "IptIndex"]
+
+_FIELDS = ("slot", "weight", "total", "rest", "score", "ratio", "inner")
+_TOPS = ("top_weight", "top_ratio")
+
+
+class IptIndex(SubscriptionIndex):
+    """A quadtree over the subscriptions with an inverted file in each leaf, and individual pruning (Skype, section 5.2).
+
+    A message is checked against every cell: its distance to the cell and a subscription's own distance to the border of the cell bound
+    the spatial similarity, so the threshold demands a text similarity (equation 4). A subscription is passed over at a keyword
+    that is not in its location-aware prefix (Lemma 3, Theorem 1), or if the keywords not yet seen cannot make up for what is missing
+    (Theorem 2). What is left is scored exactly.
+
+    Algorithm 1 as printed adds up the text similarity on the way, which loses the parts of keywords that were skipped, and
+    applies Theorem 2 to such partial sums. Here a subscription is judged where it is first met, and scored from the table.
+
+    Bounds may lag behind a threshold that rose a little. Inserting and removing is O(subscriptions) of the cells concerned for each
+    call, however many there are; a new threshold moves the postings within their runs, or re-sorts a cell if many have moved.
+
+    :param cell_capacity: a cell with more subscriptions is divided, >= 1.
+    """
+
+    def __init__(self, diagonal_deg: float, cell_capacity: int = 1000) -> None:
+        super().__init__(diagonal_deg)
+        self._open(cell_capacity, 1, False)
+
+    def _open(self, cell_capacity: int, groups: int, grouped: bool) -> None:
+        if not cell_capacity >= 1:
+            raise TypeError(f"cell_capacity must be 1 or more, given: {cell_capacity}")
+        self._capacity, self._groups, self._grouped = int(cell_capacity), int(groups), grouped
+        self._leaf = np.zeros(0, np.int32)              # by slot; -1: not linked
+        self._scores = np.zeros(0, np.float32)          # by slot: kScore* as its postings have it
+        self._state = np.zeros(0, np.uint8)
+        self._marked = np.zeros(0, np.bool_)
+        self._weights = np.zeros(0)
+        self._count = 0
+        self._build(np.zeros(4), np.zeros(0, np.int32))
+
+    # -- linking
+
+    def link(self, slots: np.ndarray) -> None:
+        """Enter slots into the files of their cells."""
+        if not len(slots):
+            return
+        n = len(self.table)
+        self._leaf, self._scores = grown(self._leaf, n, -1), grown(self._scores, n, 0.0)
+        self._state, self._marked = grown(self._state, n, 0), grown(self._marked, n, False)
+        self._weights = grown(self._weights, len(self.table.terms), -1.0)
+        place = self.table.place[slots]
+        if self._count + len(slots) > 4 * self._built or self._unlike() or not self._tree.covers(place):
+            box = Quadtree.enclose(place, self._tree.arrays.box[0] if self._count else None)
+            self._build(box, np.concatenate((np.flatnonzero(self._leaf >= 0).astype(np.int32), slots)))
+        else:
+            self._place(slots)
+
+    def unlink(self, slots: np.ndarray) -> None:
+        """Take slots out of their cells."""
+        if not len(slots):
+            return
+        cells = np.unique(self._leaf[slots]).astype(np.int64)
+        self._marked[slots] = True
+        self._rewrite(cells)
+        kernels.drop_members(cells, self._marked, self._tree.members.block, self._tree.members.slot)
+        self._marked[slots] = False
+        self._leaf[slots] = -1
+        self._count -= len(slots)
+        if 4 * self._count < self._built:
+            self._build(self._tree.arrays.box[0], np.flatnonzero(self._leaf >= 0).astype(np.int32))
+        elif self._grouped:
+            self._set_floors(cells)
+
+    def _unlike(self) -> bool:
+        """Tell whether cells have been divided so often that the subscriptions must have moved."""
+        return self._tree.nodes > 4 * self._built_nodes + 64
+
+    def _build(self, box: np.ndarray, slots: np.ndarray) -> None:
+        """Begin anew with a root and these slots; O(n log n), and seldom enough to be O(log n) for each slot ever linked."""
+        self._tree = Quadtree(box, self._capacity)
+        tops = _TOPS if self._grouped else ()
+        self._postings = BlockPool({"slot": np.int32, **dict.fromkeys((*_FIELDS[1:], *tops), np.float32)})
+        self._runs = BlockPool({"key": np.int32, "start": np.int32})
+        self._floor, self._stale = np.zeros(0), np.zeros(0, np.int64)
+        self._widen()
+        self._leaf[slots] = -1
+        alpha = self.table.place[slots, blocks.ALPHA]
+        stars = np.sort(alpha / np.maximum(1.0 - alpha, kernels.LEAST))
+        at = np.arange(1, self._groups) * len(slots) // self._groups
+        self._bounds = stars[at] if len(slots) else np.zeros(self._groups - 1)
+        self._built, self._count = len(slots), 0
+        if len(slots):
+            self._place(slots)
+        self._built_nodes = self._tree.nodes
+
+    def _place(self, slots: np.ndarray) -> None:
+        """Find cells for slots that have none, divide them where they are full, and write postings."""
+        tree, leaf = self._tree, self._leaf
+        found = tree.locate(slots, self.table)
+        leaf[slots] = found
+        self._count += len(slots)
+        order = np.argsort(found, kind="stable")
+        cells, first, counts = np.unique(found[order], return_index=True, return_counts=True)
+        full = (tree.members.block[cells, blocks.LENGTH] + counts > self._capacity) & (tree.depth[cells] < tree.DEPTH)
+        everybody = [slots]
+        for cell, at, count in zip(cells[full].tolist(), first[full].tolist(), counts[full].tolist()):
+            members = tree.of(cell)
+            everybody.append(members)
+            self._clear(cell)
+            tree.divide(cell, np.concatenate((members, slots[order[at:at + count]])), self.table, leaf)
+        slots = np.concatenate(everybody)
+        self._widen()
+        tree.enter(slots, leaf)
+        self._scores[slots] = kernels.scaled(slots, self.table.place)
+        self._write(slots)
+
+    def _widen(self) -> None:
+        nodes = len(self._tree.depth)
+        self._postings.widen(nodes)
+        self._runs.widen(nodes)
+        self._floor, self._stale = grown(self._floor, nodes, np.inf), grown(self._stale, nodes, 0)
+
+    def _clear(self, cell: int) -> None:
+        """Let go of a cell's members and file."""
+        for pool in (self._tree.members, self._postings, self._runs):
+            pool.release(np.array([cell]))
+
+    def _write(self, slots: np.ndarray) -> None:
+        """Write postings of slots that have none."""
+        words = self.table.words
+        fresh = kernels.make_postings(slots, self._leaf, self._scores, self.table.place, words.block, words.term, words.weight, self._bounds,
+                                      self._tree.arrays.box, self.diagonal_deg)
+        order = np.lexsort((fresh.slot, fresh.score, fresh.key, fresh.cell) if self._grouped else (fresh.slot, fresh.key, fresh.cell))
+        fresh = kernels.Fresh(*(column[order] for column in fresh))
+        cells = np.unique(self._leaf[slots]).astype(np.int64)
+        self._rewrite(cells, fresh)
+        if self._grouped:
+            self._set_floors(cells)
+
+    def _rewrite(self, cells: np.ndarray, fresh: kernels.Fresh | None = None) -> None:
+        """Write the files of cells anew: without the slots that are marked, with new postings in order of cell, key, score, slot."""
+        if fresh is None:
+            nothing, numbers = np.zeros(0, np.int32), np.zeros(0, np.float32)
+            fresh = kernels.Fresh(nothing, nothing, nothing, *[numbers] * 6)
+        postings, runs = self._postings, self._runs
+        first = np.append(np.searchsorted(fresh.cell, cells), len(fresh.cell)).astype(np.int64)
+        plan, lengths, key, start, counts = kernels.merge_plan(cells, self._files, self._grouped, self._marked, first,
+                                                               fresh.key, fresh.score, fresh.slot)
+        fields = [kernels.follow_plan(plan, getattr(postings, name), getattr(fresh, name)) for name in _FIELDS]
+        postings.reserve(cells, lengths)
+        runs.reserve(cells, counts)
+        postings.block[cells, blocks.LENGTH], runs.block[cells, blocks.LENGTH] = lengths, counts
+        self._scatter(postings, dict(zip(_FIELDS, fields)), cells, lengths)
+        self._scatter(runs, {"key": key, "start": start}, cells, counts)
+        if self._grouped:
+            kernels.sum_up_cells(cells, self._files)
+
+    @staticmethod
+    def _scatter(pool: BlockPool, fields: dict[str, np.ndarray], cells: np.ndarray, lengths: np.ndarray) -> None:
+        """Write one block after another."""
+        ends = np.cumsum(lengths)
+        for name, values in fields.items():
+            blocks.copy_ranges(values, ends - lengths, lengths, pool.block[cells, blocks.START], getattr(pool, name))
+
+    @property
+    def _files(self) -> kernels.Files:
+        postings, runs = self._postings, self._runs
+        tops = [getattr(postings, name) for name in _TOPS] if self._grouped else [postings.weight[:0]] * 2
+        return kernels.Files(postings.block, runs.block, runs.key, runs.start, *(getattr(postings, name) for name in _FIELDS), *tops)
+
+    # -- thresholds
+
+    def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
+        """Move postings whose bound is too high, or so low that it hardly prunes."""
+        if not len(slots):
+            return
+        table, words = self.table, self.table.words
+        if self._grouped:
+            self._follow_floors(slots)
+        new = kernels.scaled(slots, table.place)
+        moved = kernels.drifted(slots, table.place, self._scores, new)
+        slots, new = slots[moved], new[moved]
+        if self._grouped and len(slots):
+            # Where many move, the file is sorted anew; else each is moved by itself.
+            cells, nth, counts = np.unique(self._leaf[slots], return_inverse=True, return_counts=True)
+            many = (8 * counts > self._tree.members.block[cells, blocks.LENGTH])[nth]
+            again = slots[many]
+            if len(again):
+                self._scores[again] = new[many]
+                self._marked[again] = True
+                self._write(again)
+                self._marked[again] = False
+                slots, new = slots[~many], new[~many]
+        kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files, self._grouped)
+
+    def _follow_floors(self, slots: np.ndarray) -> None:
+        """Lower the floors of cells at once; find out now and then whether they are higher."""
+        table, leaf = self.table, self._leaf
+        kernels.lower_floors(slots, leaf, table.place, table.words.block, table.words.weight, self._floor)
+        cells, counts = np.unique(leaf[slots], return_counts=True)
+        self._stale[cells] += counts
+        self._set_floors(cells[4 * self._stale[cells] >= self._tree.members.block[cells, blocks.LENGTH]].astype(np.int64))
+
+    def _set_floors(self, cells: np.ndarray) -> None:
+        members, table = self._tree.members, self.table
+        kernels.set_floors(cells, members.block, members.slot, table.place, table.words.block, table.words.weight, self._floor)
+        self._stale[cells] = 0
+
+    # -- matching
+
+    def match(self, messages: MessageBatch) -> Matches:
+        """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
+        table = self.table
+        terms, words = table.terms.map, table.words
+        lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
+        first, term, weight, total, most, norm = kernels.read_messages(
+            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64),
+            terms.key, terms.local)
+        cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
+        message, slot = kernels.find_candidates(cells, self._files, self._tree.arrays.box, self._floor, lon, lat, first, term, weight,
+                                                total, most, norm, self._groups, self._grouped, self.diagonal_deg, self._state)
+        return Matches(*kernels.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight,
+                                       self._weights, self.diagonal_deg))
+
+    @property
+    def structure_bytes(self) -> int:
+        """Bytes of tree, files and what is kept by slot."""
+        arrays = (self._leaf, self._scores, self._state, self._marked, self._weights, self._floor, self._stale, self._bounds)
+        return sum(a.nbytes for a in arrays) + self._tree.memory_bytes + self._postings.memory_bytes + self._runs.memory_bytes
+
+    def _check(self) -> None:
+        """Verify tree, files and bounds."""
+        super()._check()
+        table, words, files = self.table, self.table.words, self._files
+        live = np.flatnonzero(table.live)
+        assert (np.flatnonzero(self._leaf >= 0) == live).all() and self._count == len(live)
+        assert not self._state.any() and not self._marked.any() and (self._weights == -1.0).all()
+        self._tree._check(table, self._leaf)
+        self._postings._check()
+        self._runs._check()
+        assert not kernels.drifted(live, table.place, self._scores, kernels.scaled(live, table.place)).any()
+        wanted = set(zip(np.repeat(live, words.block[live, blocks.LENGTH]).tolist(), table.keywords(live)[1].tolist()))
+        for cell in np.flatnonzero(self._postings.block[:, blocks.LENGTH]).tolist():
+            base, length = files.block[cell, :2].tolist()
+            first, count = files.runs[cell, :2].tolist()
+            keys, starts = files.key[first:first + count].tolist(), [*files.start[first:first + count].tolist(), length]
+            assert starts[0] == 0 and all(a < b for a, b in zip(keys, keys[1:])) and all(a < b for a, b in zip(starts, starts[1:]))
+            for key, start, stop in zip(keys, starts, starts[1:]):
+                rows = [(files.score[p] if self._grouped else 0, files.slot[p]) for p in range(base + start, base + stop)]
+                assert all(a < b for a, b in zip(rows, rows[1:]))
+                self._check_run(cell, key, range(base + start, base + stop), wanted)
+        assert not wanted, "keywords without a posting"
+        if self._grouped:
+            for cell in np.flatnonzero(self._tree.members.block[:, blocks.LENGTH]).tolist():
+                floor = self._floor[cell]
+                self._set_floors(np.array([cell]))
+                assert floor <= self._floor[cell]
+                self._floor[cell] = floor
+
+    def _check_run(self, cell: int, key: int, places: range, wanted: set[tuple[int, int]]) -> None:
+        words, files, box = self.table.words, self._files, self._tree.arrays.box[cell]
+        term, group = divmod(key, self._groups)
+        for p in places:
+            slot = int(files.slot[p])
+            wanted.remove((slot, term))
+            start, length = words.block[slot, :2].tolist()
+            nth = words.term[start:start + length].tolist().index(term)
+            weights = words.weight[start + nth:start + length]
+            lon, lat, alpha, _ = self.table.place[slot].tolist()
+            star = alpha / max(1.0 - alpha, kernels.LEAST)
+            assert self._leaf[slot] == cell and files.score[p] == self._scores[slot]
+            assert group == np.searchsorted(self._bounds, star, side="right")
+            border = min(lon - box[0], box[2] - lon, lat - box[1], box[3] - lat) / self.diagonal_deg
+            found = [files.weight[p], files.total[p], files.rest[p], files.ratio[p], files.inner[p]]
+            with np.errstate(over="ignore"):
+                exact = np.array([weights[0], weights.sum(), weights[1:].max(initial=0.0), star, border], np.float32)
+            assert np.allclose(found, exact, rtol=1e-6, atol=1e-9), (slot, found, exact)
+            if self._grouped:
+                rest = range(p, places.stop)
+                assert files.top_weight[p] == max(max(files.weight[q], files.rest[q]) for q in rest)
+                assert files.top_ratio[p] == max(files.ratio[q] for q in rest)
+
+
+class IgptIndex(IptIndex):
+    """IPT with group pruning (Skype, section 5.3).
+
+    The postings of a keyword in a cell are divided into groups of similar a* = alpha / (1 - alpha); each group is in order of
+    kScore* = threshold / (1 - alpha), and every posting knows the largest weight and a* from there to the end: a message
+    passes over a whole group (Theorem 3), or all from some place on, found by binary search (Theorem 4). Cells in which even the
+    best text could not make up for the distance are passed over as a whole (Lemma 6).
+
+    alpha = 1 counts as 1 - 2^-60 in a* and kScore*.
+
+    :param groups: how many, bounded by quantiles of all a*; 1..127.
+    """
+
+    def __init__(self, diagonal_deg: float, cell_capacity: int = 1000, groups: int = 10) -> None:
+        SubscriptionIndex.__init__(self, diagonal_deg)
+        if not 1 <= groups <= 127:
+            raise TypeError(f"groups must be 1..127, given: {groups}")
+        self._open(cell_capacity, groups, True)
