@@ -5,6 +5,7 @@ import pytest
 
 from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
+from dskype.bolts.window.irtree import _kernels as irtree_kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
@@ -254,6 +255,53 @@ def test_a_message_may_have_thousands_of_keywords(window):
     assert seqs(window, ask(2, terms=(-3000, 5998)), 10) == [2, 0]
 
 
+@pytest.mark.parametrize("places", ["one", "a line", "two and their borders"])
+def test_messages_may_all_be_at_the_same_places(window, places):
+    rng = np.random.default_rng(len(places))
+    checked = Checked(window, 50)
+    for step in range(30):
+        messages = draw_messages(rng, int(rng.integers(1, 12)), first_seq=len(checked.messages))
+        for m in messages:
+            m["lat"] = 0.0 if places != "two and their borders" else m["lat"] // 5 * 5
+            m["lon"] = 3.0 if places == "one" else m["lon"] if places == "a line" else m["lon"] // 6 * 6
+        checked.insert(messages)
+        newest = len(checked.messages) - 1
+        checked.free(newest - 50 - int(rng.integers(0, 4)))
+        if step % 6 == 5:
+            checked.ask(draw_queries(rng, 6, newest, newest + 1))
+
+
+def test_what_comes_and_goes_one_by_one_leaves_nothing_behind(window):
+    rng = np.random.default_rng(12)
+    checked = Checked(window, 12)
+    for n, message in enumerate(draw_messages(rng, 120, kind="time")):
+        checked.insert([message])
+        if n % 40 < 30:     # it grows a little, and shrinks again
+            checked.free(message["position"] - 12)
+        if n % 20 == 19:
+            checked.ask(draw_queries(rng, 4, message["position"], message["position"] + 5))
+    checked.free(10**6)
+    assert len(window) == 0
+
+
+def test_the_tree_shrinks_with_its_messages_and_grows_again():
+    rng = np.random.default_rng(2)
+    checked = Checked(make_window("irtree", {"node_capacity": 8}), 1000)
+    for round_ in range(3):
+        messages = draw_messages(rng, 300, first_seq=300 * round_)
+        for m in messages:
+            m["lat"], m["lon"] = float(rng.random() * 15), float(rng.random() * 20)
+        checked.insert(messages)
+        tree = checked.window._tree
+        assert tree.node[tree.meta[irtree_kernels.ROOT], irtree_kernels.LEVEL] >= 2
+        checked.ask(draw_queries(rng, 5, 300 * round_ + 299, 300 * round_ + 299) if round_ == 0 else [])
+        for position in [*range(300 * round_, 300 * round_ + 298, 13), 300 * round_ + 298]:
+            checked.free(position)
+        tree = checked.window._tree
+        assert tree.node[tree.meta[irtree_kernels.ROOT], irtree_kernels.LEVEL] == 0
+        assert tree.meta[irtree_kernels.SPARE_NODES] == tree.meta[irtree_kernels.NODES] - 1
+
+
 def test_chunks_of_another_capacity_are_taken_over():
     rng = np.random.default_rng(8)
     checked = Checked(make_window("chunks", {"capacity": 40}), 60)
@@ -278,7 +326,7 @@ def test_kernels_are_compiled_once_whatever_arrays_come(window):
     window.insert(plain[0], ["0"])
     seqs(window, ask(0), 10)
     window.ids(np.array([0]), np.array([0]))
-    kernels = [k for k in vars(_kernels).values() if hasattr(k, "signatures")]
+    kernels = [k for module in (_kernels, irtree_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
     before = [len(k.signatures) for k in kernels]
     batch = MessageBatch.concat(plain)
     window.insert(MessageBatch(*map(unaligned, batch)).slice(1, 10), list(map(str, range(1, 10))))
@@ -301,3 +349,6 @@ def test_unknown_names_and_options_are_refused():
     for wrong in (0, 65_537, 2.5, True):
         with pytest.raises(IllegalArgumentException, match="1 to 65536"):
             make_window("chunks", {"capacity": wrong})
+    for wrong in (1, 4097, 8.0, False):
+        with pytest.raises(IllegalArgumentException, match="2 to 4096"):
+            make_window("irtree", {"node_capacity": wrong})
