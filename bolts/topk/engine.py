@@ -14,7 +14,6 @@ from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.igpt.index import IgptIndex, IptIndex
-from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.taat import TaatIndex
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
@@ -22,7 +21,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
 
-INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex}
+INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex}
 """Indexes by the name that a topology's configuration gives (``dskype.index``)."""
 
 BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers}
