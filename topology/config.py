@@ -19,6 +19,8 @@ topology.emulator.snapshot.interval.ms        10000      time between snapshots 
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most; of external
                                                          records a spout takes ``pulse.max.tuples`` if that is more
+topology.emulator.trigger.interval.ms         0          time between the beginnings of two micro-batches of a component, at
+                                                         least; more costs latency and spares processor time
 topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
 ============================================  =========  =============================================================
 """
@@ -93,6 +95,7 @@ class Config(dict):
     TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS = "topology.emulator.snapshot.interval.ms"
     TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT = "topology.emulator.snapshots.kept"
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
+    TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
 
     def set_debug(self, on: bool) -> None:
@@ -159,6 +162,7 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: 10000,
     Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 3,
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
+    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: 0,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
@@ -306,6 +310,7 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: _positive_integer,
     _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: _integer_from_zero,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
 }
 

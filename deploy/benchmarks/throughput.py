@@ -368,10 +368,11 @@ class _Run:
         meter.stop()
         behind = self.feeder.written - self._applied()
         self._wait_applied(self.feeder.written)
+        applied = max(1.0, self._applied(meter.stop_ms) - self._applied(meter.start_ms))
         time.sleep(1)  # the last results are on their way
         found = self._read_latencies(first, self.feeder.written, results_from)
         result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
-                             "other_cores": meter.others_s / meter.seconds, **found.summary()}
+                             "applied_per_s": applied / meter.seconds, "components": self._components(meter.start_ms, meter.stop_ms, applied), "other_cores": meter.others_s / meter.seconds, **found.summary()}
         if found.records:
             result["delta_bytes"] = found.bytes / found.records
 

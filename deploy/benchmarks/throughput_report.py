@@ -47,6 +47,9 @@ def print_tables(found: Mapping[str, Any]) -> None:
                         ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "batches/s", "RSS", "PSS", "snapshot"], _process_rows(r))
             print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
                         ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
+        if latency := r.get("latency"):
+            print_table(f"{r['subscriptions']:,} subscriptions: while latency is measured, {latency['applied_per_s']:,.0f} messages/s applied",
+                        ["part", "cores", "CPU us/message", "busy us/message", "batches/s"], _latency_rows(latency))
 
 
 def _summary(r: Mapping[str, Any]) -> dict[str, str]:
@@ -73,6 +76,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
             "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
             "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
             "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
+            "states/message, then": _figure(latency["components"].get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {}).get("states"), 1),
             "cores - taken by others, then": f"{sum(latency['cores'].values()):.2f} - {latency['other_cores']:.2f}",
             "messages behind at the end": f"{latency['behind_at_end']:,.0f}",
         }
@@ -96,6 +100,14 @@ def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
                  *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
                  f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
     return rows
+
+
+def _latency_rows(latency: Mapping[str, Any]) -> list[list[str]]:
+    components, rate, cores = latency["components"], latency["applied_per_s"], latency["cores"]
+    rows = [[kind, f"{used:.2f}", f"{used * 1e6 / rate:,.1f}", *(_figure(components.get(kind, {}).get(key), 1) for key in ("busy_us_per_message", "batches_per_s"))]
+            for kind, used in sorted(cores.items(), key=lambda item: -item[1])]
+    whole = sum(cores.values())
+    return [*rows, ["all", f"{whole:.2f}", f"{whole * 1e6 / rate:,.1f}", "", f"{sum(c['batches_per_s'] for c in components.values()):.1f}"]]
 
 
 def _stream_rows(r: Mapping[str, Any]) -> list[list[str]]:

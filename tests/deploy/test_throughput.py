@@ -287,7 +287,7 @@ def one_run(**more):
 
 def test_the_tables_say_what_was_measured(capsys):
     latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "other_cores": 0.5, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
-               "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430}
+               "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430, "applied_per_s": 2150.0, "components": one_run()["components"]}
     args = arguments()
     found = {"machine": throughput_report.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
              [one_run(latency=latency, delta_bytes=100.0), one_run(subscriptions=100_000, messages_per_s=0.0, windows=[])]}

@@ -129,6 +129,8 @@ class ComponentQuery:
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)
+        if interval_ms := conf[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]:
+            writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
         self._query = writer.start()
         tuning.drop_listeners(self._context.spark)
 

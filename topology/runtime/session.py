@@ -62,9 +62,9 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     if local:
         settings |= {
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
-            # Two cores: neither a parallel collector nor the optimizing compiler pays.
+            # Two cores: a parallel collector does not pay.
             "spark.driver.extraJavaOptions": " ".join((
-                "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+                "-XX:+UseSerialGC", "-Xshare:auto",
                 f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log={log_file}")),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         }
