@@ -19,6 +19,13 @@ def readable(array: np.ndarray, dtype: type) -> np.ndarray:
     return view
 
 
+def _widened(array: np.ndarray, n: int) -> np.ndarray:
+    """Return ``array`` with ``n`` rows; new ones are 0."""
+    new = np.zeros((n, *array.shape[1:]), array.dtype)
+    new[:len(array)] = array
+    return new
+
+
 class TermIds:
     """Gives terms (any int64) dense ids 0, 1, 2, ...; an id is used again when nobody uses its term any more.
 
@@ -79,6 +86,7 @@ class SubscriptionTable:
         self.live = np.zeros(0, np.bool_)
         self.terms = TermIds()
         self.words = BlockPool({"term": np.int32, "weight": np.float64, **word_fields})
+        self.words.block = self.words.block.astype(np.int32)    # 12 bytes per slot; there are fewer than 2^31 keywords
 
     def __len__(self) -> int:
         """Slots below this one may be live."""
@@ -90,8 +98,10 @@ class SubscriptionTable:
         if not len(slots):
             return
         n = int(slots.max()) + 1
-        self.place, self.live = grown(self.place, n, 0.0), grown(self.live, n, False)
-        self.words.widen(len(self.live))
+        if n > len(self.live):
+            n = max(n, len(self.live) + len(self.live) // 8 + 16)
+            self.place, self.live = _widened(self.place, n), _widened(self.live, n)
+            self.words.block = _widened(self.words.block, n)
         self.place[slots] = np.stack((lon, lat, alpha, np.full(len(slots), -np.inf)), axis=1)
         self.live[slots] = True
         offsets = np.asarray(offsets, np.int64)
@@ -99,7 +109,7 @@ class SubscriptionTable:
         self.words.reserve(slots, lengths)
         block = self.words.block
         block[slots, kernels.LENGTH] = lengths
-        to = block[slots, kernels.START]
+        to = block[slots, kernels.START].astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
         ids = self.terms.acquire(np.asarray(terms)[first:last])
         kernels.copy_ranges(ids, offsets[:-1] - first, lengths, to, self.words.term)
@@ -119,18 +129,21 @@ class SubscriptionTable:
 
     def keywords(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the keywords of slots: offsets int64[n + 1], dense term ids int32[], weights float64[]."""
-        start, lengths = self.words.block[slots, kernels.START], self.words.block[slots, kernels.LENGTH]
+        start, lengths = self.words.block[slots, :2].T.astype(np.int64)
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return offsets, *self.words.gather(start, lengths, "term", "weight")
 
+    def columns(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms`` and ``weights`` of slots, as :meth:`insert` takes them."""
+        lon, lat, alpha, _ = self.place[slots].T.copy()
+        offsets, terms, weights = self.keywords(slots)
+        return {"lon": lon, "lat": lat, "alpha": alpha, "offsets": offsets, "terms": self.terms.map.name[terms], "weights": weights}
+
     def snapshot(self) -> dict[str, Any]:
         """Return the live subscriptions in order of slots, terms by their global ids."""
         slots = np.flatnonzero(self.live).astype(np.int32)
-        lon, lat, alpha, thresholds = self.place[slots].T.copy()
-        offsets, terms, weights = self.keywords(slots)
-        return {"slots": slots, "lon": lon, "lat": lat, "alpha": alpha, "thresholds": thresholds,
-                "offsets": offsets, "terms": self.terms.map.name[terms], "weights": weights}
+        return {"slots": slots, "thresholds": self.place[slots, kernels.THRESHOLD], **self.columns(slots)}
 
     @property
     def memory_bytes(self) -> int:
