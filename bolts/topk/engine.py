@@ -12,7 +12,9 @@ from dskype.bolts.topk.base import Changes, SubscriptionIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
+from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers, KSkybandBuffers, SkybandBuffers
 from dskype.bolts.topk.cones import ConeIndex
+from dskype.bolts.topk.ciq.index import CiqIndex
 from dskype.bolts.topk.igpt.index import IgptIndex, IptIndex
 from dskype.bolts.topk.taat import TaatIndex
 from dskype.bolts.topk.table import readable
@@ -21,10 +23,15 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
 
-INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex}
+INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex, "ciq": CiqIndex}
 """Indexes by the name that a topology's configuration gives (``dskype.index``)."""
 
-BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers}
+BUFFERS: dict[str, type[ResultBuffers]] = {
+    "kmax": KmaxBuffers,
+    "skyband": SkybandBuffers,
+    "kskyband": KSkybandBuffers,
+    "cskyband": CostSkybandBuffers,
+}
 """Result buffers by the name that a topology's configuration gives (``dskype.buffer``)."""
 
 _FORMAT = 1

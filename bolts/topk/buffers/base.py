@@ -10,7 +10,9 @@ import numpy as np
 
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers.steps import _kernels as steps
 from dskype.bolts.topk.buffers.store import BufferStore, Lists
+from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["Lists", "ResultBuffers", "Step"]
@@ -77,6 +79,19 @@ class ResultBuffers(ABC):
             the one at which the slot began to collect.
         :returns: also slots that are ``due`` again: too little is alive. They are pending, and collect from ``watermark`` on.
         """
+
+    # -- what implementations use
+
+    def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool) -> Step:
+        """Do what :meth:`apply` promises, for buffers that are skybands or else *kmax*."""
+        store = self.store
+        store.expect(messages.seq, messages.position, len(matches.slot))
+        arrays, log, n, due, _ = steps.apply_matches(
+            store.arrays, store.pool.cursor, store.calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
+            kernels.Rows(*matches), self.extent, watermark, store.changed, store.apart, skyband)
+        store.adopt(arrays)
+        self.watermark = watermark
+        return Step(tuple(array[:n] for array in log), due, store.take_changed())
 
     # -- what its users call
 

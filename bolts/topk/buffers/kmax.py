@@ -38,6 +38,7 @@ import numpy as np
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
+from dskype.bolts.topk.buffers.steps import _kernels as steps
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -68,14 +69,7 @@ class KmaxBuffers(ResultBuffers):
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
         """Process matches and expiry; O(kmax) per entry that comes or goes, O(1) per match that is not admitted."""
-        store = self.store
-        store.expect(messages.seq, messages.position, len(matches.slot))
-        arrays, log, n, due, _ = kernels.apply_kmax(
-            store.arrays, store.pool.cursor, store.calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
-            kernels.Rows(*matches), self.extent, watermark, store.changed, store.apart)
-        store.adopt(arrays)
-        self.watermark = watermark
-        return Step(tuple(array[:n] for array in log), due, store.take_changed())
+        return self._advance(messages, matches, watermark, skyband=False)
 
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
         """Merge answers with what was collected; O(messages)."""
@@ -83,7 +77,7 @@ class KmaxBuffers(ResultBuffers):
         store.expect(answers.seqs, answers.positions, len(slots))
         offsets = readable(answers.offsets, np.int64)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
-        log, n, due = kernels.resolve_kmax(
+        log, n, due = steps.resolve_kmax(
             store.arrays, store.calendar, slots, offsets, readable(answers.seqs, np.int64), readable(answers.positions, np.int64),
             readable(answers.scores, np.float64), watermark - self.extent, watermark)
         self.watermark = watermark

@@ -14,7 +14,11 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 
 PAIRS = [(index, buffer) for index in INDEXES for buffer in BUFFERS]
-TIGHT = {"kmax": {"factor": 1.0, "extra": 1}}      # buffers that run low often
+TIGHT = {   # buffers that run low often
+    "kmax": {"factor": 1.0, "extra": 1},
+    "skyband": {"ratio": 1.0, "reach": 2.0},
+    "cskyband": {"reevaluation": 0.0, "match": 0.0},
+}
 
 
 def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False,

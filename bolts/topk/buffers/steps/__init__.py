@@ -1,0 +1,1 @@
+"""How buffers change: kernels only."""
