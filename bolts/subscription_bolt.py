@@ -44,6 +44,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 __all__ = ["SubscriptionBolt"]
 
 _BEFORE_ALL = -1
+_NEVER_MS = np.iinfo(np.int64).max
 _TTL_SLACK_MS = 60_000
 """How much earlier than others a message may have arrived that is applied after them, where several partitions are read."""
 
@@ -111,6 +112,7 @@ class SubscriptionBolt(BatchBolt):
         self._fresh: set[int] = set()                  # slots that have never published
         self._dirty: set[int] = set()                  # slots whose list changed since it was written
         self._written_ms = 0
+        self._ends_ms: dict[int, int] = {}             # slot of the boolean index -> when it ends
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
@@ -215,7 +217,7 @@ class SubscriptionBolt(BatchBolt):
             np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]), complete)
         for slot, (subscription, registration, placement) in zip(slots.tolist(), rows):
             self._topk[subscription] = slot
-            self._topk_entries.set(slot, subscription, registration, placement)
+            self._topk_entries.set(slot, subscription, registration, placement["meta"])
             self._fresh.add(slot)
             if not complete:
                 self._frozen[slot] = self._watermark
@@ -227,9 +229,10 @@ class SubscriptionBolt(BatchBolt):
     def _insert_filter(self, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
         slot = self._filter_entries.free_slot()
         self._filters[subscription] = slot
-        self._filter_entries.set(slot, subscription, registration, placement)
+        self._filter_entries.set(slot, subscription, registration, placement["meta"])
         self._boolean.insert(slot, placement["bbox"], placement["expression"])
         if placement["expires_ms"] is not None:
+            self._ends_ms[slot] = placement["expires_ms"]
             heapq.heappush(self._expiring, (placement["expires_ms"], slot, registration))
         self._publisher.events([subscription], [registration], ["active"], [self._watermark])
 
@@ -274,6 +277,7 @@ class SubscriptionBolt(BatchBolt):
         entry = self._filter_entries
         self._publisher.removed([subscription], [entry.registrations[slot]], [self._watermark], states=False)
         self._boolean.remove(slot)
+        self._ends_ms.pop(slot, None)
         entry.clear(slot)
         entry.free.append(slot)
 
@@ -292,14 +296,11 @@ class SubscriptionBolt(BatchBolt):
             if old is not None:
                 del self._requests[old]
             self._requests[number], self._request_of[slot] = slot, number
-        placements = [self._topk_entries.placements[slot] for slot in slots.tolist()]
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(p["terms"]) for p in placements], out=offsets[1:])
+        asked = self._engine.index.table.columns(slots)
         self._collector.emit_batch([
             numbers, [self._topk_entries.names[slot] for slot in slots.tolist()], np.full(n, self._watermark), np.asarray(self._engine.wanted(slots), np.int64),
-            *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
-            csr_to_lists(offsets, np.concatenate([np.asarray(p["terms"], np.int64) for p in placements])),
-            csr_to_lists(offsets, np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]))], streams.REQUESTS)
+            asked["alpha"], asked["lat"], asked["lon"], csr_to_lists(asked["offsets"], asked["terms"]), csr_to_lists(asked["offsets"], asked["weights"])],
+            streams.REQUESTS)
 
     def _take_answers(self, batch: TupleBatch) -> None:
         """Merge answers; those of subscriptions that are gone, or asked anew, are passed over."""
@@ -378,8 +379,8 @@ class SubscriptionBolt(BatchBolt):
         rows, slots = self._boolean.match(messages)
         entries = self._filter_entries
         if self._expiring:
-            ends = [entries.placements[s]["expires_ms"] for s in slots.tolist()]
-            alive = np.array([end is None or at < end for end, at in zip(ends, arrival_ms[rows].tolist())], bool)
+            ends = [self._ends_ms.get(s, _NEVER_MS) for s in slots.tolist()]
+            alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
         if len(rows):
             names = slots.tolist()
@@ -409,6 +410,7 @@ class SubscriptionBolt(BatchBolt):
             "queue": [[list(messages), names, arrival_ms] for messages, names, arrival_ms in self._queue],
             "topk": self._topk_entries.snapshot(), "filters": self._filter_entries.snapshot(),
             "requests": [[request, slot] for request, slot in self._requests.items()],
+            "ends_ms": [[slot, end] for slot, end in self._ends_ms.items()],
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
             "fresh": sorted(self._fresh), "dirty": sorted(self._dirty),
         }
@@ -425,9 +427,8 @@ class SubscriptionBolt(BatchBolt):
         self._filter_entries.restore(state["filters"])
         self._topk = self._topk_entries.by_name()
         self._filters = self._filter_entries.by_name()
-        entries = self._filter_entries
-        self._expiring = [(end, slot, entries.registrations[slot]) for slot in self._filters.values()
-                          if (end := entries.placements[slot]["expires_ms"]) is not None]
+        self._ends_ms = {slot: end for slot, end in state["ends_ms"]}
+        self._expiring = [(end, slot, self._filter_entries.registrations[slot]) for slot, end in self._ends_ms.items()]
         heapq.heapify(self._expiring)
         self._requests = {request: slot for request, slot in state["requests"]}
         self._request_of = {slot: request for request, slot in state["requests"]}
@@ -436,12 +437,11 @@ class SubscriptionBolt(BatchBolt):
 
 
 class _Entries:
-    """What is known of the subscription in each slot: name, registration, placement, meta."""
+    """What is known of the subscription in each slot, besides what its index holds: name, registration, meta."""
 
     def __init__(self) -> None:
         self.names: list[str | None] = []
         self.registrations: list[str] = []
-        self.placements: list[Mapping[str, Any]] = []
         self.metas: list[str | None] = []
         self.free: list[int] = []
 
@@ -449,19 +449,17 @@ class _Entries:
         """Return a slot that is not in use, where nobody else gives them."""
         return self.free.pop() if self.free else len(self.names)
 
-    def set(self, slot: int, name: str, registration: str, placement: Mapping[str, Any]) -> None:
+    def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
         """Fill a slot."""
-        while len(self.names) <= slot:
-            self.names.append(None)
-            self.registrations.append("")
-            self.placements.append({})
-            self.metas.append(None)
-        self.names[slot], self.registrations[slot] = name, registration
-        self.placements[slot], self.metas[slot] = placement, placement["meta"]
+        if missing := max(0, slot + 1 - len(self.names)):
+            self.names += [None] * missing
+            self.registrations += [""] * missing
+            self.metas += [None] * missing
+        self.names[slot], self.registrations[slot], self.metas[slot] = name, registration, meta
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
-        self.names[slot], self.registrations[slot], self.placements[slot], self.metas[slot] = None, "", {}, None
+        self.names[slot], self.registrations[slot], self.metas[slot] = None, "", None
 
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
@@ -469,12 +467,11 @@ class _Entries:
 
     def snapshot(self) -> Any:
         """Return the slots as plain values."""
-        return [self.names, self.registrations, self.placements, self.free]
+        return [self.names, self.registrations, self.metas, self.free]
 
     def restore(self, state: Any) -> None:
         """Take them over."""
-        self.names, self.registrations, self.placements, self.free = (list(part) for part in state)
-        self.metas = [placement.get("meta") for placement in self.placements]
+        self.names, self.registrations, self.metas, self.free = (list(part) for part in state)
 
 
 def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:
