@@ -13,8 +13,8 @@ from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers, KSkybandBuffers, SkybandBuffers
-from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.ciq.index import CiqIndex
+from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.igpt.index import IgptIndex, IptIndex
 from dskype.bolts.topk.taat import TaatIndex
 from dskype.bolts.topk.table import readable

@@ -63,6 +63,39 @@ class Play:
         return self.rng.choice((score, score, np.nextafter(score, np.inf), np.nextafter(score, -np.inf), score + 0.003, score - 0.003))
 
 
+def anywhere(play: Play) -> None:
+    """Places at borders of cells, close to them, far out of the root, and many at one."""
+    coordinates = [0.0, 8.0, 4.0, 2.0, 6.0, 4.0, math.nextafter(4.0, 5.0), 5e-324, -8.0, 1e6, -3e200, 1.7e308, -1.7e308]
+    for reach in range(2, len(coordinates) + 1):
+        def moved(item: dict) -> dict:
+            return {**item, "lat": play.rng.choice(coordinates[:reach]), "lon": play.rng.choice(coordinates[:reach])}
+
+        play.insert([moved(play.world.subscription()) for _ in range(6)])
+        messages = [moved(message) for message in play.world.messages(12)]
+        play.compare(messages)
+        play.set({slot: play.tuned(slot, messages) for slot in play.some(40)})
+        play.compare(messages)
+    same = play.world.subscription()
+    play.insert([{**play.world.subscription(), "lat": same["lat"], "lon": same["lon"]} for _ in range(40)])
+    play.compare(play.world.messages(10))
+    play.remove(play.some(90))
+    play.compare(messages)
+
+
+def of_any_size(play: Play) -> None:
+    """Weights of messages and subscriptions from nothing to beyond float32."""
+    for scale in (1e-30, 1e-3, 3.0, 1e6, 1e30, 1e39):
+        def scaled(item: dict) -> dict:
+            return {**item, "weights": {term: weight * play.rng.choice((scale, 1.0, 0.0)) for term, weight in item["weights"].items()}}
+
+        play.insert([scaled(play.world.subscription()) for _ in range(10)])
+        messages = [scaled(message) for message in play.world.messages(10)]
+        for _ in range(3):
+            play.compare(messages)
+            play.set({slot: play.tuned(slot, messages) for slot in play.some(60)})
+        play.compare(messages)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tiny_cells_find_exactly_what_reaches_its_threshold(kind, seed):
@@ -87,37 +120,12 @@ def test_tiny_cells_find_exactly_what_reaches_its_threshold(kind, seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_places_may_coincide_lie_on_borders_or_anywhere(kind):
-    play = Play(KINDS[kind](), 5)
-    coordinates = [0.0, 8.0, 4.0, 2.0, 6.0, 4.0, math.nextafter(4.0, 5.0), 5e-324, -8.0, 1e6, -3e200, 1.7e308, -1.7e308]
-    for reach in range(2, len(coordinates) + 1):
-        def moved(item: dict) -> dict:
-            return {**item, "lat": play.rng.choice(coordinates[:reach]), "lon": play.rng.choice(coordinates[:reach])}
-
-        play.insert([moved(play.world.subscription()) for _ in range(6)])
-        messages = [moved(message) for message in play.world.messages(12)]
-        play.compare(messages)
-        play.set({slot: play.tuned(slot, messages) for slot in play.some(40)})
-        play.compare(messages)
-    same = play.world.subscription()
-    play.insert([{**play.world.subscription(), "lat": same["lat"], "lon": same["lon"]} for _ in range(40)])
-    play.compare(play.world.messages(10))
-    play.remove(play.some(90))
-    play.compare(messages)
+    anywhere(Play(KINDS[kind](), 5))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_may_have_any_size(kind):
-    play = Play(KINDS[kind](), 7)
-    for scale in (1e-30, 1e-3, 3.0, 1e6, 1e30, 1e39):
-        def scaled(item: dict) -> dict:
-            return {**item, "weights": {term: weight * play.rng.choice((scale, 1.0, 0.0)) for term, weight in item["weights"].items()}}
-
-        play.insert([scaled(play.world.subscription()) for _ in range(10)])
-        messages = [scaled(message) for message in play.world.messages(10)]
-        for _ in range(3):
-            play.compare(messages)
-            play.set({slot: play.tuned(slot, messages) for slot in play.some(60)})
-        play.compare(messages)
+    of_any_size(Play(KINDS[kind](), 7))
 
 
 def test_subscriptions_without_keywords_match_nothing():

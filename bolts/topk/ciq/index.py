@@ -1,0 +1,179 @@
+"""The baseline of Skype's evaluation (CIQ), without time decay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dskype.bolts.topk import _kernels as blocks
+from dskype.bolts.topk.base import Matches, SubscriptionIndex
+from dskype.bolts.topk.ciq import _kernels as kernels
+from dskype.bolts.topk.igpt._kernels import read_messages, verify
+from dskype.bolts.topk.pool import BlockPool, grown
+from dskype.bolts.topk.table import TermIds, readable
+from dskype.spouts.batch import MessageBatch
+
+__all__ = ["CiqIndex"]
+
+_CHUNK = 1 << 14
+
+
+class CiqIndex(SubscriptionIndex):
+    """Files each subscription in a covering of cells that divide the plane (Chen, Cong, Cao, Tan, ICDE 2015; Skype, section 2.2).
+
+    The covering follows the quadtree from the root to the subscription: on every level the three quadrants beside it, and at last its
+    own, ``3 * depth + 1`` cells, the finer the nearer. For each MinT is precomputed: the text similarity that a message inside must have.
+    A message looks into the ``depth`` cells that it lies in, reads the lists of its terms document at a time, in order of slots, and takes as
+    candidates those that reach their MinT; blocks of 64 postings know the least MinT in them. Candidates are scored exactly.
+
+    Memory is what it costs: a posting per keyword and cell. Inserting appends to the lists when slots rise, else it is O(list), as is
+    removing; lowering a threshold is O(keywords * depth * log n), raising O(depth): the bounds of all blocks follow when
+    a quarter of the thresholds have risen.
+
+    :param depth: how often the plane is divided, 1..8.
+    """
+
+    def __init__(self, diagonal_deg: float, depth: int = 3) -> None:
+        super().__init__(diagonal_deg)
+        if not 1 <= depth <= 8:
+            raise TypeError(f"depth must be 1..8, given: {depth}")
+        self._depth = int(depth)
+        self._code = np.zeros(0, np.int32)                          # by slot: its last cell; -1: not linked
+        self._least = np.zeros((0, 4 * self._depth), np.float32)    # by slot: MinT
+        self._weights = np.zeros(0)
+        self._count = 0
+        self._build(np.zeros(0, np.int32))
+
+    def link(self, slots: np.ndarray) -> None:
+        """File slots in the cells of their coverings."""
+        if not len(slots):
+            return
+        n = len(self.table)
+        self._code, self._least = grown(self._code, n, -1), grown(self._least, n, np.inf)
+        self._weights = grown(self._weights, len(self.table.terms), -1.0)
+        if self._count + len(slots) > 4 * self._built:
+            self._build(np.sort(np.concatenate((self._linked, slots))))
+        else:
+            self._enter(slots)
+
+    def unlink(self, slots: np.ndarray) -> None:
+        """Take slots out of their cells."""
+        for start in range(0, len(slots), _CHUNK):
+            chunk = slots[start:start + _CHUNK]
+            ends, items = self._items(chunk)
+            kernels.drop_postings(chunk, self._code, self._depth, ends, items, self._least, self._lists)
+            self._ids.release(items)
+            items = np.unique(items)
+            empty = items[self._postings.block[items, blocks.LENGTH] == 0]
+            self._postings.release(empty)
+            self._bounds.release(empty)
+        self._code[slots] = -1
+        self._count -= len(slots)
+        if 4 * self._count < self._built:
+            self._build(self._linked)
+
+    @property
+    def _linked(self) -> np.ndarray:
+        return np.flatnonzero(self._code >= 0).astype(np.int32)
+
+    @property
+    def _lists(self) -> kernels.Lists:
+        return kernels.Lists(self._postings.block, self._postings.slot, self._postings.weight, self._bounds.block, self._bounds.least, self._top)
+
+    def _build(self, slots: np.ndarray) -> None:
+        """Begin anew with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
+        self._ids = TermIds()       # of lists: keys are term * cells + cell
+        self._postings = BlockPool({"slot": np.int32, "weight": np.float32})
+        self._bounds = BlockPool({"least": np.float32})
+        self._top = np.zeros(0, np.float32)
+        self._risen = 0
+        place = self.table.place[slots, :2]
+        self._root = np.concatenate((place.min(axis=0), place.max(axis=0))) if len(slots) else np.zeros(4)
+        self._built, self._count = len(slots), 0
+        self._enter(slots)
+
+    def _enter(self, slots: np.ndarray) -> None:
+        table, words = self.table, self.table.words
+        self._code[slots] = kernels.paths(slots, table.place, self._root, self._depth)
+        kernels.set_min_texts(slots, table.place, self._root, self._depth, self.diagonal_deg, self._least)
+        for start in range(0, len(slots), _CHUNK):
+            chunk = slots[start:start + _CHUNK]
+            keys, ends = kernels.make_keys(chunk, self._code, self._depth, words.block, words.term)
+            items = self._ids.acquire(keys)
+            n = len(self._ids)
+            self._postings.widen(n)
+            self._bounds.widen(n)
+            self._top = grown(self._top, n, 0.0)
+            counts = np.bincount(items, minlength=n)
+            some = np.flatnonzero(counts)
+            lengths = self._postings.block[some, blocks.LENGTH] + counts[some]
+            self._postings.reserve(some, lengths)
+            self._bounds.reserve(some, -(-lengths // kernels.BLOCK))
+            kernels.enter_postings(chunk, self._code, self._depth, ends, items, words.block, words.weight, self._least, self._lists)
+        self._count += len(slots)
+
+    def _items(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lists of all postings of slots, and where those of a slot end."""
+        words = self.table.words
+        keys, ends = kernels.make_keys(slots, self._code, self._depth, words.block, words.term)
+        return ends, kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
+
+    def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
+        """Set MinT anew; lower the bounds of blocks at once, raise them all now and then."""
+        kernels.set_min_texts(slots, self.table.place, self._root, self._depth, self.diagonal_deg, self._least)
+        fallen = self.table.place[slots, blocks.THRESHOLD] < before
+        self._risen += len(slots) - int(fallen.sum())
+        if 4 * (self._risen + int(fallen.sum())) >= self._count:
+            kernels.set_bounds(self._ids.map.name[:len(self._ids)], self._depth, self._least, self._lists)
+            self._risen = 0
+        else:
+            slots = slots[fallen]
+            ends, items = self._items(slots)
+            kernels.lower_bounds(slots, self._code, self._depth, ends, items, self._least, self._lists)
+
+    def match(self, messages: MessageBatch) -> Matches:
+        """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
+        table, words, terms, ids = self.table, self.table.words, self.table.terms.map, self._ids.map
+        lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
+        first, term, weight, *_ = read_messages(lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64),
+                                                readable(messages.weights, np.float64), terms.key, terms.local)
+        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local, self._least, self._lists)
+        return Matches(*verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight,
+                               self._weights, self.diagonal_deg))
+
+    @property
+    def structure_bytes(self) -> int:
+        """Bytes of lists, bounds and what is kept by slot."""
+        return (sum(a.nbytes for a in (self._code, self._least, self._weights, self._top)) + self._ids.memory_bytes
+                + self._postings.memory_bytes + self._bounds.memory_bytes)
+
+    def _check(self) -> None:
+        """Verify coverings, lists and bounds."""
+        super()._check()
+        table, words, lists, depth = self.table, self.table.words, self._lists, self._depth
+        live = np.flatnonzero(table.live).astype(np.int32)
+        assert (self._linked == live).all() and self._count == len(live) and (self._weights == -1.0).all()
+        self._postings._check()
+        self._bounds._check()
+        least = self._least.copy()
+        kernels.set_min_texts(live, table.place, self._root, depth, self.diagonal_deg, least)
+        assert (least[live] == self._least[live]).all() and (kernels.paths(live, table.place, self._root, depth) == self._code[live]).all()
+        keys, ends = kernels.make_keys(live, self._code, depth, words.block, words.term)
+        items = kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
+        self._ids._check(items)
+        owners = np.repeat(live, np.diff(ends, prepend=0))
+        nths = np.concatenate([np.repeat(np.arange(words.block[slot, blocks.LENGTH]), 3 * depth + 1) for slot in live]) if len(live) else owners
+        wanted = {(item, slot): words.weight[words.block[slot, blocks.START] + nth]
+                  for item, slot, nth in zip(items.tolist(), owners.tolist(), nths.tolist())}
+        for item in np.flatnonzero(lists.block[:, blocks.LENGTH]).tolist():
+            base, length = lists.block[item, :2].tolist()
+            bounds, count = lists.bound_block[item, :2].tolist()
+            slots = lists.slot[base:base + length]
+            assert (np.diff(slots) > 0).all() and count == -(-length // kernels.BLOCK)
+            column = kernels._column_in(item, self._ids.map.name, depth)
+            for offset, slot in enumerate(slots.tolist()):
+                with np.errstate(over="ignore"):
+                    assert lists.weight[base + offset] == np.float32(wanted.pop((item, slot))) <= lists.top[item]
+                value = self._least[slot, column]
+                assert value < np.inf or table.place[slot, blocks.THRESHOLD] == np.inf, "a cell that is divided further"
+                assert lists.bound[bounds + offset // kernels.BLOCK] <= value
+        assert not wanted, "postings are missing"
