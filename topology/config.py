@@ -15,7 +15,8 @@ topology.emulator.pulse.idle.interval.ms      1000       time between pulses of 
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until it has emitted so many
 topology.emulator.pulse.max.ms                20         and for no longer than this
 topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
-topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task
+topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task; more where writing them would take
+                                                         more than a twentieth of a core
 topology.emulator.snapshots.kept              3          snapshots kept of each task
 topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most; of external
                                                          records a spout takes ``pulse.max.tuples`` if that is more

@@ -27,6 +27,9 @@ from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "route_index", "start_positions"]
 
+_SNAPSHOT_SHARE = 20
+"""Time between snapshots, at least, as a multiple of the processor time that the last ones took."""
+
 
 class LostInputError(TopologyError):
     """Records that a task needs to get back to a version are no longer in Kafka."""
@@ -194,6 +197,10 @@ class Executor:
         """Serialize and save snapshots."""
         for snapshot in due:
             self._store.save(snapshot.task, snapshot.version, snapshot.encode())
+
+    def snapshots_took(self, cpu_ms: float) -> None:
+        """Put off the next snapshots until these have cost a twentieth of a core, at most: a large state is written less often."""
+        self._snapshot_at = max(self._snapshot_at, self._now_ms() + int(cpu_ms * _SNAPSHOT_SHARE))
 
     def snapshots_failed(self, failed: Iterable[PendingSnapshot]) -> None:
         """Take back that these snapshots were taken; they fall due again."""

@@ -152,10 +152,11 @@ class _Resident:
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process; never two at once."""
         if self._snapshot_pid:
-            pid, status = os.waitpid(self._snapshot_pid, os.WNOHANG)
+            pid, status, used = os.wait4(self._snapshot_pid, os.WNOHANG)
             if not pid:
                 return
             self._snapshot_pid = 0
+            self._executor.snapshots_took((used.ru_utime + used.ru_stime) * 1000)
             if status:
                 log.error("snapshots %s failed (status %s)", [(s.task, s.version) for s in self._snapshot], status)
                 self._executor.snapshots_failed(self._snapshot)
