@@ -129,7 +129,8 @@ class SubscriptionTable:
 
     def keywords(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the keywords of slots: offsets int64[n + 1], dense term ids int32[], weights float64[]."""
-        start, lengths = self.words.block[slots, :2].T.astype(np.int64)
+        block = self.words.block
+        start, lengths = block[slots, kernels.START].astype(np.int64), block[slots, kernels.LENGTH].astype(np.int64)
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return offsets, *self.words.gather(start, lengths, "term", "weight")

@@ -309,9 +309,29 @@ def unlink(lists, slots, words):
 
 
 @njit(cache=True)
-def retune(lists, slots, place, words, indexed, slack, drift):
-    """Follow new thresholds: lower cones at once, with ``slack``; raise them when they are ``drift`` behind."""
+def room_for(found, n, more):
+    """Return ``found`` with room for ``more`` entries behind ``n``."""
+    if n + more <= found.shape[0]:
+        return found
+    new = np.empty(2 * (n + more), found.dtype)
+    new[:n] = found[:n]
+    return new
+
+
+@njit(cache=True)
+def stale(lists, number, least):
+    """Tell whether much has changed in a list: a quarter of the lanes, and more than ``least``."""
+    return lists.big[number, STALE] + lists.big[number, DEAD] > max(least, lists.big[number, USED] // 4)
+
+
+@njit(cache=True)
+def retune(lists, slots, place, words, indexed, slack, drift, least):
+    """Follow new thresholds: lower cones at once, with ``slack``; raise them when they are ``drift`` behind.
+
+    :returns: numbers of the lists in which much has changed, each once or more.
+    """
     cone = np.empty(6, np.int64)
+    changed, n = np.empty(64, np.int64), 0
     for i in range(slots.shape[0]):
         slot = np.int64(slots[i])
         threshold, before = place[slot, THRESHOLD], indexed[slot]
@@ -336,12 +356,17 @@ def retune(lists, slots, place, words, indexed, slack, drift):
                 continue    # no bound can be given
             lists.field[b, NEED, j] = wanted
             lists.big[number, STALE] += 1
+            if stale(lists, number, least):
+                changed = room_for(changed, n, 1)
+                changed[n] = number
+                n += 1
             if after > before:
                 renew_need(lists, number, lane)
             else:
                 for f in range(6):
                     cone[f] = lists.field[b, f, j]
                 contain_cone(lists, number, lane, cone)
+    return changed[:n]
 
 
 @njit(cache=True)
@@ -396,12 +421,10 @@ def sort_list(lists, number, words):
 
 @njit(cache=True)
 def sort_stale(lists, numbers, words, least):
-    """Sort those lists in which much has changed: a quarter of the lanes, and ``least``."""
+    """Sort those lists in which much has changed."""
     for i in range(numbers.shape[0]):
-        number = numbers[i]
-        used = lists.big[number, USED]
-        if lists.big[number, STALE] + lists.big[number, DEAD] > max(least, used // 4):
-            sort_list(lists, number, words)
+        if stale(lists, numbers[i], least):
+            sort_list(lists, numbers[i], words)
 
 
 @njit(cache=True)
@@ -438,109 +461,96 @@ def copy_rows(array, source, length, destination, out):
 # -- matching -------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def near_bounds(bounds, x, y, near_scale, first_scale, rest_scale, hit):
-    """Tell in ``hit`` (uint8[16]) which bounds a message may lie in."""
+@njit(cache=True, inline="always")
+def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits, level):
+    """Tell in ``hits[level]`` (uint8[., 16]) which of the bounds in ``bounds[row]`` a message may lie in."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
-    x0, y0, x1, y1 = bounds[X0], bounds[Y0], bounds[X1], bounds[Y1]
-    near, first, rest, wanted = bounds[NEAR0], bounds[FIRST1], bounds[REST1], bounds[NEED0]
     for j in range(LANES):
-        left, right = np.float32(x0[j]) - x, x - np.float32(x1[j])
-        below, above = np.float32(y0[j]) - y, y - np.float32(y1[j])
+        left, right = np.float32(bounds[row, X0, j]) - x, x - np.float32(bounds[row, X1, j])
+        below, above = np.float32(bounds[row, Y0, j]) - y, y - np.float32(bounds[row, Y1, j])
         dx = left if left > right else right
         dy = below if below > above else above
         dx = dx if dx > zero else zero
         dy = dy if dy > zero else zero
-        slope = np.float32(near[j]) * near_scale
-        room = np.float32(first[j]) * first_scale + np.float32(rest[j]) * rest_scale + (shift - np.float32(wanted[j]))
-        room = far if wanted[j] == 0 else room
-        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+        slope = np.float32(bounds[row, NEAR0, j]) * near_scale
+        room = (np.float32(bounds[row, FIRST1, j]) * first_scale + np.float32(bounds[row, REST1, j]) * rest_scale
+                + (shift - np.float32(bounds[row, NEED0, j])))
+        room = far if bounds[row, NEED0, j] == 0 else room
+        hits[level, j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
 
 
-@njit(cache=True)
-def near_cones(cones, x, y, near_scale, first_scale, rest_scale, hit):
-    """Tell in ``hit`` (uint8[16]) which cones a message may lie in."""
+@njit(cache=True, inline="always")
+def near_cones(field, row, x, y, near_scale, first_scale, rest_scale, hits):
+    """Tell in ``hits[0]`` (uint8[., 16]) which of the cones in ``field[row]`` a message may lie in."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
-    xs, ys, near, first, rest, wanted = cones[X], cones[Y], cones[NEAR], cones[FIRST], cones[REST], cones[NEED]
     for j in range(LANES):
-        dx, dy = x - np.float32(xs[j]), y - np.float32(ys[j])
-        slope = np.float32(near[j]) * near_scale
-        room = np.float32(first[j]) * first_scale + np.float32(rest[j]) * rest_scale + (shift - np.float32(wanted[j]))
-        room = far if wanted[j] == 0 else room
-        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+        dx, dy = x - np.float32(field[row, X, j]), y - np.float32(field[row, Y, j])
+        slope = np.float32(field[row, NEAR, j]) * near_scale
+        room = (np.float32(field[row, FIRST, j]) * first_scale + np.float32(field[row, REST, j]) * rest_scale
+                + (shift - np.float32(field[row, NEED, j])))
+        room = far if field[row, NEED, j] == 0 else room
+        hits[0, j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
 
 
 @njit(cache=True)
-def scan_block(lists, b, x, y, near_scale, first_scale, rest_scale, gain, hit, words, found, n):
-    """Append the slots of a block that pass the test of the cone and that of the codes to ``found``; return how many there are.
+def scan_blocks(field, slots, all_codes, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, gain, hits, flags, found, n):
+    """Append the slots of blocks that pass the test of the cone and that of the codes to ``found``; return how many there are.
 
     :param gain: float32[256]: by code, the highest weight of the message's terms with it, in steps per step of a code.
     """
-    near_cones(lists.field[b], x, y, near_scale, first_scale, rest_scale, hit)
-    if words[0] == 0 and words[1] == 0:
-        return n
-    for j in range(LANES):
-        if not hit[j]:
+    zero, shift = np.float32(0), np.float32(32768)
+    for i in range(n_blocks):
+        b = blocks[i]
+        near_cones(field, b, x, y, near_scale, first_scale, rest_scale, hits)
+        if flags[0, 0] == 0 and flags[0, 1] == 0:
             continue
-        slot = lists.slot[b, j]
-        if slot < 0:
-            continue
-        codes = lists.code[b, j]
-        wanted = lists.field[b, NEED, j]
-        if codes != NO_CODES and wanted != 0:
-            room = np.float32(lists.field[b, FIRST, j]) * first_scale + (np.float32(32768) - np.float32(wanted))
-            while codes:
-                room += np.float32(codes & 255) * gain[(codes >> 8) & 255]
-                codes = (codes >> 16) & np.int64(0xFFFFFFFFFFFF)
-            if room < np.float32(0):
+        for j in range(LANES):
+            if not hits[0, j]:
                 continue
-            dx, dy = x - np.float32(lists.field[b, X, j]), y - np.float32(lists.field[b, Y, j])
-            slope = np.float32(lists.field[b, NEAR, j]) * near_scale
-            if slope * slope * (dx * dx + dy * dy) > room * room:
+            slot = slots[b, j]
+            if slot < 0:
                 continue
-        found[n] = slot
-        n += 1
+            codes = all_codes[b, j]
+            wanted = field[b, NEED, j]
+            if codes != NO_CODES and wanted != 0:
+                room = np.float32(field[b, FIRST, j]) * first_scale + (shift - np.float32(wanted))
+                while codes:
+                    room += np.float32(codes & 255) * gain[(codes >> 8) & 255]
+                    codes = (codes >> 16) & np.int64(0xFFFFFFFFFFFF)
+                if room < zero:
+                    continue
+                dx, dy = x - np.float32(field[b, X, j]), y - np.float32(field[b, Y, j])
+                slope = np.float32(field[b, NEAR, j]) * near_scale
+                if slope * slope * (dx * dx + dy * dy) > room * room:
+                    continue
+            found[n] = slot
+            n += 1
     return n
 
 
 @njit(cache=True)
-def room_for(found, n, more):
-    """Return ``found`` with room for ``more`` entries behind ``n``."""
-    if n + more <= found.shape[0]:
-        return found
-    new = np.empty(2 * (n + more), found.dtype)
-    new[:n] = found[:n]
-    return new
+def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, near_scale, first_scale, rest_scale, hits, flags, out):
+    """Write the blocks of a long list that a message may lie in into ``out``; return how many.
 
-
-@njit(cache=True)
-def scan_list(lists, number, x, y, near_scale, first_scale, rest_scale, gain, hits, words, found, n):
-    """Append the candidates of a long list to ``found``; return (found, how many)."""
-    blocks = (lists.big[number, USED] + LANES - 1) // LANES
-    start = lists.lanes[number, START]
-    if lists.groups[number, CAPACITY] == 0:
-        found = room_for(found, n, blocks * LANES)
-        for b in range(start, start + blocks):
-            n = scan_block(lists, b, x, y, near_scale, first_scale, rest_scale, gain, hits[0], words[0], found, n)
-        return found, n
+    :param start: the list's first block; ``blocks``: how many it has.
+    """
+    n = 0
     groups = (blocks + LANES - 1) // LANES
-    first_group, first_upper = lists.groups[number, START], lists.uppers[number, START]
     for u in range((groups + LANES - 1) // LANES):
-        near_bounds(lists.upper[first_upper + u], x, y, near_scale, first_scale, rest_scale, hits[2])
-        if words[2, 0] == 0 and words[2, 1] == 0:
+        near_bounds(upper, first_upper + u, x, y, near_scale, first_scale, rest_scale, hits, 2)
+        if flags[2, 0] == 0 and flags[2, 1] == 0:
             continue
         for i in range(min(LANES, groups - u * LANES)):
             if not hits[2, i]:
                 continue
             g = u * LANES + i
-            near_bounds(lists.bound[first_group + g], x, y, near_scale, first_scale, rest_scale, hits[1])
-            if words[1, 0] == 0 and words[1, 1] == 0:
+            near_bounds(bound, first_group + g, x, y, near_scale, first_scale, rest_scale, hits, 1)
+            if flags[1, 0] == 0 and flags[1, 1] == 0:
                 continue
-            found = room_for(found, n, LANES * LANES)
             for j in range(min(LANES, blocks - g * LANES)):
-                if hits[1, j]:
-                    n = scan_block(lists, start + g * LANES + j, x, y, near_scale, first_scale, rest_scale, gain, hits[0], words[0], found, n)
-    return found, n
+                out[n] = start + g * LANES + j
+                n += hits[1, j]
+    return n
 
 
 @njit(cache=True)
@@ -551,7 +561,7 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
     """
     n_out = 0
     out_message, out_slot, out_score = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024)
-    found = np.empty(1024, np.int32)
+    found, blocks = np.empty(1024, np.int32), np.empty(1024, np.int64)
     begin, count = np.empty(1024, np.int64), np.empty(1024, np.int64)
     passed, passed_score = np.empty(1024, np.int64), np.empty(1024)
     hits = np.empty((3, LANES), np.uint8)
@@ -584,7 +594,19 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
             number = lists.ids[term, BIG] - 1
             if number >= 0:
                 first_scale, rest_scale = np.float32(min(weight, 1e30)), np.float32(min(later, 1e30))
-                found, n = scan_list(lists, number, x, y, near_scale, first_scale, rest_scale, gain, hits, flags, found, n)
+                n_blocks = (lists.big[number, USED] + LANES - 1) // LANES
+                start = lists.lanes[number, START]
+                if n_blocks >= blocks.shape[0]:
+                    blocks = np.empty(2 * n_blocks, np.int64)
+                if lists.groups[number, CAPACITY]:
+                    n_blocks = near_blocks(lists.upper, lists.bound, lists.uppers[number, START], lists.groups[number, START], start,
+                                           n_blocks, x, y, near_scale, first_scale, rest_scale, hits, flags, blocks)
+                else:
+                    for b in range(n_blocks):
+                        blocks[b] = start + b
+                found = room_for(found, n, n_blocks * LANES)
+                n = scan_blocks(lists.field, lists.slot, lists.code, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale,
+                                gain, hits, flags, found, n)
             else:
                 length = lists.ids[term, LENGTH]
                 found = room_for(found, n, length)

@@ -179,8 +179,9 @@ class ConeIndex(SubscriptionIndex):
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
         """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
         words = self._words
-        kernels.retune(self._lists, slots, self.table.place, words, self._indexed, self._slack, self._drift)
-        kernels.sort_stale(self._lists, kernels.long_lists(self._ids.block, slots, words), words, self._least)
+        lists = self._lists
+        changed = kernels.retune(lists, slots, self.table.place, words, self._indexed, self._slack, self._drift, self._least)
+        kernels.sort_stale(lists, changed, words, self._least)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold."""
