@@ -185,10 +185,13 @@ def add_keywords(tail, row, offsets, terms, weights):
 
 
 @njit(cache=True)
-def seal(tail):
-    """Return (terms, lengths, most, rows, weights) of the tail as a chunk."""
+def seal(tail, order):
+    """Return (terms, lengths, most, rows, weights) of the tail as a chunk.
+
+    :param order: int64[entries], the entries in rising order of their terms. (Sorted by the caller: numba's ``argsort`` and ``sort`` of
+        one type may be mistaken for each other when kernels of several processes come out of one cache.)
+    """
     entries, postings = tail.counts[0], tail.counts[1]
-    order = np.argsort(tail.terms[:entries])
     at = np.empty(entries, np.int64)
     begin = 0
     for i in range(entries):

@@ -113,7 +113,8 @@ class ChunkWindow(KeptMessages):
 
     def _seal(self) -> None:
         """Make a chunk of the tail."""
-        terms, lengths, most, rows, weights = _kernels.seal(self._tail.arrays)
+        tail = self._tail.arrays
+        terms, lengths, most, rows, weights = _kernels.seal(tail, np.argsort(tail.terms[:tail.counts[0]]))
         begin = np.cumsum(lengths, dtype=np.int64)
         begin += self._postings[0].end - lengths
         for queue, column in zip(self._entries, (terms, begin, lengths, most)):

@@ -266,6 +266,19 @@ def _attach(tree, rows, i, depth):
 
 
 @njit(cache=True)
+def _order(values):
+    """Return the indexes of a few values in rising order, equal ones as they come."""
+    order = np.empty(len(values), np.int64)
+    for i in range(len(values)):
+        j = i
+        while j and values[order[j - 1]] > values[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+    return order
+
+
+@njit(cache=True)
 def _partition(boxes, least):
     """Return which of the rectangles go to a second node: at least ``least`` stay, and go.
 
@@ -277,7 +290,7 @@ def _partition(boxes, least):
     goes = np.zeros(n, np.bool_)
     after = np.empty((n, 4), np.float64)
     for axis in range(2):
-        order = np.argsort(boxes[:, axis] + boxes[:, axis + 2], kind="mergesort")
+        order = _order(boxes[:, axis] + boxes[:, axis + 2])
         west = south = np.inf
         east = north = -np.inf
         for j in range(n - 1, -1, -1):
