@@ -24,13 +24,15 @@ LANES = 16
 START, LENGTH, CAPACITY, BIG = range(4)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
-X0, Y0, X1, Y1, NEAR0, FIRST1, REST1, NEED0 = range(8)  # and of bounds
+X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
 TERM, USED, DEAD, STALE = range(4)                      # columns of big
 STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
 TOP = 65535
 LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
 NO_CODES = np.int64(-1)
 CODES = 4
+# Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
+USUAL_FIRST, USUAL_REST = 0.25, 0.2
 
 Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
@@ -90,7 +92,7 @@ def shape(cone, place, frame, weight, weights, nth, length, start, words):
                 codes |= ((hashed(np.int64(words.term[start + j])) << np.int64(8)) | steps) << np.int64(16 * (j - nth - 1))
             else:
                 codes = NO_CODES
-    if not (first < 3.99 and rest < 3.99):
+    if not first + rest < 3.99:
         cone[FIRST], cone[REST] = TOP, TOP
         return codes, True
     cone[FIRST] = np.int64(first * STEPS) + 1 if first > 0.0 else 0
@@ -103,11 +105,11 @@ def clear_bounds(bounds):
     """Make the bounds of 16 contain nothing."""
     for j in range(LANES):
         bounds[X0, j], bounds[Y0, j], bounds[X1, j], bounds[Y1, j] = TOP, TOP, 0, 0
-        bounds[NEAR0, j], bounds[FIRST1, j], bounds[REST1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
+        bounds[NEAR0, j], bounds[FIRST1, j], bounds[BOTH1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
 
 
 @njit(cache=True)
-def contain(bounds, j, x0, y0, x1, y1, near, first, rest, wanted):
+def contain(bounds, j, x0, y0, x1, y1, near, first, both, wanted):
     """Let bound ``j`` contain a cone, or another bound."""
     bounds[X0, j] = min(np.int64(bounds[X0, j]), x0)
     bounds[Y0, j] = min(np.int64(bounds[Y0, j]), y0)
@@ -115,7 +117,7 @@ def contain(bounds, j, x0, y0, x1, y1, near, first, rest, wanted):
     bounds[Y1, j] = max(np.int64(bounds[Y1, j]), y1)
     bounds[NEAR0, j] = min(np.int64(bounds[NEAR0, j]), near)
     bounds[FIRST1, j] = max(np.int64(bounds[FIRST1, j]), first)
-    bounds[REST1, j] = max(np.int64(bounds[REST1, j]), rest)
+    bounds[BOTH1, j] = max(np.int64(bounds[BOTH1, j]), both)
     bounds[NEED0, j] = min(np.int64(bounds[NEED0, j]), wanted)
 
 
@@ -126,10 +128,11 @@ def contain_cone(lists, number, lane, cone):
         return
     b = lane // LANES
     g = b // LANES
+    both = min(cone[FIRST] + cone[REST], TOP)
     contain(lists.bound[lists.groups[number, START] + g], b % LANES, cone[X], cone[Y], cone[X], cone[Y],
-            cone[NEAR], cone[FIRST], cone[REST], cone[NEED])
+            cone[NEAR], cone[FIRST], both, cone[NEED])
     contain(lists.upper[lists.uppers[number, START] + g // LANES], g % LANES, cone[X], cone[Y], cone[X], cone[Y],
-            cone[NEAR], cone[FIRST], cone[REST], cone[NEED])
+            cone[NEAR], cone[FIRST], both, cone[NEED])
 
 
 @njit(cache=True)
@@ -370,31 +373,89 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
 
 
 @njit(cache=True)
-def spread(value):
-    """Return 8 bits with gaps between them."""
-    value = (value | (value << 4)) & 0x0F0F
-    value = (value | (value << 2)) & 0x3333
-    return (value | (value << 1)) & 0x5555
+def select(keys, low, high, at):
+    """Put the keys of ``keys[low:high]`` that belong before ``at`` before it (quickselect)."""
+    high -= 1
+    while low < high:
+        a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if at <= j:
+            high = j
+        elif at >= i:
+            low = i
+        else:
+            return
 
 
 @njit(cache=True)
-def order_key(field, b, j):
-    """Return the rank of a cone in its list: by the message weight it needs, then by alpha, then along a Morton curve."""
-    wanted = np.int64(field[b, NEED, j]) - 32768
-    gain = np.int64(field[b, FIRST, j]) + np.int64(field[b, REST, j])
-    level = np.int64(0)
-    if wanted > 0 and field[b, NEED, j] != 0:
-        level = min(np.int64(15), 1 + 10 * wanted // (gain + 1))
-    near = np.int64(field[b, NEAR, j]) >> 13
-    return (((level << 3) | near) << 16) | (spread(np.int64(field[b, X, j]) >> 8) << 1) | spread(np.int64(field[b, Y, j]) >> 8)
+def widest(cones, order, low, high, step):
+    """Return the field in which the cones ``order[low:high]`` differ most, in what that means for a score (a sample tells).
+
+    :param step: what a step of distance is in steps of score, for a step of NEAR.
+    """
+    sums, squares = np.zeros(6), np.zeros(6)
+    n = 0
+    for i in range(low, high, max(1, (high - low) // 48)):
+        row = cones[order[i]]
+        for f in range(6):
+            value = np.float64(row[f]) - 32768.0
+            sums[f] += value
+            squares[f] += value * value
+        n += 1
+    slope = (sums[NEAR] / n + 32768.0) * step
+    best, most = 0, -1.0
+    for f in range(6):
+        scale = 0.4 * slope if f <= Y else 1500.0 * step if f == NEAR else USUAL_FIRST if f == FIRST else USUAL_REST if f == REST else 1.0
+        extent = (squares[f] / n - (sums[f] / n) ** 2) * scale * scale
+        if extent > most:
+            best, most = f, extent
+    return best
 
 
 @njit(cache=True)
-def sort_list(lists, number, words):
-    """Sort the cones of a list anew, without the dead ones, and compute its bounds."""
+def arrange(cones, step):
+    """Return an order (int64[n]) of cones (uint16[n, 6]) in which those of a block are alike, and those of a group.
+
+    Halves the cones again and again by the field in which they differ most; between groups while there are several.
+    """
+    n = cones.shape[0]
+    order, keys = np.arange(n), np.empty(n, np.int64)
+    stack = np.empty((64, 2), np.int64)
+    stack[0, 0], stack[0, 1] = 0, n
+    depth = 1
+    while depth:
+        depth -= 1
+        low, high = stack[depth]
+        if high - low <= LANES:
+            continue
+        unit = LANES if high - low <= LANES ** 2 else LANES ** 2 if high - low <= LANES ** 3 else LANES ** 3
+        at = low + max(1, ((high - low) // 2 + unit // 2) // unit) * unit
+        field = widest(cones, order, low, high, step)
+        for i in range(low, high):
+            keys[i] = (np.int64(cones[order[i], field]) << np.int64(32)) | order[i]
+        select(keys, low, high, at)
+        for i in range(low, high):
+            order[i] = keys[i] & np.int64(0xFFFFFFFF)
+        stack[depth, 0], stack[depth, 1], stack[depth + 1, 0], stack[depth + 1, 1] = low, at, at, high
+        depth += 2
+    return order
+
+
+@njit(cache=True)
+def sort_list(lists, number, words, step):
+    """Arrange the cones of a list anew, without the dead ones, and compute its bounds."""
     start, used, term = lists.lanes[number, START], lists.big[number, USED], lists.big[number, TERM]
     n = used - lists.big[number, DEAD]
-    keys = np.empty(n, np.int64)
     field, slots, codes = np.empty((n, 6), np.uint16), np.empty(n, np.int32), np.empty(n, np.int64)
     at = 0
     for lane in range(used):
@@ -403,13 +464,12 @@ def sort_list(lists, number, words):
             for f in range(6):
                 field[at, f] = lists.field[b, f, j]
             slots[at], codes[at] = lists.slot[b, j], lists.code[b, j]
-            keys[at] = (order_key(lists.field, b, j) << 32) | at
             at += 1
-    keys.sort()
+    order = arrange(field, step)
     lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE] = n, 0, 0
     clear_lanes(lists, number, n // LANES)
     for lane in range(n):
-        source = keys[lane] & np.int64(0xFFFFFFFF)
+        source = order[lane]
         b, j = start + lane // LANES, lane % LANES
         for f in range(6):
             lists.field[b, f, j] = field[source, f]
@@ -420,11 +480,11 @@ def sort_list(lists, number, words):
 
 
 @njit(cache=True)
-def sort_stale(lists, numbers, words, least):
+def sort_stale(lists, numbers, words, least, step):
     """Sort those lists in which much has changed."""
     for i in range(numbers.shape[0]):
         if stale(lists, numbers[i], least):
-            sort_list(lists, numbers[i], words)
+            sort_list(lists, numbers[i], words, step)
 
 
 @njit(cache=True)
@@ -465,6 +525,8 @@ def copy_rows(array, source, length, destination, out):
 def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits, level):
     """Tell in ``hits[level]`` (uint8[., 16]) which of the bounds in ``bounds[row]`` a message may lie in."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+    # FIRST * wm_i + REST * c = FIRST * (wm_i - c) + (FIRST + REST) * c; which is tighter for a mixture of cones.
+    more = first_scale - rest_scale if first_scale > rest_scale else zero
     for j in range(LANES):
         left, right = np.float32(bounds[row, X0, j]) - x, x - np.float32(bounds[row, X1, j])
         below, above = np.float32(bounds[row, Y0, j]) - y, y - np.float32(bounds[row, Y1, j])
@@ -473,7 +535,7 @@ def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits, le
         dx = dx if dx > zero else zero
         dy = dy if dy > zero else zero
         slope = np.float32(bounds[row, NEAR0, j]) * near_scale
-        room = (np.float32(bounds[row, FIRST1, j]) * first_scale + np.float32(bounds[row, REST1, j]) * rest_scale
+        room = (np.float32(bounds[row, FIRST1, j]) * more + np.float32(bounds[row, BOTH1, j]) * rest_scale
                 + (shift - np.float32(bounds[row, NEED0, j])))
         room = far if bounds[row, NEED0, j] == 0 else room
         hits[level, j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
@@ -554,9 +616,10 @@ def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, nea
 
 
 @njit(cache=True)
-def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, frame, diagonal_deg, weight_of):
+def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, frame, step, diagonal_deg, weight_of):
     """Return (message, slot, score) of what reaches its threshold, ordered by message, then slot.
 
+    :param step: what a step of distance is in steps of score, for a step of NEAR.
     :param weight_of: float64[terms], scratch, by dense id, all -1 before and after.
     """
     n_out = 0
@@ -567,7 +630,7 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
     hits = np.empty((3, LANES), np.uint8)
     flags = hits.view(np.uint64)
     gain = np.zeros(256, np.float32)
-    near_scale = np.float32(STEPS / TOP / (frame[2] * diagonal_deg))
+    near_scale = np.float32(step)
     far = 1e15
     ids, ends = np.empty(16, np.int64), np.empty(16, np.int64)
     sink = 0.0

@@ -121,6 +121,7 @@ class ConeIndex(SubscriptionIndex):
         self._uppers = ConePool(upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
         self._weight_of = np.zeros(0)
+        self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP    # of distance in steps of score, for a step of NEAR
         self._frame: np.ndarray | None = None
 
     # -- the contract
@@ -155,7 +156,7 @@ class ConeIndex(SubscriptionIndex):
         self._ids.release(terms[new])
         ids[terms[new], kernels.BIG] = fresh + 1
         kernels.link(self._lists, slots, table.place, self._frame, self._words, self._indexed)
-        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least)
+        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step)
 
     def unlink(self, slots: np.ndarray) -> None:
         """Remove postings."""
@@ -174,14 +175,14 @@ class ConeIndex(SubscriptionIndex):
                 pool.release(gone)
             self._big[gone] = 0
             self._spare += gone.tolist()
-        kernels.sort_stale(self._lists, numbers[~few], words, self._least)
+        kernels.sort_stale(self._lists, numbers[~few], words, self._least, self._step)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
         """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
         words = self._words
         lists = self._lists
         changed = kernels.retune(lists, slots, self.table.place, words, self._indexed, self._slack, self._drift, self._least)
-        kernels.sort_stale(lists, changed, words, self._least)
+        kernels.sort_stale(lists, changed, words, self._least, self._step)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold."""
@@ -191,7 +192,7 @@ class ConeIndex(SubscriptionIndex):
         return Matches(*kernels.match(
             readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
             readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local, self._lists, self._words,
-            self.table.place, self._frame, self.diagonal_deg, self._weight_of)[:3])
+            self.table.place, self._frame, self._step, self.diagonal_deg, self._weight_of)[:3])
 
     @property
     def structure_bytes(self) -> int:
@@ -309,5 +310,5 @@ class ConeIndex(SubscriptionIndex):
             box = bounds[first:first + n].transpose(1, 0, 2).reshape(8, -1).astype(np.int64)
             for lane in np.flatnonzero(slot >= 0).tolist():
                 x, y, near, gain, rest, need = cones[:, lane].tolist()
-                x0, y0, x1, y1, near0, gain1, rest1, need0 = box[:, lane // level].tolist()
-                assert x0 <= x <= x1 and y0 <= y <= y1 and near0 <= near and gain <= gain1 and rest <= rest1 and need0 <= need
+                x0, y0, x1, y1, near0, gain1, both1, need0 = box[:, lane // level].tolist()
+                assert x0 <= x <= x1 and y0 <= y <= y1 and near0 <= near and gain <= gain1 and gain + rest <= both1 and need0 <= need
