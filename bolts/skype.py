@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,8 @@ class Skype:
 
     # -- subscriptions ----------------------------------------------------------------------------
 
-    def register(self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Lists | None = None) -> np.ndarray:
+    def register(self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *,
+                 known: Callable[[np.ndarray], Lists] | None = None) -> np.ndarray:
         """Register subscriptions; return their slots (int32[n], rising). Their lists are there at once.
 
         One subscription may be given by plain numbers, and ``offsets=None``.
@@ -99,8 +100,8 @@ class Skype:
         :param k: int[n], how many messages each wants, >= 1.
         :param alpha: float64[n] in 0..1, weight of the distance; ``lat``, ``lon``: float64[n], degrees.
         :param offsets: int64[n + 1]; the keywords of *i* are ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) with their ``weights``.
-        :param known: what :meth:`look_up` returned for these subscriptions and this window, where it has been computed before; it must
-            have as many messages as the buffers ask for (or all); more of them do no harm.
+        :param known: returns what :meth:`look_up` would, given how many messages are wanted (int64[n]); for callers that have looked these
+            subscriptions up in this window before.
         """
         if offsets is None:
             k, alpha, lat, lon, offsets = [k], [alpha], [lat], [lon], [0, len(terms)]
@@ -108,7 +109,7 @@ class Skype:
                                    np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), not len(self.window))
         pending = slots[self.engine.pending(slots)]
         if len(pending) and known is not None:
-            pending = self._resolve(pending, _shorten(known, self.engine.wanted(pending))).due
+            pending = self._resolve(pending, known(self.engine.wanted(pending))).due
         self._settle(pending)
         return slots
 
@@ -312,15 +313,6 @@ class TextSkype:
     def _refuse_outside(self, what: Any, lat: float, lon: float) -> None:
         if not self.space.contains(lat, lon):
             raise IllegalArgumentException(explain("The place is outside the data space.", given=f"{what}: lat {lat}, lon {lon}", legal=str(self.space)))
-
-
-def _shorten(lists: Lists, count: np.ndarray) -> Lists:
-    """Return the first ``count`` messages of each list."""
-    starts, lengths = lists.offsets[:-1], np.minimum(np.diff(lists.offsets), count)
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    index = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
 def _together(parts: list[Changes]) -> Changes:
