@@ -78,7 +78,7 @@ def _min_text(threshold, alpha, far):
 def set_min_texts(slots, place, root, depth, diagonal_deg, least):
     """Set MinT of slots for the cells of their coverings.
 
-    :param least: float32[slots, 4 * depth]; column 4 * (level - 1) + quadrant; inf for cells that are divided further.
+    :param least: float32[4 * depth, slots]; row 4 * (level - 1) + quadrant; inf for cells that are divided further.
     """
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -99,9 +99,9 @@ def set_min_texts(slots, place, root, depth, diagonal_deg, least):
                     dy = max(low_y - y, y - middle_y)
                 dx, dy = max(dx, 0.0), max(dy, 0.0)
                 if quadrant != own:
-                    least[slot, 4 * level + quadrant] = _min_text(threshold, alpha, np.sqrt(dx * dx + dy * dy) / diagonal_deg)
+                    least[4 * level + quadrant, slot] = _min_text(threshold, alpha, np.sqrt(dx * dx + dy * dy) / diagonal_deg)
                 else:
-                    least[slot, 4 * level + quadrant] = _min_text(threshold, alpha, 0.0) if level + 1 == depth else np.inf
+                    least[4 * level + quadrant, slot] = _min_text(threshold, alpha, 0.0) if level + 1 == depth else np.inf
             if x >= middle_x:
                 west = low_x = middle_x
             else:
@@ -114,7 +114,7 @@ def set_min_texts(slots, place, root, depth, diagonal_deg, least):
 
 @njit(cache=True)
 def make_keys(slots, code, depth, words, word_term):
-    """Return the list keys int64[n], term * cells + cell, of all postings of slots, in order of slots, keywords, cells, and their ends by slot."""
+    """Return the list keys (int64[], term * cells + cell) of all postings, in order of slots, keywords, cells; and their ends by slot."""
     cells = cells_in(depth)
     ends = np.empty(slots.shape[0], np.int64)
     n = np.int64(0)
@@ -138,8 +138,8 @@ def make_keys(slots, code, depth, words, word_term):
 
 
 @njit(cache=True)
-def _column(n, depth, own):
-    """Return the column of MinT for the n-th cell of a covering (order of :func:`make_keys`)."""
+def _row(n, depth, own):
+    """Return the row of MinT for the n-th cell of a covering (order of :func:`make_keys`)."""
     level = min(n // 3, depth - 1)
     quadrant = n - 3 * level
     if level < depth - 1 and quadrant >= ((own >> (2 * (depth - 1 - level))) & 3):
@@ -161,8 +161,8 @@ def _place_in(lists, item, slot):
 
 
 @njit(cache=True)
-def _column_in(item, names, depth):
-    """Return the column of MinT that counts for the postings of a list."""
+def _row_in(item, names, depth):
+    """Return the row of MinT that counts for the postings of a list."""
     cell = names[item] % cells_in(depth)
     level = np.int64(1)
     while cell >= cell_of(level + 1, np.int64(0)):
@@ -181,7 +181,7 @@ def enter_postings(slots, code, depth, ends, items, words, word_weight, least, l
         while n < ends[i]:
             nth, cell = divmod(n - first, width)
             item = np.int64(items[n])
-            column = _column(cell, depth, np.int64(code[slot]))
+            row = _row(cell, depth, np.int64(code[slot]))
             base, bounds = lists.block[item, START], lists.bound_block[item, START]
             length = lists.block[item, LENGTH]
             at = length if length == 0 or lists.slot[base + length - 1] < slot else _place_in(lists, item, slot)
@@ -191,14 +191,14 @@ def enter_postings(slots, code, depth, ends, items, words, word_weight, least, l
                 lists.bound_block[item, LENGTH] += 1
             # The last posting of a block that is full goes over to the next one.
             for block in range(at // BLOCK + 1, length // BLOCK + 1):
-                lists.bound[bounds + block] = min(lists.bound[bounds + block], least[lists.slot[base + block * BLOCK - 1], column])
+                lists.bound[bounds + block] = min(lists.bound[bounds + block], least[row, lists.slot[base + block * BLOCK - 1]])
             back = length
             while back > at:
                 lists.slot[base + back], lists.weight[base + back] = lists.slot[base + back - 1], lists.weight[base + back - 1]
                 back -= 1
             weight = np.float32(word_weight[words[slot, START] + nth])
             lists.slot[base + at], lists.weight[base + at] = slot, weight
-            lists.bound[bounds + at // BLOCK] = min(lists.bound[bounds + at // BLOCK], least[slot, column])
+            lists.bound[bounds + at // BLOCK] = min(lists.bound[bounds + at // BLOCK], least[row, slot])
             lists.top[item] = max(lists.top[item], weight) if length else weight
             n += 1
 
@@ -212,12 +212,12 @@ def drop_postings(slots, code, depth, ends, items, least, lists):
         first = n
         while n < ends[i]:
             item = np.int64(items[n])
-            column = _column((n - first) % width, depth, np.int64(code[slots[i]]))
+            row = _row((n - first) % width, depth, np.int64(code[slots[i]]))
             base, bounds = lists.block[item, START], lists.bound_block[item, START]
             last = lists.block[item, LENGTH] - 1
             at = _place_in(lists, item, slots[i])
             for block in range(at // BLOCK, last // BLOCK):     # the first posting of the next block comes in
-                lists.bound[bounds + block] = min(lists.bound[bounds + block], least[lists.slot[base + (block + 1) * BLOCK], column])
+                lists.bound[bounds + block] = min(lists.bound[bounds + block], least[row, lists.slot[base + (block + 1) * BLOCK]])
             for back in range(at, last):
                 lists.slot[base + back], lists.weight[base + back] = lists.slot[base + back + 1], lists.weight[base + back + 1]
             lists.block[item, LENGTH] = last
@@ -244,7 +244,7 @@ def lower_bounds(slots, code, depth, ends, items, least, lists):
         first = n
         while n < ends[i]:
             item = np.int64(items[n])
-            value = least[slots[i], _column((n - first) % width, depth, np.int64(code[slots[i]]))]
+            value = least[_row((n - first) % width, depth, np.int64(code[slots[i]])), slots[i]]
             at = lists.bound_block[item, START] + _place_in(lists, item, slots[i]) // BLOCK
             lists.bound[at] = min(lists.bound[at], value)
             n += 1
@@ -257,13 +257,13 @@ def set_bounds(names, depth, least, lists):
         length = lists.block[item, LENGTH]
         if length == 0:
             continue
-        column = _column_in(item, names, depth)
+        row = _row_in(item, names, depth)
         base, bounds = lists.block[item, START], lists.bound_block[item, START]
         top = np.float32(0.0)
         for block in range(lists.bound_block[item, LENGTH]):
             lowest = np.float32(np.inf)
             for at in range(base + block * BLOCK, base + min(length, (block + 1) * BLOCK)):
-                lowest = min(lowest, least[lists.slot[at], column])
+                lowest = min(lowest, least[row, lists.slot[at]])
                 top = max(top, lists.weight[at])
             lists.bound[bounds + block] = lowest
         lists.top[item] = top
@@ -290,14 +290,14 @@ def find_candidates(lon, lat, first, term, weight, root, depth, key, local, leas
     for m in range(lon.shape[0]):
         most = max(most, first[m + 1] - first[m])
     at, end, begin, bounds = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    factor, top, current = np.empty(most), np.empty(most), np.empty(most, np.int64)
+    factor, current = np.empty(most), np.empty(most, np.int64)
     nobody = np.int64(2**31)
     for m in range(lon.shape[0]):
         own = path(lon[m], lat[m], root, depth)
         for level in range(1, depth + 1):
             code = own >> np.int64(2 * (depth - level))
             cell = cell_of(level, code)
-            column = 4 * (level - 1) + (code & 3)
+            needed = least[4 * (level - 1) + (code & 3)]
             count = 0
             reach = 0.0
             for i in range(first[m], first[m + 1]):
@@ -305,24 +305,22 @@ def find_candidates(lon, lat, first, term, weight, root, depth, key, local, leas
                 if item >= 0:
                     begin[count] = at[count] = lists.block[item, START]
                     end[count], bounds[count] = begin[count] + lists.block[item, LENGTH], lists.bound_block[item, START]
-                    factor[count], top[count] = weight[i], weight[i] * lists.top[item]
-                    reach += top[count]
+                    factor[count] = weight[i]
+                    reach += weight[i] * lists.top[item]
                     count += 1
+            slot = nobody
             for i in range(count):
                 current[i] = _next(i, at, end, begin, bounds, reach, lists, nobody)
-            while True:
-                slot = nobody
-                for i in range(count):
-                    slot = min(slot, current[i])
-                if slot == nobody:
-                    break
-                text = 0.0
+                slot = min(slot, current[i])
+            while slot != nobody:
+                text, following = 0.0, nobody
                 for i in range(count):
                     if current[i] == slot:
                         text += lists.weight[at[i]] * factor[i]
                         at[i] += 1
                         current[i] = _next(i, at, end, begin, bounds, reach, lists, nobody)
-                if not _short(text, least[slot, column]):
+                    following = min(following, current[i])
+                if not _short(text, needed[slot]):
                     if n == capacity:
                         capacity *= 2
                         grown_message, grown_slot = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
@@ -330,6 +328,7 @@ def find_candidates(lon, lat, first, term, weight, root, depth, key, local, leas
                         out_message, out_slot = grown_message, grown_slot
                     out_message[n], out_slot[n] = m, slot
                     n += 1
+                slot = following
     return out_message[:n], out_slot[:n]
 
 

@@ -32,13 +32,13 @@ class CiqIndex(SubscriptionIndex):
     :param depth: how often the plane is divided, 1..8.
     """
 
-    def __init__(self, diagonal_deg: float, depth: int = 3) -> None:
+    def __init__(self, diagonal_deg: float, depth: int = 2) -> None:
         super().__init__(diagonal_deg)
         if not 1 <= depth <= 8:
             raise TypeError(f"depth must be 1..8, given: {depth}")
         self._depth = int(depth)
         self._code = np.zeros(0, np.int32)                          # by slot: its last cell; -1: not linked
-        self._least = np.zeros((0, 4 * self._depth), np.float32)    # by slot: MinT
+        self._least = np.zeros((4 * self._depth, 0), np.float32)    # by quadrant of the covering, slot: MinT
         self._weights = np.zeros(0)
         self._count = 0
         self._build(np.zeros(0, np.int32))
@@ -48,7 +48,11 @@ class CiqIndex(SubscriptionIndex):
         if not len(slots):
             return
         n = len(self.table)
-        self._code, self._least = grown(self._code, n, -1), grown(self._least, n, np.inf)
+        self._code = grown(self._code, n, -1)
+        if n > self._least.shape[1]:
+            least = np.full((len(self._least), len(self._code)), np.inf, np.float32)
+            least[:, :self._least.shape[1]] = self._least
+            self._least = least
         self._weights = grown(self._weights, len(self.table.terms), -1.0)
         if self._count + len(slots) > 4 * self._built:
             self._build(np.sort(np.concatenate((self._linked, slots))))
@@ -77,7 +81,8 @@ class CiqIndex(SubscriptionIndex):
 
     @property
     def _lists(self) -> kernels.Lists:
-        return kernels.Lists(self._postings.block, self._postings.slot, self._postings.weight, self._bounds.block, self._bounds.least, self._top)
+        postings, bounds = self._postings, self._bounds
+        return kernels.Lists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
 
     def _build(self, slots: np.ndarray) -> None:
         """Begin anew with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
@@ -136,7 +141,8 @@ class CiqIndex(SubscriptionIndex):
         lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
         first, term, weight, *_ = read_messages(lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64),
                                                 readable(messages.weights, np.float64), terms.key, terms.local)
-        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local, self._least, self._lists)
+        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local,
+                                                self._least, self._lists)
         return Matches(*verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight,
                                self._weights, self.diagonal_deg))
 
@@ -156,24 +162,24 @@ class CiqIndex(SubscriptionIndex):
         self._bounds._check()
         least = self._least.copy()
         kernels.set_min_texts(live, table.place, self._root, depth, self.diagonal_deg, least)
-        assert (least[live] == self._least[live]).all() and (kernels.paths(live, table.place, self._root, depth) == self._code[live]).all()
+        assert (least[:, live] == self._least[:, live]).all() and (kernels.paths(live, table.place, self._root, depth) == self._code[live]).all()
         keys, ends = kernels.make_keys(live, self._code, depth, words.block, words.term)
         items = kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
         self._ids._check(items)
         owners = np.repeat(live, np.diff(ends, prepend=0))
-        nths = np.concatenate([np.repeat(np.arange(words.block[slot, blocks.LENGTH]), 3 * depth + 1) for slot in live]) if len(live) else owners
+        nths = [nth for slot in live for nth in range(words.block[slot, blocks.LENGTH]) for _ in range(3 * depth + 1)]
         wanted = {(item, slot): words.weight[words.block[slot, blocks.START] + nth]
-                  for item, slot, nth in zip(items.tolist(), owners.tolist(), nths.tolist())}
+                  for item, slot, nth in zip(items.tolist(), owners.tolist(), nths)}
         for item in np.flatnonzero(lists.block[:, blocks.LENGTH]).tolist():
             base, length = lists.block[item, :2].tolist()
             bounds, count = lists.bound_block[item, :2].tolist()
             slots = lists.slot[base:base + length]
             assert (np.diff(slots) > 0).all() and count == -(-length // kernels.BLOCK)
-            column = kernels._column_in(item, self._ids.map.name, depth)
+            row = kernels._row_in(item, self._ids.map.name, depth)
             for offset, slot in enumerate(slots.tolist()):
                 with np.errstate(over="ignore"):
                     assert lists.weight[base + offset] == np.float32(wanted.pop((item, slot))) <= lists.top[item]
-                value = self._least[slot, column]
+                value = self._least[row, slot]
                 assert value < np.inf or table.place[slot, blocks.THRESHOLD] == np.inf, "a cell that is divided further"
                 assert lists.bound[bounds + offset // kernels.BLOCK] <= value
         assert not wanted, "postings are missing"

@@ -383,7 +383,7 @@ def _find_terms(cell, files, groups, distinct, found):
     """Set for all distinct terms (rising) the first run of the cell with that term, -1 if there is none."""
     run, last = files.runs[cell, START], files.runs[cell, START] + files.runs[cell, LENGTH]
     # Few terms are looked up one by one, many are read along with the runs.
-    jump = distinct.shape[0] * 8 < last - run
+    jump = distinct.shape[0] * 32 < last - run
     for u in range(distinct.shape[0]):
         key = distinct[u] * groups
         if jump:
@@ -450,15 +450,15 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                             mid = (low + high) >> 1
                         end = low
                     for p in range(at, end):
-                        slot = files.slot[p]
-                        if state[slot]:
-                            continue
                         score, ratio = np.float64(files.score[p]), np.float64(files.ratio[p])
                         far = outer + files.inner[p] if outer > 0.0 else 0.0
                         needed = score - ratio * (1.0 - far)
                         text = most[i] * files.total[p]
                         slack = _slack(text, score, ratio, far)
                         if score == np.inf or text + slack < needed:       # Theorem 1
+                            continue
+                        slot = files.slot[p]
+                        if state[slot]:
                             continue
                         later = min((files.total[p] - files.weight[p]) * later_most, later_sum * files.rest[p])
                         met[touched] = slot

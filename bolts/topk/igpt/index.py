@@ -204,7 +204,8 @@ class IptIndex(SubscriptionIndex):
                 self._write(again)
                 self._marked[again] = False
                 slots, new = slots[~many], new[~many]
-        kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files, self._grouped)
+        kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files,
+                              self._grouped)
 
     def _follow_floors(self, slots: np.ndarray) -> None:
         """Lower the floors of cells at once; find out now and then whether they are higher."""

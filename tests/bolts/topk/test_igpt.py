@@ -15,7 +15,8 @@ from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
 
 KINDS = {"ipt": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=2), "ipt, one a cell": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=1),
-         "igpt": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=2, groups=3), "one group": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=5, groups=1),
+         "igpt": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=2, groups=3),
+         "one group": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=5, groups=1),
          "one cell": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=1000, groups=2)}
 
 
@@ -174,7 +175,8 @@ def test_equal_calls_lead_to_equal_structures():
     assert played() == played()
 
 
-@pytest.mark.parametrize("name, options", [("ipt", {"cell_capacity": 0}), ("igpt", {"groups": 0}), ("igpt", {"groups": 200}), ("ipt", {"groups": 2})])
+@pytest.mark.parametrize("name, options", [("ipt", {"cell_capacity": 0}), ("igpt", {"groups": 0}), ("igpt", {"groups": 200}),
+                                           ("ipt", {"groups": 2})])
 def test_options_that_cannot_be_are_refused(name, options):
     with pytest.raises(TypeError):
         INDEXES[name](DIAGONAL_DEG, **options)
