@@ -103,12 +103,15 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
     _add_publish(verb("publish", _publish, "publish messages: JSON lines of a file", parents=options))
     _add_tail(verb("tail", _tail, "follow the results", parents=options))
     _add_vocabulary(actions("vocabulary", "build a vocabulary from a sample of messages, or look into one"))
+    bench = actions("bench", "measure")
     engines = {
         "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=options),
-        "throughput": actions("bench", "measure")("throughput", _bench, "measure throughput and latency by the number of subscriptions", [common()]),
+        "throughput": bench("throughput", _bench, "measure throughput and latency by the number of subscriptions", [common()]),
+        "skype": bench("skype", _bench_skype, "repeat the experiments of the Skype paper on one core", []),
         "demo": verb("demo", _demo, "publish and subscribe on the world's places, live", parents=[]),
     }
-    engines["demo"].add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
+    for name in ("demo", "skype"):
+        engines[name].add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
     for name in engines.keys() & set(requested):
         # Only now: engines import numpy and more, and help must not wait for that.
         module, options_of, _ = _ENGINES[name]
@@ -468,6 +471,7 @@ def _tail(args: argparse.Namespace) -> int:
 _ENGINES = {
     "verify": ("dskype.deploy.verify", "add_arguments", "run"),
     "throughput": ("dskype.deploy.benchmarks.throughput", "add_arguments", "run"),
+    "skype": ("dskype.deploy.benchmarks.skype", "add_arguments", "run"),
     "demo": ("dskype.deploy.showcase", "add_options", "run_arguments"),
 }
 """Verb -> module, its function that adds arguments, its function that runs."""
@@ -487,6 +491,10 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _bench(args: argparse.Namespace) -> int:
     return _run("throughput", args)
+
+
+def _bench_skype(args: argparse.Namespace) -> int:
+    return _run("skype", args)
 
 
 def _demo(args: argparse.Namespace) -> int:

