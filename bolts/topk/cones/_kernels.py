@@ -22,6 +22,7 @@ from dskype.bolts.topk._kernels import find_term
 
 LANES = 16
 START, LENGTH, CAPACITY, BIG = range(4)
+_LOW = np.int64(0xFFFFFFFF)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
@@ -30,17 +31,18 @@ STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
 TOP = 65535
 LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
 NO_CODES = np.int64(-1)
+SLOT, CODES_1, CODES_3 = range(3)       # of tail
 CODES = 4
 # Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
 USUAL_FIRST, USUAL_REST = 0.25, 0.2
 
-Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
+Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field tail bound upper")
 Lists.__doc__ = """The lists of all terms.
 
 ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
 big: int64[lists, 4]: TERM, USED lanes, DEAD ones among them, STALE: changes since it was sorted.
-lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: nobody) and
-code (int64[., 16]), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
+lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]) and tail (int32[., 16, 3]: SLOT, -1:
+nobody, and the codes of two later keywords each, 16 bits for one), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
 """
 Words = namedtuple("Words", "block term weight where")
 Words.__doc__ = """Keywords of the subscription table; where: int32, place of a posting in its list (of a lane in a long list)."""
@@ -141,8 +143,8 @@ def put(lists, number, lane, slot, cone, codes):
     b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
     for f in range(6):
         lists.field[b, f, j] = cone[f]
-    lists.slot[b, j] = slot
-    lists.code[b, j] = codes
+    lists.tail[b, j, SLOT] = slot
+    lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = codes & _LOW, codes >> np.int64(32)
     contain_cone(lists, number, lane, cone)
 
 
@@ -154,8 +156,7 @@ def clear_lanes(lists, number, first):
         for j in range(LANES):
             lists.field[b, X, j], lists.field[b, Y, j], lists.field[b, NEAR, j] = 0, 0, TOP
             lists.field[b, FIRST, j], lists.field[b, REST, j], lists.field[b, NEED, j] = 0, 0, TOP
-            lists.slot[b, j] = -1
-            lists.code[b, j] = 0
+            lists.tail[b, j, SLOT], lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = -1, 0, 0
 
 
 @njit(cache=True)
@@ -171,7 +172,7 @@ def bound_again(lists, number):
     start = lists.lanes[number, START]
     for lane in range(lists.big[number, USED]):
         b, j = start + lane // LANES, lane % LANES
-        if lists.slot[b, j] >= 0:
+        if lists.tail[b, j, SLOT] >= 0:
             for f in range(6):
                 cone[f] = lists.field[b, f, j]
             contain_cone(lists, number, lane, cone)
@@ -277,7 +278,7 @@ def demote(lists, numbers, words):
         term = lists.big[number, TERM]
         n = 0
         for lane in range(lists.big[number, USED]):
-            slot = np.int64(lists.slot[lists.lanes[number, START] + lane // LANES, lane % LANES])
+            slot = np.int64(lists.tail[lists.lanes[number, START] + lane // LANES, lane % LANES, SLOT])
             if slot >= 0:
                 lists.id_slot[lists.ids[term, START] + n] = slot
                 words.where[position_of(words, slot, term)] = n
@@ -298,7 +299,7 @@ def unlink(lists, slots, words):
             where = np.int64(words.where[at])
             if number >= 0:
                 b, j = lists.lanes[number, START] + where // LANES, where % LANES
-                lists.slot[b, j] = -1
+                lists.tail[b, j, SLOT] = -1
                 lists.field[b, NEED, j] = TOP
                 lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
                 lists.big[number, DEAD] += 1
@@ -456,14 +457,15 @@ def sort_list(lists, number, words, step):
     """Arrange the cones of a list anew, without the dead ones, and compute its bounds."""
     start, used, term = lists.lanes[number, START], lists.big[number, USED], lists.big[number, TERM]
     n = used - lists.big[number, DEAD]
-    field, slots, codes = np.empty((n, 6), np.uint16), np.empty(n, np.int32), np.empty(n, np.int64)
+    field, tail = np.empty((n, 6), np.uint16), np.empty((n, 3), np.int32)
     at = 0
     for lane in range(used):
         b, j = start + lane // LANES, lane % LANES
-        if lists.slot[b, j] >= 0:
+        if lists.tail[b, j, SLOT] >= 0:
             for f in range(6):
                 field[at, f] = lists.field[b, f, j]
-            slots[at], codes[at] = lists.slot[b, j], lists.code[b, j]
+            for t in range(3):
+                tail[at, t] = lists.tail[b, j, t]
             at += 1
     order = arrange(field, step)
     lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE] = n, 0, 0
@@ -473,9 +475,9 @@ def sort_list(lists, number, words, step):
         b, j = start + lane // LANES, lane % LANES
         for f in range(6):
             lists.field[b, f, j] = field[source, f]
-        slot = np.int64(slots[source])
-        lists.slot[b, j], lists.code[b, j] = slot, codes[source]
-        words.where[position_of(words, slot, term)] = lane
+        for t in range(3):
+            lists.tail[b, j, t] = tail[source, t]
+        words.where[position_of(words, np.int64(tail[source, SLOT]), term)] = lane
     bound_again(lists, number)
 
 
@@ -522,8 +524,8 @@ def copy_rows(array, source, length, destination, out):
 
 
 @njit(cache=True, inline="always")
-def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits, level):
-    """Tell in ``hits[level]`` (uint8[., 16]) which of the bounds in ``bounds[row]`` a message may lie in."""
+def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits):
+    """Tell in ``hits[0]`` (uint8[1, 16]) which of the bounds in ``bounds[row]`` a message may lie in."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
     # FIRST * wm_i + REST * c = FIRST * (wm_i - c) + (FIRST + REST) * c; which is tighter for a mixture of cones.
     more = first_scale - rest_scale if first_scale > rest_scale else zero
@@ -538,12 +540,12 @@ def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hits, le
         room = (np.float32(bounds[row, FIRST1, j]) * more + np.float32(bounds[row, BOTH1, j]) * rest_scale
                 + (shift - np.float32(bounds[row, NEED0, j])))
         room = far if bounds[row, NEED0, j] == 0 else room
-        hits[level, j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+        hits[0, j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
 
 
 @njit(cache=True, inline="always")
 def near_cones(field, row, x, y, near_scale, first_scale, rest_scale, hits):
-    """Tell in ``hits[0]`` (uint8[., 16]) which of the cones in ``field[row]`` a message may lie in."""
+    """Tell in ``hits[0]`` (uint8[1, 16]) which of the cones in ``field[row]`` a message may lie in."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
     for j in range(LANES):
         dx, dy = x - np.float32(field[row, X, j]), y - np.float32(field[row, Y, j])
@@ -555,63 +557,66 @@ def near_cones(field, row, x, y, near_scale, first_scale, rest_scale, hits):
 
 
 @njit(cache=True)
-def scan_blocks(field, slots, all_codes, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, gain, hits, flags, found, n):
-    """Append the slots of blocks that pass the test of the cone and that of the codes to ``found``; return how many there are.
+def scan_blocks(field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, hits, out):
+    """Write the lanes (block * 16 + lane) of blocks that pass the test of the cone into ``out``; return how many.
 
-    :param gain: float32[256]: by code, the highest weight of the message's terms with it, in steps per step of a code.
+    Without branches: then the processor reads many blocks at the same time.
     """
-    zero, shift = np.float32(0), np.float32(32768)
+    n = 0
     for i in range(n_blocks):
         b = blocks[i]
         near_cones(field, b, x, y, near_scale, first_scale, rest_scale, hits)
-        if flags[0, 0] == 0 and flags[0, 1] == 0:
-            continue
         for j in range(LANES):
-            if not hits[0, j]:
-                continue
-            slot = slots[b, j]
-            if slot < 0:
-                continue
-            codes = all_codes[b, j]
-            wanted = field[b, NEED, j]
-            if codes != NO_CODES and wanted != 0:
-                room = np.float32(field[b, FIRST, j]) * first_scale + (shift - np.float32(wanted))
-                while codes:
-                    room += np.float32(codes & 255) * gain[(codes >> 8) & 255]
-                    codes = (codes >> 16) & np.int64(0xFFFFFFFFFFFF)
-                if room < zero:
-                    continue
-                dx, dy = x - np.float32(field[b, X, j]), y - np.float32(field[b, Y, j])
-                slope = np.float32(field[b, NEAR, j]) * near_scale
-                if slope * slope * (dx * dx + dy * dy) > room * room:
-                    continue
-            found[n] = slot
-            n += 1
+            out[n] = b * LANES + j
+            n += hits[0, j]
     return n
 
 
 @njit(cache=True)
-def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, near_scale, first_scale, rest_scale, hits, flags, out):
+def test_codes(field, tail, lanes, n_lanes, x, y, near_scale, first_scale, gain, found, n):
+    """Append the slots of lanes that pass the test of the codes to ``found``; return how many there are.
+
+    Without branches: then the processor reads many lanes at the same time.
+
+    :param gain: float32[256]: by code, the highest weight of the message's terms with it, in steps per step of a code.
+    """
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+    for i in range(n_lanes):
+        b, j = lanes[i] // LANES, lanes[i] % LANES
+        slot, one, three, wanted = tail[b, j, SLOT], tail[b, j, CODES_1], tail[b, j, CODES_3], field[b, NEED, j]
+        room = np.float32(field[b, FIRST, j]) * first_scale + (shift - np.float32(wanted))
+        room += np.float32(one & 255) * gain[(one >> 8) & 255]
+        room += np.float32((one >> 16) & 255) * gain[(one >> 24) & 255]
+        room += np.float32(three & 255) * gain[(three >> 8) & 255]
+        room += np.float32((three >> 16) & 255) * gain[(three >> 24) & 255]
+        room = far if (one == -1) | (wanted == 0) else room
+        dx, dy = x - np.float32(field[b, X, j]), y - np.float32(field[b, Y, j])
+        slope = np.float32(field[b, NEAR, j]) * near_scale
+        found[n] = slot
+        n += np.int64((slot >= 0) & (room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room))
+    return n
+
+
+@njit(cache=True)
+def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, near_scale, first_scale, rest_scale, hits, groups, out):
     """Write the blocks of a long list that a message may lie in into ``out``; return how many.
 
     :param start: the list's first block; ``blocks``: how many it has.
+    :param groups: int64[], scratch, for as many numbers as there are lanes in the bounds of groups.
     """
+    n_groups = 0
+    for u in range((blocks + LANES ** 2 - 1) // LANES ** 2):
+        near_bounds(upper, first_upper + u, x, y, near_scale, first_scale, rest_scale, hits)
+        for i in range(LANES):
+            groups[n_groups] = u * LANES + i
+            n_groups += hits[0, i]
     n = 0
-    groups = (blocks + LANES - 1) // LANES
-    for u in range((groups + LANES - 1) // LANES):
-        near_bounds(upper, first_upper + u, x, y, near_scale, first_scale, rest_scale, hits, 2)
-        if flags[2, 0] == 0 and flags[2, 1] == 0:
-            continue
-        for i in range(min(LANES, groups - u * LANES)):
-            if not hits[2, i]:
-                continue
-            g = u * LANES + i
-            near_bounds(bound, first_group + g, x, y, near_scale, first_scale, rest_scale, hits, 1)
-            if flags[1, 0] == 0 and flags[1, 1] == 0:
-                continue
-            for j in range(min(LANES, blocks - g * LANES)):
-                out[n] = start + g * LANES + j
-                n += hits[1, j]
+    for i in range(n_groups):
+        g = groups[i]
+        near_bounds(bound, first_group + g, x, y, near_scale, first_scale, rest_scale, hits)
+        for j in range(LANES):
+            out[n] = start + g * LANES + j
+            n += hits[0, j]
     return n
 
 
@@ -624,11 +629,10 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
     """
     n_out = 0
     out_message, out_slot, out_score = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024)
-    found, blocks = np.empty(1024, np.int32), np.empty(1024, np.int64)
+    found, groups, blocks, lanes = np.empty(1024, np.int32), np.empty(80, np.int64), np.empty(1024, np.int64), np.empty(16 * 1024, np.int64)
     begin, count = np.empty(1024, np.int64), np.empty(1024, np.int64)
     passed, passed_score = np.empty(1024, np.int64), np.empty(1024)
-    hits = np.empty((3, LANES), np.uint8)
-    flags = hits.view(np.uint64)
+    hits = np.empty((1, LANES), np.uint8)
     gain = np.zeros(256, np.float32)
     near_scale = np.float32(step)
     far = 1e15
@@ -659,17 +663,20 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
                 first_scale, rest_scale = np.float32(min(weight, 1e30)), np.float32(min(later, 1e30))
                 n_blocks = (lists.big[number, USED] + LANES - 1) // LANES
                 start = lists.lanes[number, START]
-                if n_blocks >= blocks.shape[0]:
-                    blocks = np.empty(2 * n_blocks, np.int64)
+                if n_blocks + LANES > blocks.shape[0]:
+                    blocks = np.empty(2 * n_blocks + LANES, np.int64)
+                    groups = np.empty(blocks.shape[0] // LANES + 2 * LANES, np.int64)
                 if lists.groups[number, CAPACITY]:
                     n_blocks = near_blocks(lists.upper, lists.bound, lists.uppers[number, START], lists.groups[number, START], start,
-                                           n_blocks, x, y, near_scale, first_scale, rest_scale, hits, flags, blocks)
+                                           n_blocks, x, y, near_scale, first_scale, rest_scale, hits, groups, blocks)
                 else:
                     for b in range(n_blocks):
                         blocks[b] = start + b
-                found = room_for(found, n, n_blocks * LANES)
-                n = scan_blocks(lists.field, lists.slot, lists.code, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale,
-                                gain, hits, flags, found, n)
+                if n_blocks * LANES >= lanes.shape[0]:
+                    lanes = np.empty(2 * n_blocks * LANES + 1, np.int64)
+                n_lanes = scan_blocks(lists.field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, hits, lanes)
+                found = room_for(found, n, n_lanes + 1)
+                n = test_codes(lists.field, lists.tail, lanes, n_lanes, x, y, near_scale, first_scale, gain, found, n)
             else:
                 length = lists.ids[term, LENGTH]
                 found = room_for(found, n, length)

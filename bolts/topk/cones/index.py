@@ -116,7 +116,7 @@ class ConeIndex(SubscriptionIndex):
         self._spare: list[int] = []     # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
-        self._lanes = ConePool(field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)), code=(np.int64, (lanes,)))
+        self._lanes = ConePool(field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
         self._groups = ConePool(bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
@@ -272,7 +272,7 @@ class ConeIndex(SubscriptionIndex):
         lists = self._lists
         assert 0 <= lane < self._big[number, kernels.USED]
         b, j = lists.lanes[number, kernels.START] + lane // kernels.LANES, lane % kernels.LANES
-        assert lists.slot[b, j] == slot
+        assert lists.tail[b, j, kernels.SLOT] == slot
         x, y, near, first, rest, need = lists.field[b, :, j].tolist()
         lon, lat, alpha, threshold = self.table.place[slot].tolist()
         if need == 0:
@@ -285,9 +285,9 @@ class ConeIndex(SubscriptionIndex):
             assert need / kernels.STEPS - 2.0 <= threshold - alpha - near / kernels.TOP * 0.7072 / self._frame[2] / self.diagonal_deg
         else:
             assert threshold - alpha >= 1.99
-        codes = int(lists.code[b, j])
-        if codes != kernels.NO_CODES:
-            codes &= 2**64 - 1
+        codes = (lists.tail[b, j, kernels.CODES_1:].astype(np.int64) & kernels._LOW).tolist()
+        codes = codes[0] | codes[1] << 32
+        if codes != 2**64 - 1:
             assert len(terms) - 1 <= kernels.CODES and codes >> 16 * (len(terms) - 1) == 0
             for term, part in zip(terms[1:].tolist(), parts[1:].tolist()):
                 assert codes >> 8 & 255 == kernels.hashed(term) and (codes & 255) >= part * 255.0
@@ -297,7 +297,7 @@ class ConeIndex(SubscriptionIndex):
         """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
         lanes, used = kernels.LANES, int(self._big[number, kernels.USED])
         start, _, capacity = lists.lanes[number]
-        slot = lists.slot[start:start + capacity].reshape(-1)
+        slot = lists.tail[start:start + capacity, :, kernels.SLOT].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
         assert int((slot[:used] >= 0).sum()) == used - self._big[number, kernels.DEAD]
         cones = lists.field[start:start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)

@@ -62,7 +62,7 @@ def draw(rng: np.random.Generator, n: int, terms: int, most: int) -> tuple[np.nd
 def test_large_lists_find_what_term_at_a_time_finds_whatever_the_weights(factor):
     """Lists of thousands of postings, so that all levels of bounds are used; message weights need not be of unit norm."""
     rng, world = np.random.default_rng(7), World(7)
-    n = 6000
+    n = 16000
     slots, alpha = np.arange(n, dtype=np.int32), rng.choice((0.0, 1.0, 0.5, *rng.random(7)), n)
     lon, lat = rng.normal(0.0, 8.0, n), rng.normal(0.0, 8.0, n)
     lon[::50] += 1000.0        # beyond what 16 bits can say
@@ -79,7 +79,7 @@ def test_large_lists_find_what_term_at_a_time_finds_whatever_the_weights(factor)
         for index in (plain, cones):
             index.set_thresholds(some, thresholds)
         assert pairs(cones, messages) == pairs(plain, messages)
-    assert (cones._big[:, kernels.USED] > 256).sum() > 5
+    assert (cones._big[:, kernels.USED] > 4096).any()
     gone = np.sort(rng.choice(n, n // 2, replace=False)).astype(np.int32)
     for index in (plain, cones):
         index.remove(gone)
