@@ -11,6 +11,7 @@ from dskype.bolts.topk.igpt._kernels import read_messages, verify
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import TermIds, readable
 from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["CiqIndex"]
 
@@ -35,7 +36,7 @@ class CiqIndex(SubscriptionIndex):
     def __init__(self, diagonal_deg: float, depth: int = 2) -> None:
         super().__init__(diagonal_deg)
         if not 1 <= depth <= 8:
-            raise TypeError(f"depth must be 1..8, given: {depth}")
+            raise IllegalArgumentException(explain("The plane cannot be divided as often.", given=depth, legal="index option depth in 1..8"))
         self._depth = int(depth)
         self._code = np.zeros(0, np.int32)                          # by slot: its last cell; -1: not linked
         self._least = np.zeros((4 * self._depth, 0), np.float32)    # by quadrant of the covering, slot: MinT
@@ -162,7 +163,8 @@ class CiqIndex(SubscriptionIndex):
         self._bounds._check()
         least = self._least.copy()
         kernels.set_min_texts(live, table.place, self._root, depth, self.diagonal_deg, least)
-        assert (least[:, live] == self._least[:, live]).all() and (kernels.paths(live, table.place, self._root, depth) == self._code[live]).all()
+        assert (least[:, live] == self._least[:, live]).all()
+        assert (kernels.paths(live, table.place, self._root, depth) == self._code[live]).all()
         keys, ends = kernels.make_keys(live, self._code, depth, words.block, words.term)
         items = kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
         self._ids._check(items)

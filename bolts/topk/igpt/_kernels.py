@@ -382,15 +382,21 @@ def _slack(text, score, ratio, far):
 def _find_terms(cell, files, groups, distinct, found):
     """Set for all distinct terms (rising) the first run of the cell with that term, -1 if there is none."""
     run, last = files.runs[cell, START], files.runs[cell, START] + files.runs[cell, LENGTH]
-    # Few terms are looked up one by one, many are read along with the runs.
-    jump = distinct.shape[0] * 32 < last - run
     for u in range(distinct.shape[0]):
         key = distinct[u] * groups
-        if jump:
-            run = find_run(cell, key, files)
-        else:
-            while run < last and files.key[run] < key:
-                run += 1
+        # Both rise: a search in steps that double begins where the last one ended.
+        step = np.int64(4)
+        while run + step < last and files.key[run + step] < key:
+            run += step
+            step *= 2
+        low, high = run, min(run + step, last)
+        while low < high:
+            mid = (low + high) >> 1
+            if files.key[mid] < key:
+                low = mid + 1
+            else:
+                high = mid
+        run = low
         found[u] = run if run < last and files.key[run] < key + groups else -1
 
 

@@ -11,6 +11,7 @@ from dskype.bolts.topk.igpt.quadtree import Quadtree
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["IgptIndex", "IptIndex"]
 
@@ -35,21 +36,21 @@ class IptIndex(SubscriptionIndex):
     :param cell_capacity: a cell with more subscriptions is divided, >= 1.
     """
 
+    _grouped = False
+    _groups = 1
+
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000) -> None:
         super().__init__(diagonal_deg)
-        self._open(cell_capacity, 1, False)
-
-    def _open(self, cell_capacity: int, groups: int, grouped: bool) -> None:
         if not cell_capacity >= 1:
-            raise TypeError(f"cell_capacity must be 1 or more, given: {cell_capacity}")
-        self._capacity, self._groups, self._grouped = int(cell_capacity), int(groups), grouped
+            raise IllegalArgumentException(explain("A cell holds something.", given=cell_capacity, legal="index option cell_capacity >= 1"))
+        self._capacity = int(cell_capacity)
         self._leaf = np.zeros(0, np.int32)              # by slot; -1: not linked
         self._scores = np.zeros(0, np.float32)          # by slot: kScore* as its postings have it
         self._state = np.zeros(0, np.uint8)
         self._marked = np.zeros(0, np.bool_)
         self._weights = np.zeros(0)
         self._count = 0
-        self._build(np.zeros(4), np.zeros(0, np.int32))
+        self._build(np.zeros(0, np.int32))
 
     # -- linking
 
@@ -62,9 +63,10 @@ class IptIndex(SubscriptionIndex):
         self._state, self._marked = grown(self._state, n, 0), grown(self._marked, n, False)
         self._weights = grown(self._weights, len(self.table.terms), -1.0)
         place = self.table.place[slots]
-        if self._count + len(slots) > 4 * self._built or self._unlike() or not self._tree.covers(place):
-            box = Quadtree.enclose(place, self._tree.arrays.box[0] if self._count else None)
-            self._build(box, np.concatenate((np.flatnonzero(self._leaf >= 0).astype(np.int32), slots)))
+        if self._count + len(slots) > 4 * self._built or self._unlike():
+            self._build(np.concatenate((self._linked, slots)))
+        elif not self._tree.covers(place):
+            self._build(np.concatenate((self._linked, slots)), Quadtree.enclose(place, self._tree.arrays.box[0]))
         else:
             self._place(slots)
 
@@ -80,7 +82,7 @@ class IptIndex(SubscriptionIndex):
         self._leaf[slots] = -1
         self._count -= len(slots)
         if 4 * self._count < self._built:
-            self._build(self._tree.arrays.box[0], np.flatnonzero(self._leaf >= 0).astype(np.int32))
+            self._build(self._linked)
         elif self._grouped:
             self._set_floors(cells)
 
@@ -88,8 +90,17 @@ class IptIndex(SubscriptionIndex):
         """Tell whether cells have been divided so often that the subscriptions must have moved."""
         return self._tree.nodes > 4 * self._built_nodes + 64
 
-    def _build(self, box: np.ndarray, slots: np.ndarray) -> None:
-        """Begin anew with a root and these slots; O(n log n), and seldom enough to be O(log n) for each slot ever linked."""
+    @property
+    def _linked(self) -> np.ndarray:
+        return np.flatnonzero(self._leaf >= 0).astype(np.int32)
+
+    def _build(self, slots: np.ndarray, box: np.ndarray | None = None) -> None:
+        """Begin anew with these slots, and a root (their bounding box by default).
+
+        O(n log n), and seldom enough to be O(log n) for each slot ever linked.
+        """
+        if box is None:
+            box = Quadtree.enclose(self.table.place[slots]) if len(slots) else np.zeros(4)
         self._tree = Quadtree(box, self._capacity)
         tops = _TOPS if self._grouped else ()
         self._postings = BlockPool({"slot": np.int32, **dict.fromkeys((*_FIELDS[1:], *tops), np.float32)})
@@ -305,11 +316,13 @@ class IgptIndex(IptIndex):
 
     alpha = 1 counts as 1 - 2^-60 in a* and kScore*.
 
-    :param groups: how many, bounded by quantiles of all a*; 1..127.
+    :param groups: how many, bounded by quantiles of all a*; 1..100.
     """
 
+    _grouped = True
+
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000, groups: int = 10) -> None:
-        SubscriptionIndex.__init__(self, diagonal_deg)
-        if not 1 <= groups <= 127:
-            raise TypeError(f"groups must be 1..127, given: {groups}")
-        self._open(cell_capacity, groups, True)
+        if not 1 <= groups <= 100:
+            raise IllegalArgumentException(explain("Groups cannot be as many.", given=groups, legal="index option groups in 1..100"))
+        self._groups = int(groups)
+        super().__init__(diagonal_deg, cell_capacity)

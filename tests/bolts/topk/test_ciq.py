@@ -8,6 +8,7 @@ import pytest
 from dskype.bolts.topk.ciq import _kernels as kernels
 from dskype.bolts.topk.ciq.index import CiqIndex
 from dskype.bolts.topk.engine import TopkEngine
+from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_igpt import Play, anywhere, of_any_size
 from tests.bolts.topk.world import DIAGONAL_DEG
 
@@ -72,5 +73,5 @@ def test_a_message_lies_in_one_cell_of_every_covering():
 
 @pytest.mark.parametrize("depth", [0, 9])
 def test_depths_that_cannot_be_are_refused(depth):
-    with pytest.raises(ValueError, match="depth"):
+    with pytest.raises(IllegalArgumentException, match="depth"):
         TopkEngine(10, DIAGONAL_DEG, index="ciq", index_options={"depth": depth})
