@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, copy_ranges, grown_capacity, pack_blocks
+from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, copy_ranges, grown_capacity, pack_blocks, sort_small
 
 FROZEN, K, LIMIT, STATE, KEY = range(3, 8)
 FREE, ACTIVE, PENDING, DUE = range(4)
@@ -24,8 +24,14 @@ Buffers.__doc__ = """The result buffers: block int64[slots, 8], theta float64[sl
 Block columns: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
 K; LIMIT: the most entries an active slot keeps; STATE; KEY: a lower bound of the entries' positions, FAR when there are none.
 """
-Calendar = namedtuple("Calendar", "key slot size")
-Calendar.__doc__ = """A binary heap of (key int64, slot int32); size int64[1]. An entry counts only while it equals the slot's KEY."""
+Calendar = namedtuple("Calendar", "head next previous heap size")
+Calendar.__doc__ = """Active slots by KEY: a ring of periods, and a heap of what is next. Each slot with a KEY is in one of them, once.
+
+The period of a key is ``key // width``. Slots of a period after the current one are in the ring, a doubly linked list each: head
+int32[periods, a power of two], next and previous int32[slots], -1 at the ends. Others are in heap, int32[slots], a binary heap by (KEY,
+slot). size int64[3]: entries of the heap, the current period, width.
+"""
+NEAR, PERIOD, WIDTH = range(3)
 Rows = namedtuple("Rows", "message slot score")
 Rows.__doc__ = """Matches: message int32, slot int32, score float64, in order of message, then slot."""
 Log = namedtuple("Log", "slot op seq score rank watermark")
@@ -36,68 +42,95 @@ Log.__doc__ = """Changes of top-k lists: int32, int8, int64, float64, int32, int
 
 
 @njit(cache=True)
-def _before(key, slot, other_key, other_slot):
-    return key < other_key or (key == other_key and slot < other_slot)
+def _before(block, slot, other):
+    return block[slot, KEY] < block[other, KEY] or (block[slot, KEY] == block[other, KEY] and slot < other)
 
 
 @njit(cache=True)
-def calendar_push(calendar, key, slot):
-    """Enter (key, slot); there is room."""
-    i = calendar.size[0]
-    calendar.size[0] = i + 1
+def _rise(heap, block, i, slot):
+    """Put a slot in place ``i`` of the heap, or nearer to the top."""
     while i:
         up = (i - 1) >> 1
-        if not _before(key, slot, calendar.key[up], calendar.slot[up]):
+        if not _before(block, slot, heap[up]):
             break
-        calendar.key[i], calendar.slot[i] = calendar.key[up], calendar.slot[up]
+        heap[i] = heap[up]
         i = up
-    calendar.key[i], calendar.slot[i] = key, slot
+    heap[i] = slot
 
 
 @njit(cache=True)
-def calendar_replace(calendar, key, slot):
-    """Put (key, slot) in the place of the first entry."""
-    n = calendar.size[0]
-    i = 0
+def _sink(heap, block, n, i, slot):
+    """Put a slot in place ``i`` of the heap's ``n``, or further from the top."""
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        right = child + 1
-        if right < n and _before(calendar.key[right], calendar.slot[right], calendar.key[child], calendar.slot[child]):
-            child = right
-        if not _before(calendar.key[child], calendar.slot[child], key, slot):
+        if child + 1 < n and _before(block, heap[child + 1], heap[child]):
+            child += 1
+        if not _before(block, heap[child], slot):
             break
-        calendar.key[i], calendar.slot[i] = calendar.key[child], calendar.slot[child]
+        heap[i] = heap[child]
         i = child
-    calendar.key[i], calendar.slot[i] = key, slot
+    heap[i] = slot
+
+
+@njit(cache=True, inline="always")
+def enter_date(calendar, block, slot, key):
+    """Make ``key`` the KEY of a slot that has none, and enter it; O(1) but for the current period."""
+    head, following, previous, heap, size = calendar
+    block[slot, KEY] = key
+    period = key // size[WIDTH]
+    if period <= size[PERIOD]:
+        size[NEAR] += 1
+        _rise(heap, block, size[NEAR] - 1, slot)
+        return
+    at = period & (head.shape[0] - 1)
+    first = head[at]
+    following[slot], previous[slot] = first, -1
+    if first >= 0:
+        previous[first] = slot
+    head[at] = slot
 
 
 @njit(cache=True)
-def calendar_pop(calendar):
-    """Drop the first entry."""
-    last = calendar.size[0] - 1
-    calendar.size[0] = last
-    if last:
-        calendar_replace(calendar, calendar.key[last], calendar.slot[last])
+def leave_date(calendar, block, slot):
+    """Take away the KEY of a slot, if it has one; O(1) but for the current period."""
+    key = block[slot, KEY]
+    if key == FAR:
+        return
+    period = key // calendar.size[WIDTH]
+    if period <= calendar.size[PERIOD]:
+        i = 0
+        while calendar.heap[i] != slot:
+            i += 1
+        n = calendar.size[NEAR] - 1
+        calendar.size[NEAR] = n
+        last = calendar.heap[n]
+        if i < n:
+            _sink(calendar.heap, block, n, i, last)
+            if calendar.heap[i] == last:
+                _rise(calendar.heap, block, i, last)
+    else:
+        before, after = calendar.previous[slot], calendar.next[slot]
+        if before >= 0:
+            calendar.next[before] = after
+        else:
+            calendar.head[period & (calendar.head.shape[0] - 1)] = after
+        if after >= 0:
+            calendar.previous[after] = before
+    block[slot, KEY] = FAR
 
 
 @njit(cache=True)
-def calendar_clean(calendar, block):
-    """Drop all entries that no longer count (and doubles)."""
-    n = calendar.size[0]
-    calendar.size[0] = 0
-    keys, slots = calendar.key[:n].copy(), calendar.slot[:n].copy()
-    seen = np.zeros(block.shape[0], np.bool_)
-    for i in range(n):
-        if block[slots[i], KEY] == keys[i] and not seen[slots[i]]:
-            seen[slots[i]] = True
-            calendar_push(calendar, keys[i], slots[i])
+def leave_dates(calendar, block, slots):
+    """Take away the KEYs of slots."""
+    for i in range(slots.shape[0]):
+        leave_date(calendar, block, slots[i])
 
 
 @njit(cache=True)
-def enter_calendar(buffers, calendar, slots):
-    """Enter active slots by the oldest of their entries; there is room."""
+def enter_oldest(buffers, calendar, slots):
+    """Enter active slots without KEY by the oldest of their entries."""
     block = buffers.block
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -106,8 +139,52 @@ def enter_calendar(buffers, calendar, slots):
             oldest = FAR
             for e in range(start, start + block[slot, LENGTH]):
                 oldest = min(oldest, buffers.position[e])
-            block[slot, KEY] = oldest
-            calendar_push(calendar, oldest, slot)
+            enter_date(calendar, block, slot, oldest)
+
+
+@njit(cache=True, inline="always")
+def turn_to(calendar, block, position):
+    """Let the current period be that of ``position``, or an earlier one with something in it.
+
+    Then the top of the heap is the first of all up to ``position``, if there is one. O(1) for each period that passes, but no more
+    than a turn of the ring, and O(log n) for each of the n slots of a period.
+    """
+    head, following, _, heap, size = calendar
+    last = position // size[WIDTH]
+    mask = head.shape[0] - 1
+    passed = 0
+    while size[NEAR] == 0 and size[PERIOD] < last:
+        if passed > mask:
+            size[PERIOD] = last
+            break
+        passed += 1
+        size[PERIOD] += 1
+        at = size[PERIOD] & mask
+        slot = head[at]
+        head[at] = -1
+        while slot >= 0:
+            size[NEAR] += 1
+            _rise(heap, block, size[NEAR] - 1, slot)
+            slot = following[slot]
+
+
+@njit(cache=True, inline="always")
+def fall_in(heap, size, block, expired, out):
+    """Take all slots from the heap that may have entries at positions up to ``expired``; they have no KEY then. Return how many.
+
+    :param out: int64[>= slots], gets the slots, rising, each once.
+    """
+    n = 0
+    while size[NEAR] and block[heap[0], KEY] <= expired:
+        out[n] = heap[0]
+        n += 1
+        size[NEAR] -= 1
+        if size[NEAR]:
+            _sink(heap, block, size[NEAR], 0, heap[size[NEAR]])
+    for i in range(n):
+        block[out[i], KEY] = FAR
+    sort_small(out, n)
+    return n
 
 
 # -- buffers --------------------------------------------------------------------------------------
@@ -130,7 +207,7 @@ def grow_log(log, n, more):
     return new
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def log_change(log, i, slot, op, seq, score, rank, watermark):
     """Write change ``i``; return the number of the next one."""
     log.slot[i], log.op[i], log.seq[i], log.score[i], log.rank[i], log.watermark[i] = slot, op, seq, score, rank, watermark

@@ -49,7 +49,7 @@ class ResultBuffers(ABC):
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
         self.watermark = -1
-        self.store = BufferStore()
+        self.store = BufferStore(self.extent)
 
     # -- what an implementation provides
 
@@ -85,7 +85,7 @@ class ResultBuffers(ABC):
     def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool) -> Step:
         """Do what :meth:`apply` promises, for buffers that are skybands or else *kmax*."""
         store = self.store
-        store.expect(messages.seq, messages.position, len(matches.slot))
+        store.expect(messages.seq, messages.position)
         arrays, log, n, due, _ = steps.apply_matches(
             store.arrays, store.pool.cursor, store.calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
             kernels.Rows(*matches), self.extent, watermark, store.changed, store.apart, skyband)
@@ -138,7 +138,7 @@ class ResultBuffers(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Fill empty buffers from a snapshot of the same implementation; limits stay as they were. Arrays may be read-only."""
         self.watermark = int(state["watermark"])
-        self.store.restore(state)
+        self.store.restore(state, self.watermark - self.extent)
 
     @property
     def memory_bytes(self) -> int:

@@ -74,7 +74,7 @@ class KmaxBuffers(ResultBuffers):
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
         """Merge answers with what was collected; O(messages)."""
         store, block = self.store, self.store.pool.block
-        store.expect(answers.seqs, answers.positions, len(slots))
+        store.expect(answers.seqs, answers.positions)
         offsets = readable(answers.offsets, np.int64)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
         log, n, due = steps.resolve_kmax(

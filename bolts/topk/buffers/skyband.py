@@ -71,7 +71,7 @@ class _Skybands(ResultBuffers):
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
         """Merge answers with what was collected; O(messages log k)."""
         store = self.store
-        store.expect(answers.seqs, answers.positions, len(slots))
+        store.expect(answers.seqs, answers.positions)
         self.watermark = watermark
         arrays, log, n, due = steps.resolve_skyband(
             store.arrays, store.pool.cursor, store.calendar, slots, readable(answers.offsets, np.int64), self.wanted(slots),

@@ -13,6 +13,8 @@ from dskype.bolts.topk.table import readable
 
 __all__ = ["BufferStore", "Lists"]
 
+_PERIODS = 1 << 16
+
 
 class Lists(NamedTuple):
     """One list of messages per slot, in rank order.
@@ -37,15 +39,20 @@ class BufferStore:
     ``calendar`` and change them in place; arrays that they had to replace are handed to :meth:`adopt`.
 
     The calendar knows for every active slot with entries a lower bound of their positions: what expires is found without a
-    look at the others, in O(log slots).
+    look at the others, in O(1).
+
+    :param extent: of the window.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, extent: int) -> None:
         # In a count window positions are seqs: one array serves for both until a position is met that is not.
         self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=8)
         self.theta = np.zeros(0)
         self.changed = np.zeros(0, np.bool_)        # scratch of kernels: which theta they have changed
-        self.calendar = kernels.Calendar(np.zeros(64, np.int64), np.zeros(64, np.int32), np.zeros(1, np.int64))
+        width = -(-extent // _PERIODS)
+        periods = 1 << int(extent // width + 2).bit_length()
+        none = np.zeros(0, np.int32)
+        self.calendar = kernels.Calendar(np.full(periods, -1, np.int32), none, none, none, np.array([0, -1, width], np.int64))
 
     # -- for kernels
 
@@ -66,15 +73,10 @@ class BufferStore:
         if self.apart:
             self.pool.position = arrays.position
 
-    def expect(self, seqs: np.ndarray, positions: np.ndarray, dates: int) -> None:
-        """Prepare for entries with these seqs and positions, and for as many new dates in the calendar."""
+    def expect(self, seqs: np.ndarray, positions: np.ndarray) -> None:
+        """Prepare for entries with these seqs and positions."""
         if not self.apart and not np.array_equal(seqs, positions):
             self.pool.split("position", "seq")
-        calendar, n = self.calendar, int(self.calendar.size[0]) + dates
-        if n > len(calendar.key):
-            kernels.calendar_clean(calendar, self.pool.block)
-            n = 2 * (int(calendar.size[0]) + dates)
-            self.calendar = kernels.Calendar(grown(calendar.key, n, 0), grown(calendar.slot, n, 0), calendar.size)
 
     def take_changed(self) -> np.ndarray:
         """Return the slots whose theta kernels have changed (int32[], rising), and begin anew."""
@@ -90,6 +92,8 @@ class BufferStore:
         self.pool.widen(n)
         n = len(self.pool.block)
         self.theta, self.changed = grown(self.theta, n, np.inf), grown(self.changed, n, False)
+        calendar = self.calendar
+        self.calendar = calendar._replace(**{name: grown(getattr(calendar, name), n, -1) for name in ("next", "previous", "heap")})
         block = self.pool.block
         block[slots] = 0
         block[slots, kernels.K], block[slots, kernels.LIMIT], block[slots, kernels.KEY] = k, limits, kernels.FAR
@@ -99,7 +103,8 @@ class BufferStore:
     def close(self, slots: np.ndarray) -> None:
         """Forget slots; O(slots)."""
         self.pool.release(slots)
-        self.pool.block[slots, kernels.STATE], self.pool.block[slots, kernels.KEY] = kernels.FREE, kernels.FAR
+        kernels.leave_dates(self.calendar, self.pool.block, slots)
+        self.pool.block[slots, kernels.STATE] = kernels.FREE
         self.theta[slots] = np.inf
 
     def collect(self, slots: np.ndarray) -> None:
@@ -133,13 +138,14 @@ class BufferStore:
                 "theta": self.theta[slots], "offsets": entries.offsets, "seqs": entries.seqs, "positions": entries.positions,
                 "scores": entries.scores}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], expired: int) -> None:
         """Fill an empty store; arrays may be read-only."""
+        self.calendar.size[kernels.PERIOD] = max(-1, expired // self.calendar.size[kernels.WIDTH])
         slots = np.array(state["slots"])
         if not len(slots):
             return
         self.open(slots, state["k"], state["limit"], complete=False)
-        self.expect(state["seqs"], state["positions"], len(slots))
+        self.expect(state["seqs"], state["positions"])
         offsets = readable(state["offsets"], np.int64)
         block, lengths = self.pool.block, np.diff(offsets)
         self.pool.reserve(slots, lengths)
@@ -148,7 +154,7 @@ class BufferStore:
         arrays = self.arrays
         for entries, array in ((state["seqs"], arrays.seq), (state["positions"], arrays.position), (state["scores"], arrays.score)):
             kernels.copy_ranges(readable(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
-        kernels.enter_calendar(arrays, self.calendar, slots)
+        kernels.enter_oldest(arrays, self.calendar, slots)
 
     @property
     def memory_bytes(self) -> int:
@@ -165,8 +171,22 @@ class BufferStore:
         """Verify what holds for all kinds of buffers."""
         self.pool._check()
         assert not self.changed.any()
-        n = int(self.calendar.size[0])
-        dated = set(zip(self.calendar.slot[:n].tolist(), self.calendar.key[:n].tolist()))
+        calendar, dated = self.calendar, set()
+        waiting, period, width = calendar.size.tolist()
+        for first in calendar.head[calendar.head >= 0].tolist():
+            before, slot = -1, first
+            while slot >= 0:
+                key = int(self.pool.block[slot, kernels.KEY])
+                assert calendar.previous[slot] == before and key // width > period
+                assert calendar.head[key // width & (len(calendar.head) - 1)] == first
+                dated.add((slot, key))
+                before, slot = slot, int(calendar.next[slot])
+        near = calendar.heap[:waiting].tolist()
+        assert len(set(near)) == len(near)
+        for slot in near:
+            key = int(self.pool.block[slot, kernels.KEY])
+            assert key // width <= period
+            dated.add((slot, key))
         arrays = self.arrays
         for slot, (start, length, _, frozen, k, limit, state, key) in enumerate(self.pool.block.tolist()):
             theta = self.theta[slot]

@@ -13,7 +13,7 @@ from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 
-PAIRS = [(index, buffer) for index in INDEXES for buffer in BUFFERS]
+PAIRS = [("taat", buffer) for buffer in BUFFERS] + [(index, "kmax") for index in INDEXES if index != "taat"]
 TIGHT = {   # buffers that run low often
     "kmax": {"factor": 1.0, "extra": 1},
     "skyband": {"ratio": 1.0, "reach": 2.0},

@@ -1,6 +1,7 @@
 """Kernels that let buffers change: time passes, answers come. For *kmax* and the skybands.
 
-All are lazily compiled (arguments may be read-only) and cached on disk.
+All are lazily compiled (arguments may be read-only) and cached on disk. What is done for every entry that comes or goes is inlined:
+where a named tuple is handed to a function, the references to all of its arrays are counted.
 """
 
 from __future__ import annotations
@@ -8,13 +9,47 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dskype.bolts.topk._kernels import CAPACITY, LEFT, LENGTH, START, sort_small
+from dskype.bolts.topk._kernels import CAPACITY, LEFT, LENGTH, START
 from dskype.bolts.topk.buffers._kernels import (
-    ACTIVE, ADD, DUE, FAR, FROZEN, KEY, LIMIT, PENDING, REMOVE, STATE, K, calendar_pop, calendar_push, collect_arrival, grow_log,
-    log_change, log_difference, make_room, move_block, new_log, ranks_before)
+    ACTIVE, ADD, DUE, FAR, FROZEN, KEY, LIMIT, NEAR, PENDING, REMOVE, STATE, K, collect_arrival, enter_date, fall_in, grow_log, leave_date,
+    log_change, log_difference, make_room, move_block, new_log, ranks_before, turn_to)
 
 TOGETHER = 16
 _LOW = np.int64(0xFFFFFFFF)
+
+
+@njit(cache=True, inline="always")
+def find_expired(position, start, n, expired):
+    """Return how many of the entries have expired, the place of the last of them, and the oldest position of the others."""
+    lost, place, oldest = 0, 0, FAR
+    for e in range(n):
+        p = position[start + e]
+        if p <= expired:
+            lost += 1
+            place = e
+        elif p < oldest:
+            oldest = p
+    return lost, place, oldest
+
+
+@njit(cache=True, inline="always")
+def close_gap(seq, position, score, at, end):
+    """Move the entries behind place ``at`` one place up."""
+    for e in range(at, end - 1):
+        seq[e], position[e], score[e] = seq[e + 1], position[e + 1], score[e + 1]
+
+
+@njit(cache=True, inline="always")
+def open_gap(seq, position, score, start, end, arriving):
+    """Move the entries that rank behind the score of an arrival one place down; return its place.
+
+    Entries with the same score are older: it goes before them.
+    """
+    e = end
+    while e > start and score[e - 1] <= arriving:
+        seq[e], position[e], score[e] = seq[e - 1], position[e - 1], score[e - 1]
+        e -= 1
+    return e
 
 
 @njit(cache=True)
@@ -31,10 +66,7 @@ def place_arrival(buffers, slot, seq, position, score, limit):
         if score < last:
             return
         n -= 1
-    at = start + n
-    while at > start and buffers.score[at - 1] <= score:        # entries with the same score are older: it goes before them
-        buffers.seq[at], buffers.position[at], buffers.score[at] = buffers.seq[at - 1], buffers.position[at - 1], buffers.score[at - 1]
-        at -= 1
+    at = open_gap(buffers.seq, buffers.position, buffers.score, start, start + n, score)
     buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
     block[slot, LENGTH] = n + 1
 
@@ -107,19 +139,24 @@ def spacious(n):
 
 
 @njit(cache=True)
-def make_way(buffers, cursor, slot, admitted, changed, apart):
-    """Thin a slot's skyband, and raise theta or take a larger block if that is not enough; return the buffers.
+def make_way(buffers, slot, admitted, changed):
+    """Thin the skyband of a slot whose block is full, and raise theta if that is not enough for ``admitted`` more.
 
-    Afterwards there is room for ``admitted`` more. When this happens, and so theta, follows from LENGTH and CAPACITY alone.
+    When this happens, and so theta, follows from LENGTH and CAPACITY alone.
     """
     block = buffers.block
     drop_dominated(buffers, slot)
     limit = block[slot, LIMIT]
     if block[slot, LENGTH] + admitted > limit - limit // 8:
         drop_lowest(buffers, slot, changed)
+
+
+@njit(cache=True)
+def widen(buffers, cursor, slot, admitted, apart):
+    """Give a thinned slot a larger block if ``admitted`` more would fill it again, or nearly so; return the buffers."""
+    block = buffers.block
     need = block[slot, LENGTH] + admitted
-    capacity = max(need, min(limit, spacious(need)))
-    # Not for a few more: the block would soon be full again.
+    capacity = max(need, min(block[slot, LIMIT], spacious(need)))
     if need > block[slot, CAPACITY] or (capacity > block[slot, CAPACITY] and 8 * need > 7 * block[slot, CAPACITY]):
         buffers = move_block(buffers, cursor, slot, capacity, apart)
     return buffers
@@ -139,42 +176,22 @@ def fit_block(buffers, cursor, slot, n, apart):
 
 
 @njit(cache=True)
-def fall_in(calendar, expired, out):
-    """Take all slots (int64) from the calendar that may have entries at positions up to ``expired``; return how many.
-
-    :param out: int64[>= size of the calendar], gets the slots, rising, each once.
-    """
-    n = 0
-    while calendar.size[0] and calendar.key[0] <= expired:
-        out[n] = calendar.slot[0]
-        n += 1
-        calendar_pop(calendar)
-    sort_small(out, n)
-    m = 0
-    for i in range(n):
-        if m == 0 or out[i] != out[m - 1]:
-            out[m] = out[i]
-            m += 1
-    return m
-
-
-@njit(cache=True)
-def ordered_group(rows, start, end, order):
+def ordered_group(row_message, row_slot, start, end, order):
     """Write the rows ``start..end`` into ``order`` by (slot, message); they are sorted already if of one message."""
-    if rows.message[start] == rows.message[end - 1]:
+    if row_message[start] == row_message[end - 1]:
         for i in range(start, end):
             order[i - start] = i
     else:
         keys = np.empty(end - start, np.int64)
         for i in range(start, end):
-            keys[i - start] = (np.int64(rows.slot[i]) << np.int64(32)) | np.int64(i)
+            keys[i - start] = (np.int64(row_slot[i]) << np.int64(32)) | np.int64(i)
         keys.sort()
         for i in range(end - start):
             order[i] = keys[i] & _LOW
 
 
 @njit(cache=True)
-def agenda(rows, order, group, falling, n_falling, slots, firsts):
+def agenda(row_slot, order, group, falling, n_falling, slots, firsts):
     """Merge two sorted lists of slots: those with rows ``order[:group]``, and those that fall in; return how many.
 
     :param slots: int64[], gets the slots, rising, each once; as ``~slot`` if it falls in.
@@ -182,7 +199,7 @@ def agenda(rows, order, group, falling, n_falling, slots, firsts):
     """
     i, j, n = 0, 0, 0
     while i < n_falling or j < group:
-        slot = np.int64(rows.slot[order[j]]) if j < group else FAR
+        slot = np.int64(row_slot[order[j]]) if j < group else FAR
         firsts[n] = j
         if i < n_falling and falling[i] <= slot:
             slot = falling[i]
@@ -191,16 +208,15 @@ def agenda(rows, order, group, falling, n_falling, slots, firsts):
         else:
             slots[n] = slot
         n += 1
-        while j < group and rows.slot[order[j]] == slot:
+        while j < group and row_slot[order[j]] == slot:
             j += 1
     firsts[n] = j
     return n
 
 
 @njit(cache=True)
-def touch(buffers, slots, start, end):
+def touch(block, position, score, slots, start, end):
     """Read what the next slots will need: the memory fetches it side by side, and not one after another."""
-    block = buffers.block
     sink = 0
     for i in range(start, end):
         slot = slots[i] if slots[i] >= 0 else ~slots[i]
@@ -210,8 +226,113 @@ def touch(buffers, slots, start, end):
         if block[slot, STATE] == ACTIVE:
             first = block[slot, START]
             for e in range(first, first + block[slot, LENGTH], 8):
-                sink += buffers.position[e] + np.int64(buffers.score[e])
+                sink += position[e] + np.int64(score[e])
     return sink
+
+
+@njit(cache=True, inline="always")
+def count_admitted(row_score, order, first, end, theta):
+    """Return how many of the rows ``order[first:end]`` reach theta."""
+    n = 0
+    for r in range(first, end):
+        n += row_score[order[r]] >= theta
+    return n
+
+
+@njit(cache=True, inline="always")
+def change_by_one(buffers, calendar, log, n_log, slot, changed, limit, place, gone, m_seq, m_position, score, now):
+    """Take out the entry at ``place`` if ``gone``, else put an arrival into its place; return the number of the next change."""
+    block, theta = buffers.block, buffers.theta
+    k, start, length = block[slot, K], block[slot, START], block[slot, LENGTH]
+    if gone:
+        # One entry less: the one behind the list moves up.
+        if place < k:
+            e = start + place
+            n_log = log_change(log, n_log, slot, REMOVE, buffers.seq[e], buffers.score[e], 0, now)
+            if length > k:
+                e = start + k
+                n_log = log_change(log, n_log, slot, ADD, buffers.seq[e], buffers.score[e], k, now)
+        close_gap(buffers.seq, buffers.position, buffers.score, start + place, start + length)
+        block[slot, LENGTH] = length - 1
+        return n_log
+    # One entry more: the last of the list moves out.
+    before = length
+    if before == limit:
+        last = buffers.score[start + before - 1]
+        if theta[slot] != min(score, last):
+            theta[slot] = min(score, last)
+            changed[slot] = True
+        if score < last:
+            return n_log
+        length -= 1
+    out_seq, out_score = m_seq, score
+    if before >= k:
+        out_seq, out_score = buffers.seq[start + k - 1], buffers.score[start + k - 1]
+    e = open_gap(buffers.seq, buffers.position, buffers.score, start, start + length, score)
+    buffers.seq[e], buffers.position[e], buffers.score[e] = m_seq, m_position, score
+    block[slot, LENGTH] = length + 1
+    if e - start < k:
+        if before >= k:
+            n_log = log_change(log, n_log, slot, REMOVE, out_seq, out_score, 0, now)
+        n_log = log_change(log, n_log, slot, ADD, m_seq, score, e - start + 1, now)
+    if before == 0:
+        enter_date(calendar, block, slot, now)
+    return n_log
+
+
+@njit(cache=True)
+def change_by_several(buffers, cursor, calendar, log, n_log, slot, changed, skyband, lost, seq, position, row_message, row_score, order, first, end,
+                      now, expired):
+    """Let entries expire and messages arrive, and compare the list before with the list after; return the next change's number.
+
+    A slot with too little left gets the state DUE.
+    """
+    block, theta = buffers.block, buffers.theta
+    k, limit, start, before = block[slot, K], block[slot, LIMIT], block[slot, START], block[slot, LENGTH]
+    # The list before, with the new list behind it.
+    was_seq, was_position, was_score = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64), np.empty(2 * k)
+    theta_before = theta[slot]
+    listed = min(k, before)
+    for e in range(listed):
+        was_seq[e], was_position[e], was_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+    if lost:
+        to = start
+        for e in range(start, start + before):
+            if buffers.position[e] > expired:
+                buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[e], buffers.position[e], buffers.score[e]
+                to += 1
+        block[slot, LENGTH] = to - start
+    for r in range(first, end):
+        if row_score[order[r]] >= theta[slot]:
+            m = row_message[order[r]]
+            place_arrival(buffers, slot, seq[m], position[m], row_score[order[r]], FAR if skyband else limit)
+    if skyband and block[slot, CAPACITY] > limit:
+        if block[slot, LENGTH] > limit:
+            drop_dominated(buffers, slot)
+        if block[slot, LENGTH] > limit:
+            drop_lowest(buffers, slot, changed)
+        cursor[LEFT] += block[slot, CAPACITY] - limit
+        block[slot, CAPACITY] = limit
+    length = block[slot, LENGTH]
+    if length < k and theta[slot] > -np.inf:
+        # Something outside the buffer may belong to the list now: freeze the list as it was.
+        for e in range(listed):
+            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = was_seq[e], was_position[e], was_score[e]
+        block[slot, LENGTH] = block[slot, FROZEN] = listed
+        block[slot, STATE] = DUE
+        leave_date(calendar, block, slot)
+        theta[slot] = np.inf
+        changed[slot] = True
+        return n_log
+    if theta[slot] != theta_before:
+        changed[slot] = True
+    if block[slot, KEY] == FAR and length:
+        enter_date(calendar, block, slot, now)
+    lists = min(k, length)
+    for e in range(lists):
+        at = listed + e
+        was_seq[at], was_position[at], was_score[at] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
+    return log_difference(log, n_log, slot, was_seq, was_position, was_score, listed, lists, now)
 
 
 @njit(cache=True)
@@ -226,176 +347,82 @@ def apply_matches(buffers, cursor, calendar, seq, position, rows, extent, waterm
     :returns: (buffers, log, number of changes, slots that fell due int32[], a number without meaning).
     """
     block, theta = buffers.block, buffers.theta
-    log, n_log = new_log(64 + 4 * rows.slot.shape[0]), 0
+    row_message, row_slot, row_score = rows.message, rows.slot, rows.score
+    heap, dates = calendar.heap, calendar.size
+    log, n_log = new_log(64 + 4 * row_slot.shape[0]), 0
     due, n_due = np.empty(16, np.int32), 0
-    falling = np.empty(calendar.key.shape[0], np.int64)
-    order = np.empty(rows.slot.shape[0], np.int64)
-    slots, firsts = np.empty(rows.slot.shape[0] + block.shape[0], np.int64), np.empty(rows.slot.shape[0] + block.shape[0] + 1, np.int64)
-    # The list of a slot before a step, with its new list behind it.
-    was_seq, was_position, was_score = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
-    row, rows_end = 0, rows.slot.shape[0]
+    falling = np.empty(block.shape[0], np.int64)
+    order = np.empty(row_slot.shape[0], np.int64)
+    slots, firsts = np.empty(row_slot.shape[0] + block.shape[0], np.int64), np.empty(row_slot.shape[0] + block.shape[0] + 1, np.int64)
+    row, rows_end = 0, row_slot.shape[0]
     sink = 0
     while True:
-        arrival = position[rows.message[row]] if row < rows_end else FAR
-        now = min(arrival, calendar.key[0] + extent if calendar.size[0] else FAR)
+        arrival = position[row_message[row]] if row < rows_end else FAR
+        turn_to(calendar, block, min(arrival, watermark) - extent)
+        now = min(arrival, block[heap[0], KEY] + extent if dates[NEAR] else FAR)
         if now > watermark or now == FAR:
             break
         expired = now - extent
-        n_falling = fall_in(calendar, expired, falling)
+        n_falling = fall_in(heap, dates, block, expired, falling)
         group = 0
         if arrival == now:
             end = row
-            while end < rows_end and position[rows.message[end]] == now:
+            while end < rows_end and position[row_message[end]] == now:
                 end += 1
-            ordered_group(rows, row, end, order)
+            ordered_group(row_message, row_slot, row, end, order)
             group = end - row
             row = end
-        n_slots = agenda(rows, order, group, falling, n_falling, slots, firsts)
+        n_slots = agenda(row_slot, order, group, falling, n_falling, slots, firsts)
         for i in range(n_slots):
             if i % TOGETHER == 0:
-                sink += touch(buffers, slots, i, min(i + TOGETHER, n_slots))
+                sink += touch(block, buffers.position, buffers.score, slots, i, min(i + TOGETHER, n_slots))
             slot = slots[i]
-            lost, place = 0, 0
             falls = slot < 0
             if falls:
                 slot = ~slot
             first, j = firsts[i], firsts[i + 1]
             state = block[slot, STATE]
-            if state == PENDING:
-                for r in range(first, j):
-                    m = rows.message[order[r]]
-                    buffers = collect_arrival(buffers, cursor, slot, seq[m], position[m], rows.score[order[r]], expired, apart)
             if state != ACTIVE:
-                continue
-            k, limit = block[slot, K], block[slot, LIMIT]
-            admitted = 0
-            for r in range(first, j):
-                if rows.score[order[r]] >= theta[slot]:
-                    admitted += 1
-            if skyband:
-                limit = FAR
-                if block[slot, LENGTH] + admitted > block[slot, CAPACITY]:
-                    buffers = make_way(buffers, cursor, slot, admitted, changed, apart)
-                    admitted = 0
+                if state == PENDING:
                     for r in range(first, j):
-                        if rows.score[order[r]] >= theta[slot]:
-                            admitted += 1
-            start, before = block[slot, START], block[slot, LENGTH]
-            if falls and block[slot, KEY] <= expired:
-                oldest = FAR
-                for e in range(before):
-                    p = buffers.position[start + e]
-                    if p <= expired:
-                        lost += 1
-                        place = e
-                    elif p < oldest:
-                        oldest = p
-                block[slot, KEY] = oldest
+                        m = row_message[order[r]]
+                        buffers = collect_arrival(buffers, cursor, slot, seq[m], position[m], row_score[order[r]], expired, apart)
+                continue
+            k, limit = block[slot, K], FAR if skyband else block[slot, LIMIT]
+            admitted = count_admitted(row_score, order, first, j, theta[slot])
+            if skyband:
+                if block[slot, LENGTH] + admitted > block[slot, CAPACITY]:
+                    make_way(buffers, slot, admitted, changed)
+                    admitted = count_admitted(row_score, order, first, j, theta[slot])
+                    buffers = widen(buffers, cursor, slot, admitted, apart)
+            else:
+                while min(block[slot, LENGTH] + admitted, limit) > block[slot, CAPACITY]:
+                    buffers = make_room(buffers, cursor, slot, apart)
+            lost, place = 0, 0
+            if falls:
+                lost, place, oldest = find_expired(buffers.position, block[slot, START], block[slot, LENGTH], expired)
                 if oldest != FAR:
-                    calendar_push(calendar, oldest, slot)
+                    enter_date(calendar, block, slot, oldest)
             if lost == 0 and admitted == 0:
                 continue
             if n_log + 2 * k + 2 > log.slot.shape[0]:
                 log = grow_log(log, n_log, 2 * k + 2)
-
-            if lost == 1 and admitted == 0 and (before > k or theta[slot] == -np.inf):
-                # One entry less: the one behind the list moves up.
-                if place < k:
-                    e = start + place
-                    n_log = log_change(log, n_log, slot, REMOVE, buffers.seq[e], buffers.score[e], 0, now)
-                    if before > k:
-                        e = start + k
-                        n_log = log_change(log, n_log, slot, ADD, buffers.seq[e], buffers.score[e], k, now)
-                for e in range(start + place, start + before - 1):
-                    buffers.seq[e], buffers.position[e], buffers.score[e] = buffers.seq[e + 1], buffers.position[e + 1], buffers.score[e + 1]
-                block[slot, LENGTH] = before - 1
-                continue
-
-            if before < limit and before + admitted > block[slot, CAPACITY]:
-                while min(before + admitted, limit) > block[slot, CAPACITY]:
-                    buffers = make_room(buffers, cursor, slot, apart)
-                start = block[slot, START]
-
-            if lost == 0 and j == first + 1:
-                # One entry more: the last of the list moves out.
-                m, score = rows.message[order[first]], rows.score[order[first]]
-                length = before
-                if before == limit:
-                    last = buffers.score[start + before - 1]
-                    if theta[slot] != min(score, last):
-                        theta[slot] = min(score, last)
-                        changed[slot] = True
-                    if score < last:
-                        continue
-                    length -= 1
-                if before >= k:
-                    out_seq, out_score = buffers.seq[start + k - 1], buffers.score[start + k - 1]
-                e = start + length
-                while e > start and buffers.score[e - 1] <= score:
-                    buffers.seq[e], buffers.position[e], buffers.score[e] = buffers.seq[e - 1], buffers.position[e - 1], buffers.score[e - 1]
-                    e -= 1
-                buffers.seq[e], buffers.position[e], buffers.score[e] = seq[m], position[m], score
-                block[slot, LENGTH] = length + 1
-                if e - start < k:
-                    if before >= k:
-                        n_log = log_change(log, n_log, slot, REMOVE, out_seq, out_score, 0, now)
-                    n_log = log_change(log, n_log, slot, ADD, seq[m], score, e - start + 1, now)
-                if before == 0:
-                    block[slot, KEY] = now
-                    calendar_push(calendar, now, slot)
-                continue
-
-            # Several at once: compare the list before with the list after.
-            theta_before = theta[slot]
-            listed = min(k, before)
-            if was_seq.shape[0] < 2 * k:
-                was_seq, was_position, was_score = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64), np.empty(2 * k)
-            for e in range(listed):
-                was_seq[e], was_position[e], was_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-            if lost:
-                to = start
-                for e in range(start, start + before):
-                    if buffers.position[e] > expired:
-                        buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[e], buffers.position[e], buffers.score[e]
-                        to += 1
-                block[slot, LENGTH] = to - start
-            for r in range(first, j):
-                if rows.score[order[r]] >= theta[slot]:
-                    m = rows.message[order[r]]
-                    place_arrival(buffers, slot, seq[m], position[m], rows.score[order[r]], limit)
-            if skyband and block[slot, CAPACITY] > block[slot, LIMIT]:
-                if block[slot, LENGTH] > block[slot, LIMIT]:
-                    drop_dominated(buffers, slot)
-                if block[slot, LENGTH] > block[slot, LIMIT]:
-                    drop_lowest(buffers, slot, changed)
-                cursor[LEFT] += block[slot, CAPACITY] - block[slot, LIMIT]
-                block[slot, CAPACITY] = block[slot, LIMIT]
-            length = block[slot, LENGTH]
-            if length < k and theta[slot] > -np.inf:
-                # Something outside the buffer may belong to the list now: freeze the list as it was.
-                for e in range(listed):
-                    buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = was_seq[e], was_position[e], was_score[e]
-                block[slot, LENGTH] = block[slot, FROZEN] = listed
-                block[slot, STATE], block[slot, KEY] = DUE, FAR
-                theta[slot] = np.inf
-                changed[slot] = True
-                if n_due == due.shape[0]:
-                    more = np.empty(2 * n_due, np.int32)
-                    more[:n_due] = due
-                    due = more
-                due[n_due] = slot
-                n_due += 1
-                continue
-            if theta[slot] != theta_before:
-                changed[slot] = True
-            if block[slot, KEY] == FAR and length:
-                block[slot, KEY] = now
-                calendar_push(calendar, now, slot)
-            lists = min(k, length)
-            for e in range(lists):
-                at = listed + e
-                was_seq[at], was_position[at], was_score[at] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-            n_log = log_difference(log, n_log, slot, was_seq, was_position, was_score, listed, lists, now)
+            if lost == 1 and admitted == 0 and (block[slot, LENGTH] > k or theta[slot] == -np.inf):
+                n_log = change_by_one(buffers, calendar, log, n_log, slot, changed, limit, place, True, 0, 0, 0.0, now)
+            elif lost == 0 and j == first + 1:
+                m = row_message[order[first]]
+                n_log = change_by_one(
+                    buffers, calendar, log, n_log, slot, changed, limit, 0, False, seq[m], position[m], row_score[order[first]], now)
+            else:
+                n_log = change_by_several(buffers, cursor, calendar, log, n_log, slot, changed, skyband, lost, seq, position,
+                                          row_message, row_score, order, first, j, now, expired)
+                if block[slot, STATE] == DUE:
+                    if n_due == due.shape[0]:
+                        more = np.empty(2 * n_due, np.int32)
+                        more[:n_due] = due
+                        due = more
+                    due[n_due] = slot
+                    n_due += 1
     return buffers, log, n_log, due[:n_due], sink
 
 
@@ -456,10 +483,10 @@ def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expire
         for e in range(kept):
             at = frozen + e
             buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[at], all_position[at], all_score[at]
-        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE], block[slot, KEY] = kept, 0, ACTIVE, oldest
+        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE] = kept, 0, ACTIVE
         theta[slot] = bound
         if kept:
-            calendar_push(calendar, oldest, slot)
+            enter_date(calendar, block, slot, oldest)
     return log, n_log, due[:n_due]
 
 
@@ -539,7 +566,7 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
             at = frozen + e
             buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[at], all_position[at], all_score[at]
             oldest = min(oldest, all_position[at])
-        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE], block[slot, KEY] = merged, 0, ACTIVE, oldest
+        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE] = merged, 0, ACTIVE
         if merged:
-            calendar_push(calendar, oldest, slot)
+            enter_date(calendar, block, slot, oldest)
     return buffers, log, n_log, due[:n_due]
