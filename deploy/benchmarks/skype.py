@@ -119,8 +119,8 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
 
     The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, ``scale.arrivals`` are measured.
 
-    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000`` (re-evaluations per 1000 messages),
-        ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
+    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum),
+        ``evaluations_per_1000`` (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
         ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
     """
     began = time.perf_counter()

@@ -12,7 +12,8 @@ from dskype.deploy.benchmarks.throughput_report import machine
 __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
 
 _MEASURES = {
-    "match_us": ("match us", 1), "amp_us": ("AMP us", 1), "emp_us": ("EMP us", 1), "total_us": ("sum us", 1), "evaluations_per_1000": ("re-eval. /1000", 1), "changes": ("changes", 1),
+    "match_us": ("match us", 1), "amp_us": ("AMP us", 1), "emp_us": ("EMP us", 1), "total_us": ("sum us", 1),
+    "evaluations_per_1000": ("re-eval. /1000", 1), "changes": ("changes", 1),
     "buffer_mean": ("buffer", 1), "index_mib": ("index MiB", 1), "buffer_mib": ("buffers MiB", 1), "memory_mib": ("all MiB", 1),
 }
 """Measure -> heading, digits."""
@@ -32,8 +33,10 @@ def _headings(experiment: Mapping[str, Any]) -> list[str]:
 def _conditions(found: Mapping[str, Any]) -> list[str]:
     m, s = found["machine"], found["scale"]
     return [f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
-            f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; {s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
-            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times; took {found['seconds']:.0f} s"]
+            f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; "
+            f"{s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
+            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times; "
+            f"took {found['seconds']:.0f} s"]
 
 
 def print_tables(found: Mapping[str, Any]) -> None:
@@ -78,7 +81,8 @@ def markdown(found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     if not plots:
         lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
     lines += ["| the paper says | here | figures |", "|---|---|---|",
-              *(f"| {e['name']}: {claim['text']} | **{_HELD[claim['held']]}** | {claim['figures']} |" for e in found["experiments"] for claim in e["claims"]), ""]
+              *(_line([f"{e['name']}: {claim['text']}", f"**{_HELD[claim['held']]}**", claim["figures"]])
+                for e in found["experiments"] for claim in e["claims"]), ""]
     for e in found["experiments"]:
         lines += [f"## {e['title']}", "", _line(_headings(e)), _line(["---"] + ["---:"] * (len(_MEASURES) + 1)),
                   *(_line([row["series"], *_cells(row)]) for row in e["rows"]), ""]
