@@ -6,6 +6,7 @@ the same place. The driver (or the simulated transport) asks :meth:`TopologyCloc
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ __all__ = ["ClockRecord", "TopologyClock"]
 
 _PULSES_AHEAD = 8
 """Pulses written and not yet seen by a spout task; more would only queue up."""
+
+_RATE_STEP_MS, _RATE_WINDOW_MS, _PEAK_MEMORY_MS = 250, 3000, 30_000
+_LEAST_BOUND = 1000
 
 
 class ClockRecord(NamedTuple):
@@ -54,8 +58,9 @@ class TopologyClock:
     """Decides when spouts are pulsed and who gets a tick.
 
     A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``. One that had nothing
-    to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. While more than
-    ``...backpressure.max.tuples`` tuples are on their way nobody is pulsed.
+    to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. Nobody is pulsed while more than
+    ``...backpressure.max.tuples`` tuples are on their way, or more than are received in ``...backpressure.max.ms``:
+    what bolts find hard must not become a micro-batch that takes minutes.
 
     :param plan: the physical plan.
     :param stats: live statistics, fed from the metrics topic.
@@ -65,6 +70,9 @@ class TopologyClock:
     def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
         self._plan, self._stats = plan, stats
         self._bound = plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES]
+        self._bound_ms = plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
+        self._received: deque[tuple[int, int]] = deque([(now_ms, stats.received_tuples())])
+        self._peak = 0.0  # tuples received per ms
         self._spouts: dict[int, _SpoutClock] = {}
         self._ticks: list[_TickClock] = []
         self.throttled = False
@@ -109,11 +117,26 @@ class TopologyClock:
                 value = encode_tick(tick.rate_secs, now_ms)
                 records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
         if active:
-            self.throttled = self._stats.undelivered_tuples() > self._bound
+            self.throttled = self._stats.undelivered_tuples() > self._queue_bound(now_ms)
             for task, spout in self._spouts.items():
                 if now_ms >= spout.next_ms and (record := self._pulse(task, spout, now_ms)):
                     records.append(record)
         return records
+
+    def _queue_bound(self, now_ms: int) -> float:
+        """Return how many tuples may be on their way; it grows until they take ``...backpressure.max.ms``."""
+        received, seen = self._received, self._stats.received_tuples()
+        since_ms, last = now_ms - received[-1][0], received[-1][1]
+        if seen < last:  # a topology's statistics began anew
+            received.clear()
+        elif since_ms < _RATE_STEP_MS:
+            return min(self._bound, max(_LEAST_BOUND, self._peak * self._bound_ms))
+        received.append((now_ms, seen))
+        while now_ms - received[0][0] > _RATE_WINDOW_MS and len(received) > 2:
+            received.popleft()
+        rate = (seen - received[0][1]) / max(1, now_ms - received[0][0])
+        self._peak = max(rate, self._peak * (1 - since_ms / _PEAK_MEMORY_MS) if since_ms < _PEAK_MEMORY_MS else 0.0)
+        return min(self._bound, max(_LEAST_BOUND, self._peak * self._bound_ms))
 
     def next_due_ms(self, *, active: bool) -> int:
         """Return the time at which :meth:`due` will next have something to say."""

@@ -135,6 +135,10 @@ class TopologyStats:
                 total += max(0, count - received.get((task_id, int(target)), 0))
         return total
 
+    def received_tuples(self) -> int:
+        """Return how many tuples all tasks have received."""
+        return sum(sum(task["received"].values()) for task in list(self.tasks.values()))
+
     def total(self, component: str, counter: str, stream: str | None = None) -> int:
         """Sum a counter (emitted, transferred, executed, acked, failed, ...) over a component's tasks."""
         result = 0

@@ -24,7 +24,7 @@ from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import set_name
-from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, in_records, out_batch, receive, send
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -68,7 +68,7 @@ def warm_up() -> None:
 
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)
-    out_batch([])
+    encode_batches(out_batches([]))
     gc.collect()
     gc.freeze()
 
@@ -140,14 +140,14 @@ class _Resident:
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
             rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size:]), schema)
             self._maybe_snapshot(batch_id)
-            reply = out_batch(self._executor.handle(batch_id, in_records(rows, self._inbox)))
+            reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:
             raise
         except Exception:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
             send(connection, b"\x01", traceback.format_exc()[-8000:].encode())
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
-        send(connection, b"\x00", reply.serialize())
+        send(connection, b"\x00", reply)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
         """Take the snapshots that are due in a forked copy of this process; never two at once."""

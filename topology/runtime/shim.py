@@ -21,7 +21,7 @@ from dskype.topology.core.executor import route_index
 from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.resident import BATCH
 from dskype.topology.runtime.supervisor import ask_supervisor
-from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, OUTPUT, receive, send
+from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
 
 __all__ = ["ExecutorFailedError", "Shim", "stop_executors"]
 
@@ -74,9 +74,7 @@ class Shim:
         for index, request in requests.items():
             self._send(index, request)
         for index, request in requests.items():
-            reply = self._reply(index, request)
-            if reply.num_rows:
-                yield reply
+            yield from decode_batches(self._reply(index, request))
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if len(set(self.executors)) == 1:
@@ -125,7 +123,7 @@ class Shim:
         except OSError:  # it has died since; the answer's loop forks another
             self._drop(index)
 
-    def _reply(self, index: int, request: tuple) -> pa.RecordBatch:
+    def _reply(self, index: int, request: tuple) -> memoryview:
         for attempt in range(_TRIES):
             try:
                 if attempt or (self.topology, self.component, index, self.epoch) not in _connections:
@@ -141,7 +139,7 @@ class Shim:
         if answer[0]:
             self._drop(index)
             raise ExecutorFailedError(bytes(answer[1:]).decode(errors="replace"))
-        return pa.ipc.read_record_batch(pa.py_buffer(memoryview(answer)[1:]), OUTPUT)
+        return memoryview(answer)[1:]
 
 
 def _freeze_once() -> None:

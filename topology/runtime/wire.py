@@ -1,8 +1,8 @@
 """What shim, supervisor and resident executors say to each other over Unix sockets of one machine.
 
-Every message is a length (u32 little endian) and a body. Requests to the supervisor and its answers are
+Every message is a length (u64 little endian) and a body. Requests to the supervisor and its answers are
 msgpack. A request to an executor is ``u64 batch id`` and one serialized Arrow record batch of input
-rows; its answer is one byte, 0 and a record batch of output rows, or 1 and the text of an error.
+rows; its answer is one byte, 0 and an Arrow stream of output rows, or 1 and the text of an error.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dskype.topology.core.frames import InRecord, OutRecord, OutRecords
 
-__all__ = ["EXTERNAL_INPUT", "INBOX_INPUT", "OUTPUT", "OUTPUT_DDL", "SUPERVISOR_VARIABLE", "in_records", "out_batch",
-           "receive", "send"]
+__all__ = ["EXTERNAL_INPUT", "INBOX_INPUT", "OUTPUT", "OUTPUT_DDL", "SUPERVISOR_VARIABLE", "decode_batches", "encode_batches",
+           "in_records", "out_batches", "receive", "send"]
 
 SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
 """Environment variable with the path of the supervisor's socket; set by the daemon, inherited by its workers."""
 
-_LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+
+_SLICE_ROWS, _SLICE_BYTES = 16_384, 4 << 20
+"""Output rows are handed to Spark in pieces: its JVM holds one at a time."""
 
 INBOX_INPUT = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())])
 EXTERNAL_INPUT = pa.schema([
@@ -76,14 +80,30 @@ def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
                                             columns["value"], headers)]
 
 
-def out_batch(records: Sequence[OutRecord | OutRecords]) -> pa.RecordBatch:
+def out_batches(records: Sequence[OutRecord | OutRecords]) -> list[pa.RecordBatch]:
     """Turn output records into rows for Spark's Kafka sink, in their order."""
     batches = []
     for columns, group in itertools.groupby(records, lambda record: isinstance(record, OutRecords)):
         batches += map(_of_columns, group) if columns else [_of_records(list(group))]
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches, OUTPUT).combine_chunks().to_batches()[0] if batches else _of_records([])
+    # Combined as far as possible: a column of one batch ends at 2 GiB.
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches, OUTPUT).combine_chunks().to_batches()
+
+
+def encode_batches(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Return output rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, OUTPUT) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decode_batches(body: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream, without a copy, in pieces of limited size."""
+    for batch in pa.ipc.open_stream(pa.py_buffer(body)):
+        if batch.num_rows:
+            rows = max(1, min(_SLICE_ROWS, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+            yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
 def _of_records(records: list[OutRecord]) -> pa.RecordBatch:
