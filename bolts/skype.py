@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dskype.bolts import window as _windows     # noqa: F401  registers the windows
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
