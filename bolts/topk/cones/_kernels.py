@@ -26,13 +26,14 @@ _LOW = np.int64(0xFFFFFFFF)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
-TERM, USED, DEAD, STALE = range(4)                      # columns of big
+TERM, USED, DEAD, STALE, SPARE = range(5)               # columns of big
 STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
 TOP = 65535
 LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
 NO_CODES = np.int64(-1)
 SLOT, CODES_1, CODES_3 = range(3)       # of tail
 CODES = 4
+WHOLE = 512             # steps of NEED that count as a whole change
 # Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
 USUAL_FIRST, USUAL_REST = 0.25, 0.2
 
@@ -40,7 +41,8 @@ Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field tail boun
 Lists.__doc__ = """The lists of all terms.
 
 ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
-big: int64[lists, 4]: TERM, USED lanes, DEAD ones among them, STALE: changes since it was sorted.
+big: int64[lists, 5]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since it was arranged, 1/512 cones; SPARE: 1 + a
+dead lane, 0 if there is none; CODES_1 of its tail leads to the next one in the same way.
 lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]) and tail (int32[., 16, 3]: SLOT, -1:
 nobody, and the codes of two later keywords each, 16 bits for one), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
 """
@@ -213,6 +215,20 @@ def bound_all(lists, numbers):
         bound_again(lists, numbers[i])
 
 
+@njit(cache=True)
+def lower_need(lists, number, lane, wanted):
+    """Let NEED0 of the bounds above a lane be at most ``wanted``."""
+    if lists.groups[number, CAPACITY] == 0:
+        return
+    b = lane // LANES
+    g = b // LANES
+    row, upper = lists.groups[number, START] + g, lists.uppers[number, START] + g // LANES
+    if lists.bound[row, NEED0, b % LANES] > wanted:
+        lists.bound[row, NEED0, b % LANES] = wanted
+        if lists.upper[upper, NEED0, g % LANES] > wanted:
+            lists.upper[upper, NEED0, g % LANES] = wanted
+
+
 # -- changes --------------------------------------------------------------------------------------
 
 
@@ -231,10 +247,16 @@ def enter(lists, number, slot, at, place, frame, words, indexed, cone):
     start = words.block[slot, START]
     codes, open_ = shape(cone, place[slot], frame, words.weight[at], words.weight, at - start, words.block[slot, LENGTH], start, words)
     cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
-    lane = lists.big[number, USED]
-    lists.big[number, USED] = lane + 1
-    if cone[NEED]:
-        lists.big[number, STALE] += 1
+    lane = lists.big[number, SPARE] - 1
+    if lane >= 0:
+        lists.big[number, SPARE] = lists.tail[lists.lanes[number, START] + lane // LANES, lane % LANES, CODES_1]
+        lists.big[number, DEAD] -= 1
+        lists.big[number, STALE] += WHOLE
+    else:
+        lane = lists.big[number, USED]
+        lists.big[number, USED] = lane + 1
+        if cone[NEED]:
+            lists.big[number, STALE] += WHOLE
     put(lists, number, lane, slot, cone, codes)
     words.where[at] = lane
 
@@ -302,6 +324,7 @@ def unlink(lists, slots, words):
                 lists.tail[b, j, SLOT] = -1
                 lists.field[b, NEED, j] = TOP
                 lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
+                lists.tail[b, j, CODES_1], lists.big[number, SPARE] = lists.big[number, SPARE], where + 1
                 lists.big[number, DEAD] += 1
             else:
                 last = lists.ids[term, LENGTH] - 1
@@ -324,8 +347,8 @@ def room_for(found, n, more):
 
 @njit(cache=True)
 def stale(lists, number, least):
-    """Tell whether much has changed in a list: a quarter of the lanes, and more than ``least``."""
-    return lists.big[number, STALE] + lists.big[number, DEAD] > max(least, lists.big[number, USED] // 4)
+    """Tell whether much has changed in a list: a third of the lanes, and more than ``least``."""
+    return lists.big[number, STALE] + WHOLE * lists.big[number, DEAD] > WHOLE * max(least, lists.big[number, USED] // 3)
 
 
 @njit(cache=True)
@@ -334,7 +357,6 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
 
     :returns: numbers of the lists in which much has changed, each once or more.
     """
-    cone = np.empty(6, np.int64)
     changed, n = np.empty(64, np.int64), 0
     for i in range(slots.shape[0]):
         slot = np.int64(slots[i])
@@ -356,10 +378,10 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
                 continue
             lane = np.int64(words.where[at])
             b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
-            if lists.field[b, FIRST, j] == TOP:
+            if lists.field[b, REST, j] == TOP:
                 continue    # no bound can be given
+            lists.big[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
             lists.field[b, NEED, j] = wanted
-            lists.big[number, STALE] += 1
             if stale(lists, number, least):
                 changed = room_for(changed, n, 1)
                 changed[n] = number
@@ -367,9 +389,7 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
             if after > before:
                 renew_need(lists, number, lane)
             else:
-                for f in range(6):
-                    cone[f] = lists.field[b, f, j]
-                contain_cone(lists, number, lane, cone)
+                lower_need(lists, number, lane, wanted)
     return changed[:n]
 
 
@@ -468,7 +488,7 @@ def sort_list(lists, number, words, step):
                 tail[at, t] = lists.tail[b, j, t]
             at += 1
     order = arrange(field, step)
-    lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE] = n, 0, 0
+    lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE], lists.big[number, SPARE] = n, 0, 0, 0
     clear_lanes(lists, number, n // LANES)
     for lane in range(n):
         source = order[lane]

@@ -22,11 +22,12 @@ class ConePool:
     ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A run that is too small is left behind and a larger one taken
     at the end; when the end is reached, all runs move to new arrays.
 
+    :param growth: a run that grows becomes larger by this part at least.
     :param fields: name -> (dtype, shape of a row).
     """
 
-    def __init__(self, **fields: tuple[type, tuple[int, ...]]) -> None:
-        self.fields = fields
+    def __init__(self, growth: float, **fields: tuple[type, tuple[int, ...]]) -> None:
+        self.growth, self.fields = growth, fields
         self.arrays = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
         self.block = np.zeros((0, 3), np.int64)
         self.end = self.left = 0
@@ -39,7 +40,7 @@ class ConePool:
         if not len(numbers):
             return numbers
         held = block[numbers, kernels.CAPACITY]
-        room = np.where(held > 0, np.maximum(rows, held + (held >> 3)), rows)
+        room = np.where(held > 0, np.maximum(rows, held + (held * self.growth).astype(np.int64)), rows)
         need = int(room.sum())
         if self.end + need > self._size:
             self._pack(need)
@@ -98,7 +99,7 @@ class ConeIndex(SubscriptionIndex):
 
     A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms.
     Changes are made in place: appended, marked dead, cones made larger at once (lower thresholds) or smaller when it is worth it; a
-    list in which a quarter has changed is sorted anew: O(log n) amortised for each of the changes.
+    list in which a third has changed is sorted anew: O(log n) amortised for each of the changes.
 
     :param short: postings up to which a list keeps only slots, >= 1.
     :param flat: blocks up to which a list has no bounds, >= 0.
@@ -112,13 +113,13 @@ class ConeIndex(SubscriptionIndex):
         super().__init__(diagonal_deg, where=np.int32)      # where: place of the keyword's posting in its list
         self._short, self._flat, self._least, self._slack, self._drift = int(short), int(flat), int(least), float(slack), float(drift)
         self._ids = BlockPool({"slot": np.int32}, columns=4)
-        self._big = np.zeros((0, 4), np.int64)
+        self._big = np.zeros((0, 5), np.int64)
         self._spare: list[int] = []     # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
-        self._lanes = ConePool(field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
-        self._groups = ConePool(bound=(np.uint16, (8, lanes)))
-        self._uppers = ConePool(upper=(np.uint16, (8, lanes)))
+        self._lanes = ConePool(0.125, field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
+        self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
+        self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
         self._weight_of = np.zeros(0)
         self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP    # of distance in steps of score, for a step of NEAR
@@ -147,7 +148,7 @@ class ConeIndex(SubscriptionIndex):
         short = ~is_long & ~new
         self._ids.reserve(terms[short], lengths[short])
         numbers = ids[terms[is_long], kernels.BIG] - 1
-        self._make_room(numbers, self._big[numbers, kernels.USED] + counts[is_long])
+        self._make_room(numbers, self._big[numbers, kernels.USED] + np.maximum(counts[is_long] - self._big[numbers, kernels.DEAD], 0))
         fresh = self._number(int(new.sum()))
         self._big[fresh] = 0
         self._big[fresh, kernels.TERM] = terms[new]
@@ -231,9 +232,9 @@ class ConeIndex(SubscriptionIndex):
         blocks = self._lanes.block[larger, kernels.CAPACITY]
         bounded = larger[blocks > self._flat]
         groups = -(-self._lanes.block[bounded, kernels.CAPACITY] // kernels.LANES)
-        self._groups.reserve(bounded, groups)
-        self._uppers.reserve(bounded, -(-groups // kernels.LANES))
-        kernels.bound_all(self._lists, bounded)
+        moved = self._groups.reserve(bounded, groups)
+        moved = np.union1d(moved, self._uppers.reserve(bounded, -(-groups // kernels.LANES)))
+        kernels.bound_all(self._lists, moved)
 
     def _check(self) -> None:
         """Verify that every keyword has its posting, that no cone or bound is too small, and all counts."""
@@ -299,7 +300,11 @@ class ConeIndex(SubscriptionIndex):
         start, _, capacity = lists.lanes[number]
         slot = lists.tail[start:start + capacity, :, kernels.SLOT].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
-        assert int((slot[:used] >= 0).sum()) == used - self._big[number, kernels.DEAD]
+        spare, lane = [], self._big[number, kernels.SPARE] - 1
+        while lane >= 0:
+            spare.append(int(lane))
+            lane = lists.tail[start + lane // lanes, lane % lanes, kernels.CODES_1] - 1
+        assert sorted(spare) == np.flatnonzero(slot[:used] < 0).tolist() and len(spare) == self._big[number, kernels.DEAD]
         cones = lists.field[start:start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
         if not lists.groups[number, kernels.CAPACITY]:
             assert capacity <= self._flat
