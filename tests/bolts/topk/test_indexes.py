@@ -14,7 +14,7 @@ from dskype.bolts.topk.pool import BlockPool
 from dskype.bolts.topk.table import TermIds
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
-from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score
+from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh
 
 
 def insert(index: SubscriptionIndex, slots: list[int], subscriptions: list[dict]) -> None:
@@ -66,6 +66,81 @@ def test_an_index_finds_exactly_what_reaches_its_threshold(name, seed):
     index.remove(np.array(sorted(subscriptions), np.int32))
     index._check()
     assert len(index.match(batch(world.messages(5))).slot) == 0
+
+
+def subscription(alpha: float, weights: dict[int, float], lat: float = 0.0, lon: float = 0.0) -> dict:
+    return {"k": 1, "alpha": alpha, "lat": lat, "lon": lon, "weights": weights}
+
+
+def compare(name: str, subscriptions: list[dict], messages: list[dict], levels: list[float]) -> None:
+    """Compare an index with the oracle when all thresholds are one level after another, and when they are mixed."""
+    index, known = INDEXES[name](DIAGONAL_DEG), dict(enumerate(subscriptions))
+    insert(index, list(known), subscriptions)
+    slots = np.arange(len(known), dtype=np.int32)
+    for level in [*levels, None]:
+        thresholds = np.full(len(known), level) if level is not None else np.resize(levels, len(known))
+        index.set_thresholds(slots, thresholds)
+        index._check()
+        assert found(index, batch(messages)) == expected(messages, known, dict(enumerate(thresholds.tolist())))
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_is_exact_for_text_alone_and_for_place_alone(name):
+    """With alpha = 1 a common term is still needed; with alpha = 0 the place does not matter. Many scores meet a threshold exactly."""
+    world = World(21, places=40)
+    subscriptions = [{**world.subscription(), "alpha": float(i % 2)} for i in range(80)]
+    messages = world.messages(20)
+    scores = sorted({s for m in messages for one in subscriptions if (s := exact_score(one, m)) is not None})
+    compare(name, subscriptions, messages, [-np.inf, np.inf, 0.0, 1.0, -1.0, *scores[::max(1, len(scores) // 12)]])
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_takes_subscriptions_and_messages_with_very_many_keywords(name):
+    rng = random.Random(22)
+    many = [weigh(sorted(rng.sample(range(-60, 240), n)), rng) for n in (64, 64, 33, 17, 6, 5, 1, 300, 64, 40)]
+    subscriptions = [subscription(rng.choice((0.0, 0.3, 1.0)), many[i % 10], rng.random(), rng.random()) for i in range(60)]
+    messages = World(22).messages(12)
+    for message in messages:
+        message["weights"] = weigh(sorted(rng.sample(range(-60, 240), rng.choice((1, 3, 90, 300)))), rng)
+    compare(name, subscriptions, messages, [-np.inf, 0.1, 0.5, 0.8, 0.3, np.inf])
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_keeps_subscriptions_apart_that_are_all_the_same(name):
+    """One place, one text, one alpha: no way to tell them from each other but the threshold."""
+    subscriptions = [subscription(0.5, {-4: 0.6, 3: 0.8}, 1.0, 1.0) for _ in range(400)]
+    messages = [{"seq": i, "position": i, "lat": 1.0, "lon": 1.0 + i % 3, "weights": w}
+                for i, w in enumerate(({-4: 0.6, 3: 0.8}, {3: 1.0}, {-4: 1.0}, {5: 1.0}, {-5: 1.0}, {}))]
+    compare(name, subscriptions, messages, [-np.inf, 1.0, 0.9, exact_score(subscriptions[0], messages[1]), 0.5, np.inf, 0.0])
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_allows_for_terms_that_occur_often_in_a_message(name):
+    """A term with tf = 5 outweighs rarer ones; messages of any norm are matched exactly."""
+    rng, world = random.Random(23), World(23, places=30)
+    subscriptions = [world.subscription() for _ in range(150)]
+    messages = world.messages(30)
+    for i, message in enumerate(messages):
+        raw = {term: rng.choice((1, 1, 2, 5)) * 9.0 / (1 + j) for j, term in enumerate(message["weights"])}
+        norm = (sum(w * w for w in raw.values()) ** 0.5 or 1.0) / (1.0, 1.0, 1e-9, 30.0)[i % 4]
+        message["weights"] = {term: w / norm for term, w in raw.items()}
+    compare(name, subscriptions, messages, [0.4, 0.6, 0.8, 5.0, 0.2, -0.5])
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_takes_batches_of_nothing(name):
+    index, world = INDEXES[name](DIAGONAL_DEG), World(24)
+    nothing = np.zeros(0, np.int32)
+    for _ in range(2):
+        assert found(index, MessageBatch.empty()) == []
+        insert(index, [], [])
+        index.remove(nothing)
+        index.set_thresholds(nothing, np.zeros(0))
+        index._check()
+        insert(index, [7], [world.subscription()])
+        assert len(index.match(batch([m for m in world.messages(5) if not m["weights"]])).slot) == 0
+        index.remove(np.array([7], np.int32))
+    assert index.memory_bytes >= 0
 
 
 @pytest.mark.parametrize("name", INDEXES)
