@@ -9,6 +9,8 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from dskype.bolts.topk.engine import BUFFERS, INDEXES
+from dskype.bolts.window import WINDOWS
 from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
@@ -150,7 +152,8 @@ def random_run(seed):
     partitions = rng.choice([1, 1, 2])
     tasks = {"subscription-bolt": rng.randint(1, 4), "message-bolt": rng.randint(1, 3), "distribution-bolt": rng.randint(1, 3),
              "aggregation-bolt": rng.randint(1, 2), "subscription-spout": rng.randint(1, 2), "result-bolt": rng.randint(1, 2)}
-    conf = {"dskype.results.topk.interval.ms": rng.choice([0, 300])}
+    conf = {"dskype.results.topk.interval.ms": rng.choice([0, 300]), "dskype.index": rng.choice(sorted(INDEXES)), "dskype.buffer": rng.choice(sorted(BUFFERS)),
+            "dskype.window.index": rng.choice(sorted(WINDOWS))}
     if timed:
         tasks["message-spout"] = rng.randint(1, partitions)
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
