@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, grown
 
-__all__ = ["SubscriptionTable", "TermIds", "readable"]
+__all__ = ["SubscriptionTable", "TermIds", "aligned", "readable"]
 
 
 def readable(array: np.ndarray, dtype: type) -> np.ndarray:
@@ -19,10 +20,19 @@ def readable(array: np.ndarray, dtype: type) -> np.ndarray:
     return view
 
 
+def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """Return an empty array that begins with a cache line, so that rows lie in as few of them as can be."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start:start + size].view(dtype).reshape(shape)
+
+
 def _widened(array: np.ndarray, n: int) -> np.ndarray:
     """Return ``array`` with ``n`` rows; new ones are 0."""
-    new = np.zeros((n, *array.shape[1:]), array.dtype)
+    new = aligned((n, *array.shape[1:]), array.dtype)
     new[:len(array)] = array
+    new[len(array):] = 0
     return new
 
 

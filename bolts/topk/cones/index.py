@@ -10,7 +10,7 @@ from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.table import aligned, readable
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["ConeIndex"]
@@ -28,7 +28,7 @@ class ConePool:
 
     def __init__(self, growth: float, **fields: tuple[type, tuple[int, ...]]) -> None:
         self.growth, self.fields = growth, fields
-        self.arrays = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
+        self.arrays = {name: aligned((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
         self.block = np.zeros((0, 3), np.int64)
         self.end = self.left = 0
 
@@ -74,7 +74,7 @@ class ConePool:
         *moves, end = shared.pack_blocks(self.block)
         size = end + more
         size += size // 16 + 16
-        new = {name: np.empty((size, *shape), dtype) for name, (dtype, shape) in self.fields.items()}
+        new = {name: aligned((size, *shape), dtype) for name, (dtype, shape) in self.fields.items()}
         self._copy(*moves, new)
         self.arrays, self.end, self.left = new, end, 0
 
