@@ -139,11 +139,11 @@ class KSkybandBuffers(SkybandBuffers):
 class CostSkybandBuffers(_Skybands):
     """Keeps the k-skyband of messages at or above the theta that :class:`CostModel` finds cheapest (*cSkyband*, section 6.2).
 
-    :param reevaluation: cost of a re-evaluation, in units of passing over one entry of a buffer.
-    :param match: cost of a match in the same unit; 0 for the paper's formula.
+    :param reevaluation: cost of a re-evaluation, in units of passing over one entry of a buffer (about 1 ns); default 1e6.
+    :param match: cost of a match before any entry is passed over, in the same unit; default 1000; 0 for the paper's formula.
     """
 
-    def __init__(self, extent: int, *, reevaluation: float = 1e6, match: float = 150.0) -> None:
+    def __init__(self, extent: int, *, reevaluation: float = 1e6, match: float = 1000.0) -> None:
         super().__init__(extent)
         for name, value in (("reevaluation", reevaluation), ("match", match)):
             if not 0 <= value < np.inf:

@@ -217,7 +217,7 @@ def test_the_descent_stops_at_the_least_cost_of_all(rho):
 def test_the_dearer_a_reevaluation_the_lower_is_theta():
     thetas = []
     for reevaluation in (0.0, 1e4, 1e6, 1e8):
-        buffers = opened(CostSkybandBuffers(10_000, reevaluation=reevaluation), 20, complete=False)
+        buffers = opened(CostSkybandBuffers(10_000, reevaluation=reevaluation, match=0.0), 20, complete=False)
         arrive(buffers, [], 9_999)
         wanted = int(buffers.wanted(ONE)[0])
         buffers.resolve(ONE, as_lists([[(1 - i / 10_000, 9_000 + i % 999, 9_000 + i % 999 + 1000 * 0) for i in range(0, wanted)]
