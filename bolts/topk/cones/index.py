@@ -9,6 +9,7 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
+from dskype.bolts.topk.cones.search import _kernels as search
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import aligned, readable
 from dskype.spouts.batch import MessageBatch
@@ -68,7 +69,8 @@ class ConePool:
 
     def _copy(self, source: np.ndarray, length: np.ndarray, destination: np.ndarray, to: dict[str, np.ndarray]) -> None:
         for name, (_, shape) in self.fields.items():
-            kernels.copy_rows(self.arrays[name].reshape(-1, math.prod(shape)), source, length, destination, to[name].reshape(-1, math.prod(shape)))
+            width = math.prod(shape)
+            kernels.copy_rows(self.arrays[name].reshape(-1, width), source, length, destination, to[name].reshape(-1, width))
 
     def _pack(self, more: int) -> None:
         *moves, end = shared.pack_blocks(self.block)
@@ -97,14 +99,17 @@ class ConeIndex(SubscriptionIndex):
     grow; 16 of them are a block, 16 blocks a group, 16 groups have their bounds side by side. What passes is looked at with hashed codes
     of the later keywords, and what is left is scored. No accumulators, and nothing is found twice.
 
-    A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms.
-    Changes are made in place: appended, marked dead, cones made larger at once (lower thresholds) or smaller when it is worth it; a
-    list in which a third has changed is sorted anew: O(log n) amortised for each of the changes.
+    A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms. Changes are
+    made in place: a new cone takes the lane of a removed one or the next free one, cones and bounds grow at once when a threshold is
+    lowered, and shrink when it is worth it. A list in which a third has changed is arranged anew by itself, O(n log n) for its n cones,
+    so that a change costs O(log n) amortised and no call ever arranges everything.
+
+    Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth; 4 in a short list.
 
     :param short: postings up to which a list keeps only slots, >= 1.
     :param flat: blocks up to which a list has no bounds, >= 0.
     :param least: changes before a list is sorted anew.
-    :param slack: what an index's threshold is lowered by beyond the lower one that is set.
+    :param slack: how far below a lower threshold cones are made, so that they need not be touched again soon.
     :param drift: how far a threshold may rise before the index follows.
     """
 
@@ -190,7 +195,7 @@ class ConeIndex(SubscriptionIndex):
         if self._frame is None:
             return Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
         terms = self.table.terms.map
-        return Matches(*kernels.match(
+        return Matches(*search.match(
             readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
             readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local, self._lists, self._words,
             self.table.place, self._frame, self._step, self.diagonal_deg, self._weight_of)[:3])
