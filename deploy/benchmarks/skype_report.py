@@ -35,8 +35,8 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
     return [f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
             f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; "
             f"{s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
-            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times; "
-            f"took {found['seconds']:.0f} s"]
+            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times"
+            f"{', the fastest of ' + str(found['repeat']) + ' runs' if found['repeat'] > 1 else ''}; took {found['seconds']:.0f} s"]
 
 
 def print_tables(found: Mapping[str, Any]) -> None:
