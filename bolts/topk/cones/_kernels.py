@@ -18,7 +18,7 @@ from numba import njit
 
 LANES = 16
 START, LENGTH, CAPACITY, BIG = range(4)
-_LOW = np.int64(0xFFFFFFFF)
+_LOW, _SIGN = np.int64(0xFFFFFFFF), np.int64(0x80000000)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
@@ -142,7 +142,8 @@ def put(lists, number, lane, slot, cone, codes):
     for f in range(6):
         lists.field[b, f, j] = cone[f]
     lists.tail[b, j, SLOT] = slot
-    lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = codes & _LOW, codes >> np.int64(32)
+    lists.tail[b, j, CODES_1] = ((codes & _LOW) ^ _SIGN) - _SIGN
+    lists.tail[b, j, CODES_3] = codes >> np.int64(32)
     contain_cone(lists, number, lane, cone)
 
 
