@@ -135,7 +135,7 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
     """
     n_out = 0
     out_message, out_slot, out_score = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024)
-    found, groups, blocks, lanes = np.empty(1024, np.int32), np.empty(80, np.int64), np.empty(1024, np.int64), np.empty(16 * 1024, np.int64)
+    found, groups, blocks, lanes = np.empty(1024, np.int32), np.empty(80, np.int64), np.empty(1024, np.int64), np.empty(4096, np.int64)
     begin, count = np.empty(1024, np.int64), np.empty(1024, np.int64)
     passed, passed_score = np.empty(1024, np.int64), np.empty(1024)
     hit = np.empty(LANES, np.uint8)
