@@ -8,7 +8,7 @@ from typing import Any
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
-from dskype.bolts.results.formats import Head, head
+from dskype.bolts.results.formats import heads
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.spouts.settings import Settings
@@ -82,13 +82,14 @@ class ResultBolt(BatchBolt):
             self._write_states(items)
 
     def _write_deltas(self, deltas: list[tuple[str, list[Any]]]) -> None:
-        heads: list[Head] = []
+        shared: tuple[list[Any], ...] = ([], [], [])
         columns: list[list[Any]] = [[], [], [], [], []]
         for subscription, (registration, meta, *parts) in deltas:
-            heads += [head(subscription, registration, meta)] * len(parts[0])
+            for column, value in zip(shared, (subscription, registration, meta)):
+                column += [value] * len(parts[0])
             for column, part in zip(columns, parts, strict=True):
                 column += part
-        self._publisher.write_deltas(heads, *columns)
+        self._publisher.write_deltas(heads(*shared), *columns)
 
     def _item(self, subscription: str, record: list[Any]) -> State | Removal:
         registration, watermark, messages, scores = record

@@ -252,7 +252,7 @@ class SubscriptionBolt(BatchBolt):
             self._counters["unknown_unregistered"].inc()
 
     def _remove_topk(self, subscription: str, slot: int, *, replaced: bool) -> None:
-        registration = self._topk_entries.registrations[slot]
+        registration = self._topk_entries.registration(slot)
         self._withdraw(slot)
         if replaced:
             self._publisher.events([subscription], [registration], ["removed"], [self._watermark])
@@ -275,7 +275,7 @@ class SubscriptionBolt(BatchBolt):
 
     def _remove_filter(self, subscription: str, slot: int) -> None:
         entry = self._filter_entries
-        self._publisher.removed([subscription], [entry.registrations[slot]], [self._watermark], states=False)
+        self._publisher.removed([subscription], [entry.registration(slot)], [self._watermark], states=False)
         self._boolean.remove(slot)
         self._ends_ms.pop(slot, None)
         entry.clear(slot)
@@ -298,7 +298,7 @@ class SubscriptionBolt(BatchBolt):
             self._requests[number], self._request_of[slot] = slot, number
         asked = self._engine.index.table.columns(slots)
         self._collector.emit_batch([
-            numbers, [self._topk_entries.names[slot] for slot in slots.tolist()], np.full(n, self._watermark), np.asarray(self._engine.wanted(slots), np.int64),
+            numbers, self._topk_entries.take(slots)[0].tolist(), np.full(n, self._watermark), np.asarray(self._engine.wanted(slots), np.int64),
             asked["alpha"], asked["lat"], asked["lon"], csr_to_lists(asked["offsets"], asked["terms"]), csr_to_lists(asked["offsets"], asked["weights"])],
             streams.REQUESTS)
 
@@ -341,10 +341,9 @@ class SubscriptionBolt(BatchBolt):
     def _publish_touched(self, slots: np.ndarray) -> None:
         first = [slot for slot in slots.tolist() if slot in self._fresh] if self._fresh else []
         if first:
-            entries = self._topk_entries
             self._fresh.difference_update(first)
-            self._publisher.events([entries.names[s] for s in first], [entries.registrations[s] for s in first],
-                                   ["active"] * len(first), [self._watermark] * len(first))
+            names, registrations, _ = self._topk_entries.take(np.array(first))
+            self._publisher.events(names, registrations, ["active"] * len(first), [self._watermark] * len(first))
         if self._publisher.wants_states:
             self._dirty.update(slots.tolist())
 
@@ -352,9 +351,8 @@ class SubscriptionBolt(BatchBolt):
         if not len(slots) or not self._publisher.wants_deltas:
             return
         self._counters["deltas"].inc(len(slots))
-        entries, rows = self._topk_entries, slots.tolist()
-        self._publisher.deltas([entries.names[s] for s in rows], [entries.registrations[s] for s in rows], ops, self._ids.get(seqs), scores, ranks,
-                               watermarks, [entries.metas[s] for s in rows])
+        names, registrations, metas = self._topk_entries.take(slots)
+        self._publisher.deltas(names, registrations, ops, self._ids.get(seqs), scores, ranks, watermarks, metas)
 
     def _write_states(self, now_ms: int) -> None:
         """Write the lists that changed, at most every ``topk_interval_ms``; pending ones wait."""
@@ -367,9 +365,8 @@ class SubscriptionBolt(BatchBolt):
         self._dirty.difference_update(slots.tolist())
         self._counters["states"].inc(len(slots))
         offsets, seqs, _, scores = self._engine.topk(slots)
-        entries = self._topk_entries
-        self._publisher.states([entries.names[s] for s in slots.tolist()], [entries.registrations[s] for s in slots.tolist()],
-                               np.full(len(slots), self._watermark), offsets, self._ids.get(seqs), scores)
+        names, registrations, _ = self._topk_entries.take(slots)
+        self._publisher.states(names, registrations, np.full(len(slots), self._watermark), offsets, self._ids.get(seqs), scores)
 
     def _match_filters(self, messages: MessageBatch, ids: Any, arrival_ms: np.ndarray) -> None:
         if not self._filters or not messages.n:
@@ -377,26 +374,24 @@ class SubscriptionBolt(BatchBolt):
         import pyarrow as pa
 
         rows, slots = self._boolean.match(messages)
-        entries = self._filter_entries
         if self._expiring:
             ends = [self._ends_ms.get(s, _NEVER_MS) for s in slots.tolist()]
             alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
         if len(rows):
-            names = slots.tolist()
-            self._counters["matches"].inc(len(rows))
             n = len(rows)
-            self._publisher.deltas([entries.names[s] for s in names], [entries.registrations[s] for s in names], np.full(n, MATCH, np.int8),
-                                   ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64), messages.position[rows],
-                                   [entries.metas[s] for s in names])
+            self._counters["matches"].inc(n)
+            names, registrations, metas = self._filter_entries.take(slots)
+            self._publisher.deltas(names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64),
+                                   messages.position[rows], metas)
         if self._expiring:
             self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)
 
     def _expire_filters(self, now_ms: int) -> None:
         while self._expiring and self._expiring[0][0] <= now_ms:
             _, slot, registration = heapq.heappop(self._expiring)
-            name = self._filter_entries.names[slot] if slot < len(self._filter_entries.names) else None
-            if name is not None and self._filter_entries.registrations[slot] == registration:
+            name = self._filter_entries.name(slot)
+            if name is not None and self._filter_entries.registration(slot) == registration:
                 del self._filters[name]
                 self._remove_filter(name, slot)
 
@@ -428,7 +423,7 @@ class SubscriptionBolt(BatchBolt):
         self._topk = self._topk_entries.by_name()
         self._filters = self._filter_entries.by_name()
         self._ends_ms = {slot: end for slot, end in state["ends_ms"]}
-        self._expiring = [(end, slot, self._filter_entries.registrations[slot]) for slot, end in self._ends_ms.items()]
+        self._expiring = [(end, slot, self._filter_entries.registration(slot)) for slot, end in self._ends_ms.items()]
         heapq.heapify(self._expiring)
         self._requests = {request: slot for request, slot in state["requests"]}
         self._request_of = {slot: request for request, slot in state["requests"]}
@@ -440,38 +435,53 @@ class _Entries:
     """What is known of the subscription in each slot, besides what its index holds: name, registration, meta."""
 
     def __init__(self) -> None:
-        self.names: list[str | None] = []
-        self.registrations: list[str] = []
-        self.metas: list[str | None] = []
+        self._columns = np.empty((3, 0), object)
         self.free: list[int] = []
+        self._slots = 0        # those below this one have been in use
 
     def free_slot(self) -> int:
         """Return a slot that is not in use, where nobody else gives them."""
-        return self.free.pop() if self.free else len(self.names)
+        return self.free.pop() if self.free else self._slots
 
     def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
         """Fill a slot."""
-        if missing := max(0, slot + 1 - len(self.names)):
-            self.names += [None] * missing
-            self.registrations += [""] * missing
-            self.metas += [None] * missing
-        self.names[slot], self.registrations[slot], self.metas[slot] = name, registration, meta
+        if slot >= self._columns.shape[1]:
+            self._columns = np.concatenate((self._columns, np.empty((3, slot + 16 - self._columns.shape[1] + slot // 2), object)), axis=1)
+        self._columns[:, slot] = name, registration, meta
+        self._slots = max(self._slots, slot + 1)
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
-        self.names[slot], self.registrations[slot], self.metas[slot] = None, "", None
+        self._columns[:, slot] = None
+
+    def name(self, slot: int) -> str | None:
+        """Return the name of the subscription in a slot; None: it is empty."""
+        return self._columns[0, slot] if slot < self._slots else None
+
+    def registration(self, slot: int) -> str:
+        """Return the registration of the subscription in a slot."""
+        return self._columns[1, slot]
+
+    def take(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return names, registrations and metas (None: nobody has one) of slots, as arrays of objects."""
+        names, registrations, metas = self._columns[:, slots]
+        return names, registrations, metas if any(meta is not None for meta in metas) else None
 
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
-        return {name: slot for slot, name in enumerate(self.names) if name is not None}
+        return {name: slot for slot, name in enumerate(self._columns[0, :self._slots]) if name is not None}
 
     def snapshot(self) -> Any:
         """Return the slots as plain values."""
-        return [self.names, self.registrations, self.metas, self.free]
+        return [*(column.tolist() for column in self._columns[:, :self._slots]), self.free]
 
     def restore(self, state: Any) -> None:
         """Take them over."""
-        self.names, self.registrations, self.metas, self.free = (list(part) for part in state)
+        *columns, self.free = (list(part) for part in state)
+        self._slots = len(columns[0])
+        self._columns = np.empty((3, self._slots), object)
+        for row, column in zip(self._columns, columns):
+            row[:] = column
 
 
 def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:

@@ -11,8 +11,7 @@ The key of every record is the subscription's id, so each subscription's records
 subscription gave, left out if it gave nothing. Deltas and events carry the header ``result-id``: subscription,
 registration, watermark, op and message as text, the same whenever the same result is written again.
 
-JSON is put together from text: what all records of a registration share is made once (:class:`Head`), floats are
-written as the shortest text that reads back as the same float64.
+JSON is put together from columns of text; floats are written as the shortest text that reads back as the same float64.
 """
 
 from __future__ import annotations
@@ -26,31 +25,30 @@ import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["ADD", "EVENTS", "Head", "MATCH", "OPS", "REMOVE", "Records", "delta_records", "event_record", "head", "parse_registration", "score_texts", "state_values"]
+__all__ = ["ADD", "EVENTS", "Heads", "MATCH", "OPS", "REMOVE", "Records", "delta_records", "event_record", "heads", "parse_registration", "score_texts", "state_values"]
 
 ADD, REMOVE, MATCH = 0, 1, 2
 OPS = ("add", "remove", "match")
 """Names of the op codes."""
 EVENTS = ("active", "removed")
 
+_SUBSCRIPTION, _REGISTERED, _WATERMARK = '{"v":1,"subscription":', ',"registration":"', ',"watermark":'
 _REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
 
 
-class Head(NamedTuple):
-    """What all records of one registration share.
+class Heads(NamedTuple):
+    """What the records of registrations share: pyarrow arrays, one entry per record.
 
-    :ivar key: the subscription's id in UTF-8, the key of its records.
-    :ivar delta: JSON of a delta up to the watermark.
-    :ivar result_id: the result id up to the watermark.
-    :ivar state: JSON of a state up to the watermark.
-    :ivar tail: the end of a delta: ``}``, or ``,"meta":...}``.
+    :ivar keys: the subscriptions' ids in UTF-8, the keys of their records.
+    :ivar names: the ids as JSON.
+    :ivar registrations: ``<partition>-<offset>``.
+    :ivar tails: the end of a delta: ``}``, or ``,"meta":...}``; one string where nobody has a meta.
     """
 
-    key: bytes
-    delta: str
-    result_id: str
-    state: str
-    tail: str
+    keys: Any
+    names: Any
+    registrations: Any
+    tails: Any
 
 
 def parse_registration(registration: str) -> tuple[int, int]:
@@ -65,19 +63,34 @@ def parse_registration(registration: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def head(subscription: str, registration: str, meta: str | None = None) -> Head:
-    """Return what all records of a registration share.
+def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
+    """Return what the records of registrations share; columns are lists, numpy or pyarrow arrays.
 
-    :param subscription: its id.
-    :param registration: ``<partition>-<offset>`` of the record of the subscriptions topic.
-    :param meta: JSON text, or None.
+    :param subscriptions: ids.
+    :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
+    :param metas: JSON texts or None; None for all: nobody has one.
     :raises IllegalArgumentException: a malformed registration.
     """
-    parse_registration(registration)
-    name = encode_basestring_ascii(subscription)
-    start = f'{{"v":1,"subscription":{name}'
-    return Head(subscription.encode(), f'{start},"watermark":', f"{registration}/{name}/", f'{start},"registration":"{registration}","watermark":',
-                "}" if meta is None else f',"meta":{meta}}}')
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = _strings(subscriptions)
+    try:
+        places = _strings(registrations)
+    except pa.ArrowTypeError:
+        list(map(parse_registration, registrations))
+        raise
+    well_formed = pc.match_substring_regex(places, r"\A[0-9]+-[0-9]+\z")
+    if places.null_count or pc.all(well_formed).as_py() is False:
+        parse_registration(next(place for place, good in zip(places.to_pylist(), well_formed.to_pylist()) if not good))
+    if pc.any(pc.match_substring_regex(ids, r'[^ !#-\[\]-~]')).as_py():  # not plain ASCII, or to be escaped
+        names = pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
+    else:
+        names = _joined('"', ids, '"')
+    tails: Any = "}"
+    if metas is not None and (meta_texts := _strings(metas)).null_count < len(meta_texts):
+        tails = pc.coalesce(_joined(',"meta":', meta_texts, "}"), "}")
+    return Heads(ids.cast(pa.binary()), names, places, tails)
 
 
 class Records(NamedTuple):
@@ -93,10 +106,10 @@ class Records(NamedTuple):
     result_ids: Any
 
 
-def delta_records(heads: Sequence[Head], ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> Records:
+def delta_records(heads: Heads, ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> Records:
     """Return the records of deltas, in the given order; all columns have the same length n.
 
-    :param heads: one per delta.
+    :param heads: of n deltas.
     :param ops: int8[n]: ``ADD``, ``REMOVE`` or ``MATCH``.
     :param messages: the messages' ids as JSON text; list or pyarrow string array.
     :param watermarks: int64[n].
@@ -109,7 +122,7 @@ def delta_records(heads: Sequence[Head], ops: Any, messages: Any, watermarks: An
 
     ops = np.asarray(ops, np.int8)
     n = len(ops)
-    lengths = [len(column) for column in (heads, ops, messages, watermarks, scores, ranks) if column is not None]
+    lengths = [len(column) for column in (heads.keys, ops, messages, watermarks, scores, ranks) if column is not None]
     if len(set(lengths)) > 1:
         raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
     adds, ranked = ops == ADD, scores is not None and ranks is not None
@@ -124,10 +137,8 @@ def delta_records(heads: Sequence[Head], ops: Any, messages: Any, watermarks: An
         ranking = _joined(',"score":', score_texts(_numbers(scores)), ',"rank":', pa.array(np.asarray(_numbers(ranks), np.int64)).cast(pa.string()))
         if not adds.all():
             ranking = pc.if_else(pa.array(adds), ranking, "")
-    values = _joined(pa.array([h.delta for h in heads], pa.string()), marks, ',"op":"', names, '","message":', messages, ranking,
-                     pa.array([h.tail for h in heads], pa.string()))
-    ids = _joined(pa.array([h.result_id for h in heads], pa.string()), marks, "/", names, "/", messages)
-    return Records(pa.array([h.key for h in heads], pa.binary()), values, ids)
+    values = _joined(_SUBSCRIPTION, heads.names, _WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, heads.tails)
+    return Records(heads.keys, values, _joined(heads.registrations, "/", heads.names, "/", marks, "/", names, "/", messages))
 
 
 def _numbers(column: Any) -> Any:
@@ -157,10 +168,10 @@ def score_texts(scores: Any) -> Any:
     return pc.if_else(pa.array(whole), _joined(texts, ".0"), texts) if whole.any() else texts
 
 
-def state_values(heads: Sequence[Head], watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
+def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
     """Return the values of top-k states, a pyarrow string array.
 
-    :param heads: one per state (n).
+    :param heads: of n states.
     :param watermarks: int64[n].
     :param offsets: int64[n + 1]: the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
     :param messages: message ids as JSON text, in rank order within a state; list or pyarrow string array.
@@ -172,16 +183,18 @@ def state_values(heads: Sequence[Head], watermarks: Any, offsets: Any, messages:
     entries = _joined('{"message":', _strings(messages), ',"score":', score_texts(scores), "}")
     lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), entries), ",")
     marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
-    return _joined(pa.array([h.state for h in heads], pa.string()), marks, ',"topk":[', lists, "]}")
+    return _joined(_SUBSCRIPTION, heads.names, _REGISTERED, heads.registrations, '"', _WATERMARK, marks, ',"topk":[', lists, "]}")
 
 
-def event_record(shared: Head, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
+def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
     """Return the record of a registration event: (key, value, result id).
 
     :param event: ``active`` (results cover what is after the watermark) or ``removed`` (up to the watermark).
-    :raises IllegalArgumentException: another event.
+    :raises IllegalArgumentException: another event, or a malformed registration.
     """
+    parse_registration(registration)
     if event not in EVENTS:
         raise IllegalArgumentException(explain("A registration event is not known.", given=event, legal=" | ".join(EVENTS)))
-    start = shared.state.removesuffix('"watermark":')
-    return shared.key, f'{start}"event":"{event}","watermark":{watermark}}}'.encode(), f"{shared.result_id}{watermark}/{event}".encode()
+    name = encode_basestring_ascii(subscription)
+    value = f'{_SUBSCRIPTION}{name}{_REGISTERED}{registration}","event":"{event}"{_WATERMARK}{watermark}}}'
+    return subscription.encode(), value.encode(), f"{registration}/{name}/{watermark}/{event}".encode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dskype.bolts.results.base import Opening, Removal, State
-from dskype.bolts.results.formats import ADD, EVENTS, MATCH, Head, delta_records, event_record, head, parse_registration, state_values
+from dskype.bolts.results.formats import ADD, EVENTS, MATCH, Heads, delta_records, event_record, heads, parse_registration, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.spouts import streams
 from dskype.spouts.topics import Topics
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ResultPublisher"]
 
-_HEADS = 100_000
 _ROWS = 4096
 """Deltas per tuple at most: a tuple must fit into a record."""
 
@@ -55,22 +54,8 @@ class ResultPublisher:
         self._topics = Topics.of(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
-        self._heads: dict[str, tuple[str, Head]] = {}
         self._store = KafkaStore()
         self._store.open(Opening(topology, run, collector))
-
-    def _delta_heads(self, subscriptions: Sequence[str], registrations: Sequence[str], metas: Sequence[str | None] | None) -> list[Head]:
-        """Return the heads of deltas, from the cache: a registration's meta never changes."""
-        known, found = self._heads, []
-        meta_column = repeat(None, len(subscriptions)) if metas is None else metas
-        for subscription, registration, meta in zip(subscriptions, registrations, meta_column, strict=True):
-            entry = known.get(registration)
-            if entry is None or entry[0] != subscription:
-                if len(known) >= _HEADS:
-                    known.clear()
-                entry = known[registration] = (subscription, head(subscription, registration, meta))
-            found.append(entry[1])
-        return found
 
     # -- publishing -----------------------------------------------------------------------------------------------------
 
@@ -91,14 +76,12 @@ class ResultPublisher:
         :returns: how many were published.
         """
         ops = np.asarray(ops)
-        subscriptions, registrations = column_rows(subscriptions), column_rows(registrations)
-        metas = None if metas is None else column_rows(metas)
         if not self.wants_deltas and len(ops):
             kept = np.flatnonzero(ops == MATCH)
             if len(kept) < len(ops):
                 rows = kept.tolist()
-                subscriptions, registrations, messages = ([column[i] for i in rows] for column in (subscriptions, registrations, column_rows(messages)))
-                metas = metas and [metas[i] for i in rows]
+                subscriptions, registrations, messages, metas = (None if column is None else [column_rows(column)[i] for i in rows]
+                                                                 for column in (subscriptions, registrations, messages, metas))
                 ops, watermarks, scores, ranks = ops[kept], np.asarray(watermarks)[kept], None, None
         if not len(ops):
             return 0
@@ -106,14 +89,15 @@ class ResultPublisher:
             raise IllegalArgumentException(explain("Deltas that add need scores and ranks.",
                                                    given={"scores": scores is not None, "ranks": ranks is not None}))
         if self._via_bolt:
-            self._emit_deltas(subscriptions, registrations, ops, column_rows(messages), scores, ranks, watermarks, metas)
+            self._emit_deltas(column_rows(subscriptions), column_rows(registrations), ops, column_rows(messages), scores, ranks, watermarks,
+                              None if metas is None else column_rows(metas))
         else:
-            self.write_deltas(self._delta_heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
+            self.write_deltas(heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
         return len(ops)
 
-    def write_deltas(self, heads: Sequence[Head], ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> None:
+    def write_deltas(self, shared: Heads, ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> None:
         """Write deltas to Kafka; see :func:`~dskype.bolts.results.formats.delta_records`."""
-        keys, values, result_ids = delta_records(heads, ops, messages, watermarks, scores, ranks)
+        keys, values, result_ids = delta_records(shared, ops, messages, watermarks, scores, ranks)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
     def states(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str],
@@ -135,14 +119,14 @@ class ResultPublisher:
                        for r, w, start, stop in zip(registrations, watermarks, bounds[:-1], bounds[1:], strict=True)]
             self._emit(subscriptions, "topk", records)
         else:
-            self._store.put_values(subscriptions, registrations, watermarks, state_values(list(map(head, subscriptions, registrations)), watermarks, offsets, messages, scores))
+            self._store.put_values(subscriptions, registrations, watermarks, state_values(heads(subscriptions, registrations), watermarks, offsets, messages, scores))
         return n
 
     @staticmethod
     def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any,
                       scores: Any) -> list[State]:
         """Return states with their JSON."""
-        values = state_values(list(map(head, subscriptions, registrations)), watermarks, offsets, messages, scores)
+        values = state_values(heads(subscriptions, registrations), watermarks, offsets, messages, scores)
         return [State(*row) for row in zip(subscriptions, registrations, watermarks, map(str.encode, values.to_pylist()), strict=True)]
 
     def events(self, subscriptions: Sequence[str], registrations: Sequence[str], events: Sequence[str], watermarks: Any) -> int:
@@ -167,7 +151,7 @@ class ResultPublisher:
 
     def write_event(self, subscription: str, registration: str, event: str, watermark: int) -> None:
         """Write one registration event to Kafka."""
-        key, value, result_id = event_record(head(subscription, registration), event, watermark)
+        key, value, result_id = event_record(subscription, registration, event, watermark)
         self._collector.send_record(self._topics.registrations, key, value, (("result-id", result_id),))
 
     def removed(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, states: bool = True) -> int:
@@ -182,8 +166,6 @@ class ResultPublisher:
             return 0
         subscriptions, registrations, watermarks = column_rows(subscriptions), column_rows(registrations), column_rows(watermarks)
         self.events(subscriptions, registrations, ["removed"] * n, watermarks)
-        for registration in registrations:
-            self._heads.pop(registration, None)
         if states and self.wants_states:
             if self._via_bolt:
                 self._emit(subscriptions, "topk", [[r, w, None, None] for r, w in zip(registrations, watermarks, strict=True)])

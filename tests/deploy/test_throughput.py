@@ -125,11 +125,11 @@ def test_a_messages_latency_is_that_of_its_first_delta():
 
 
 def test_deltas_of_the_product_are_read():
-    from dskype.bolts.results.formats import ADD, delta_records, head
+    from dskype.bolts.results.formats import ADD, delta_records, heads
 
     found = Latencies({70: (100, b'"x"'), 71: (100, b"18")})
-    heads = [head('we"ird,"op":"add"', "0-1", '{"op":"add"}'), head("s2", "0-2")]
-    for value in delta_records(heads, [ADD, ADD], ['"x"', "18"], [70, 71], [0.25, 1e-9], [1, 2]).values.to_pylist():
+    shared = heads(['we"ird,"op":"add"', "s2"], ["0-1", "0-2"], ['{"op":"add"}', None])
+    for value in delta_records(shared, [ADD, ADD], ['"x"', "18"], [70, 71], [0.25, 1e-9], [1, 2]).values.to_pylist():
         found.add(value.encode(), 150)
     assert found.first == {70: 50, 71: 50}
 

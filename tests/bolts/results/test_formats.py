@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.bolts.results.formats import ADD, MATCH, REMOVE, delta_records, event_record, head, parse_registration, state_values
+from dskype.bolts.results.formats import ADD, MATCH, REMOVE, delta_records, event_record, heads, parse_registration, state_values
 from dskype.topology import IllegalArgumentException
 
 ODD = ["s1", "with space", 'quo"te', "back\\slash", "ünï", "漢字", "new\nline", "a/b", "", "\U0001f600", "\x00"]
@@ -31,8 +31,8 @@ def listed(records):
 
 
 def encode(rows):
-    heads = [head(s, r, None if m is None else json.dumps(m)) for s, r, m, *_ in rows]
-    return listed(delta_records(heads, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
+    shared = heads([r[0] for r in rows], [r[1] for r in rows], [None if r[2] is None else json.dumps(r[2]) for r in rows])
+    return listed(delta_records(shared, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
                          np.array([r[6] for r in rows]), np.array([r[7] for r in rows], np.int32)))
 
 
@@ -50,8 +50,8 @@ def test_deltas_read_back_as_what_they_say():
 
 
 def test_the_text_of_a_delta_is_fixed():
-    shared, bare = head("s1", "0-17", '{"room": 3}'), head("ü", "2-5")
-    records = listed(delta_records([shared, shared, bare], [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0]))
+    shared = heads(["s1", "s1", "ü"], ["0-17", "0-17", "2-5"], ['{"room": 3}', '{"room": 3}', None])
+    records = listed(delta_records(shared, [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0]))
     assert records == [
         (b"s1", b'{"v":1,"subscription":"s1","watermark":5,"op":"add","message":"a17","score":0.125,"rank":1,"meta":{"room": 3}}', b'0-17/"s1"/5/add/"a17"'),
         (b"s1", b'{"v":1,"subscription":"s1","watermark":6,"op":"remove","message":18,"meta":{"room": 3}}', b'0-17/"s1"/6/remove/18'),
@@ -69,32 +69,32 @@ def test_result_ids_differ_wherever_results_differ():
 
 
 def test_columns_may_be_arrays_arrow_or_lists_of_numpy_numbers():
-    heads = [head("s", "0-1")] * 2
-    plain = listed(delta_records(heads, [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2]))
-    assert listed(delta_records(heads, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)],
+    shared = heads(np.array(["s", "s"], object), pa.array(["0-1", "0-1"]))
+    plain = listed(delta_records(heads(["s"] * 2, ("0-1", "0-1"), [None, None]), [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2]))
+    assert listed(delta_records(shared, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)],
                                 np.array([1, 2], np.int32))) == plain
     read_only = np.array([0.5, 0.25])
     read_only.flags.writeable = False
-    assert listed(delta_records(heads, pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2])) == plain
-    assert listed(delta_records([], [], [], [])) == []
+    assert listed(delta_records(shared, pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2])) == plain
+    assert listed(delta_records(heads([], []), [], [], [])) == []
 
 
 def test_removes_and_matches_need_no_scores():
-    records = listed(delta_records([head("s", "0-1")] * 2, [REMOVE, MATCH], ["1", "2"], [3, 4]))
+    records = listed(delta_records(heads(["s"] * 2, ["0-1"] * 2), [REMOVE, MATCH], ["1", "2"], [3, 4]))
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
 @pytest.mark.parametrize("op", [3, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
-        delta_records([head("s", "0-1")], [op], ["1"], [3], [0.5], [1])
+        delta_records(heads(["s"], ["0-1"]), [op], ["1"], [3], [0.5], [1])
 
 
 def test_an_add_without_scores_is_refused_and_so_are_columns_of_different_lengths():
     with pytest.raises(IllegalArgumentException, match="with scores and ranks"):
-        delta_records([head("s", "0-1")], [ADD], ["1"], [3])
+        delta_records(heads(["s"], ["0-1"]), [ADD], ["1"], [3])
     with pytest.raises(IllegalArgumentException, match="differ in length"):
-        delta_records([head("s", "0-1")], [ADD], ["1", "2"], [3], [0.5], [1])
+        delta_records(heads(["s"], ["0-1"]), [ADD], ["1", "2"], [3], [0.5], [1])
 
 
 def test_states_read_back_as_what_they_say():
@@ -102,28 +102,31 @@ def test_states_read_back_as_what_they_say():
     subscriptions = [rng.choice(ODD) for _ in range(50)]
     lists = [[(rng.choice([rng.randrange(99), "m", "ü"]), rng.random()) for _ in range(rng.randrange(5))] for _ in subscriptions]
     offsets = np.cumsum([0, *map(len, lists)])
-    heads = [head(s, f"1-{i}") for i, s in enumerate(subscriptions)]
-    values = state_values(heads, np.arange(50) - 1, offsets, [json.dumps(m) for ms in lists for m, _ in ms], np.array([s for ms in lists for _, s in ms]))
+    shared = heads(subscriptions, [f"1-{i}" for i in range(50)])
+    values = state_values(shared, np.arange(50) - 1, offsets, [json.dumps(m) for ms in lists for m, _ in ms], np.array([s for ms in lists for _, s in ms]))
     assert [json.loads(v) for v in values.to_pylist()] == [
         {"v": 1, "subscription": s, "registration": f"1-{i}", "watermark": i - 1, "topk": [{"message": m, "score": score} for m, score in ms]}
         for i, (s, ms) in enumerate(zip(subscriptions, lists))]
-    assert state_values([heads[0]], [4], [0, 1], ['"a"'], [0.5]).to_pylist() == [f'{heads[0].state}4,"topk":[{{"message":"a","score":0.5}}]}}']
-    assert state_values([head("s", "0-3")], [4], [0, 0], [], []).to_pylist() == ['{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
+    assert state_values(heads(["s"], ["0-3"]), [4], [0, 1], ['"a"'], [0.5]).to_pylist() == [
+        '{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[{"message":"a","score":0.5}]}']
+    assert state_values(heads(["s"], ["0-3"]), [4], [0, 0], [], []).to_pylist() == ['{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
 
 
 def test_events_read_back_as_what_they_say():
-    shared = head('s"1', "2-9", '"meta is not for events"')
-    assert event_record(shared, "active", -1) == (
+    shared = 's"1', "2-9"
+    assert event_record(*shared, "active", -1) == (
         b's"1', b'{"v":1,"subscription":"s\\"1","registration":"2-9","event":"active","watermark":-1}', b'2-9/"s\\"1"/-1/active')
-    assert json.loads(event_record(shared, "removed", 7)[1]) == {"v": 1, "subscription": 's"1', "registration": "2-9", "event": "removed", "watermark": 7}
+    assert json.loads(event_record(*shared, "removed", 7)[1]) == {"v": 1, "subscription": 's"1', "registration": "2-9", "event": "removed", "watermark": 7}
     with pytest.raises(IllegalArgumentException, match=r"given: 'gone'; legal: active \| removed"):
-        event_record(shared, "gone", 7)
+        event_record(*shared, "gone", 7)
 
 
 @pytest.mark.parametrize("registration", ["", "1", "1-", "-1", "a-1", "1-b", "1-2-3", "-1-2", "１-2", None, 7])
 def test_a_malformed_registration_is_refused(registration):
     with pytest.raises(IllegalArgumentException, match='legal: "<partition>-<offset>"'):
-        head("s", registration)
+        heads(["s", "s"], ["0-1", registration])
+    with pytest.raises(IllegalArgumentException, match='legal: "<partition>-<offset>"'):
+        event_record("s", registration, "active", 0)
     assert parse_registration("3-17") == (3, 17)
 
 
@@ -131,5 +134,5 @@ def test_scores_read_back_bit_for_bit():
     rng = np.random.default_rng(4)
     scores = np.concatenate([rng.random(2000), np.nextafter(rng.random(100), 2), [0.1 + 0.2, math.pi, 1e-300]])
     n = len(scores)
-    records = listed(delta_records([head("s", "0-1")] * n, np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32)))
+    records = listed(delta_records(heads(["s"] * n, ["0-1"] * n), np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32)))
     assert [json.loads(v)["score"] for _, v, _ in records] == scores.tolist()

@@ -60,16 +60,6 @@ def test_deltas_go_to_the_results_topic_in_order():
     assert len({headers["result-id"] for *_, headers in collector.records}) == 300
 
 
-def test_a_small_cache_of_heads_changes_nothing(monkeypatch):
-    publisher, collector = made()
-    publisher.deltas(**mixed(200, 2))
-    monkeypatch.setattr(module, "_HEADS", 2)
-    small, again = made()
-    small.deltas(**mixed(200, 2))
-    assert again.records == collector.records
-    assert len(small._heads) <= 2
-
-
 def test_a_registration_that_appears_under_two_subscriptions_is_not_mixed_up():
     publisher, collector = made()
     for name in "abab":
