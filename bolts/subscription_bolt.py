@@ -438,6 +438,7 @@ class _Entries:
         self._columns = np.empty((3, 0), object)
         self.free: list[int] = []
         self._slots = 0        # those below this one have been in use
+        self._with_meta = 0
 
     def free_slot(self) -> int:
         """Return a slot that is not in use, where nobody else gives them."""
@@ -448,10 +449,12 @@ class _Entries:
         if slot >= self._columns.shape[1]:
             self._columns = np.concatenate((self._columns, np.empty((3, slot + 16 - self._columns.shape[1] + slot // 2), object)), axis=1)
         self._columns[:, slot] = name, registration, meta
+        self._with_meta += meta is not None
         self._slots = max(self._slots, slot + 1)
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
+        self._with_meta -= self._columns[2, slot] is not None
         self._columns[:, slot] = None
 
     def name(self, slot: int) -> str | None:
@@ -464,8 +467,7 @@ class _Entries:
 
     def take(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return names, registrations and metas (None: nobody has one) of slots, as arrays of objects."""
-        names, registrations, metas = self._columns[:, slots]
-        return names, registrations, metas if any(meta is not None for meta in metas) else None
+        return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
 
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
@@ -482,6 +484,7 @@ class _Entries:
         self._columns = np.empty((3, self._slots), object)
         for row, column in zip(self._columns, columns):
             row[:] = column
+        self._with_meta = sum(meta is not None for meta in columns[2])
 
 
 def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:
