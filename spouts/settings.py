@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.expression.max.terms": 256,
     "dskype.distributor": "hashing",
     "dskype.distributor.options": {},
-    "dskype.index": "taat",
+    "dskype.index": "cones",
     "dskype.index.options": {},
     "dskype.buffer": "kmax",
     "dskype.buffer.options": {},
@@ -105,7 +105,7 @@ class Settings:
     limits: Limits = Limits()
     distributor: str = "hashing"
     distributor_options: dict[str, Any] = field(default_factory=dict)
-    index: str = "taat"
+    index: str = "cones"
     index_options: dict[str, Any] = field(default_factory=dict)
     buffer: str = "kmax"
     buffer_options: dict[str, Any] = field(default_factory=dict)

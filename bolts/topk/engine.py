@@ -60,7 +60,7 @@ class TopkEngine:
     :raises IllegalArgumentException: for what cannot be.
     """
 
-    def __init__(self, extent: int, diagonal_deg: float, index: str = "taat", buffer: str = "kmax",
+    def __init__(self, extent: int, diagonal_deg: float, index: str = "cones", buffer: str = "kmax",
                  index_options: Mapping[str, Any] | None = None, buffer_options: Mapping[str, Any] | None = None) -> None:
         if extent < 1:
             raise IllegalArgumentException(explain("A window must hold something.", given=extent, legal="extent >= 1"))
