@@ -186,10 +186,12 @@ class Latencies:
     def __init__(self, messages: Mapping[int, tuple[int, bytes]]) -> None:
         self._messages = messages
         self.first: dict[int, int] = {}
-        """Watermark -> ms to the first delta of that message."""
+        """Watermark -> ms to the first delta of that message, or to the first list that has it."""
         self.all: list[int] = []
         """ms to each delta that a message caused when it came."""
-        self.records = self.bytes = 0
+        self.records = self.bytes = self.lists = 0
+        self._watermarks = {id: watermark for watermark, (_, id) in messages.items()}
+        self._listed: dict[tuple[str, int], int] = {}
 
     def add(self, value: bytes, time_ms: int) -> None:
         """Take in a delta; what is not an ``add`` of the message at its own watermark is passed over."""
@@ -202,17 +204,31 @@ class Latencies:
         message = self._messages.get(watermark)
         if message is None or tail[:tail.index(b',"score":')] != message[1]:
             return
-        ms = time_ms - message[0]
-        self.all.append(ms)
+        self.all.append(self._came(watermark, time_ms))
+
+    def add_list(self, value: bytes | None, time_ms: int) -> None:
+        """Take in a whole list; counted are the messages that earlier ones of this subscription did not have."""
+        self.lists += 1
+        record = json.loads(value) if value else {"topk": ()}
+        for entry in record["topk"]:
+            watermark = self._watermarks.get(json.dumps(entry["message"]).encode())
+            if watermark is not None and (key := (record["subscription"], watermark)) not in self._listed:
+                self._listed[key] = self._came(watermark, time_ms)
+
+    def _came(self, watermark: int, time_ms: int) -> int:
+        """Note that a result of a message came; returns after how many ms."""
+        ms = time_ms - self._messages[watermark][0]
         if ms < self.first.get(watermark, ms + 1):
             self.first[watermark] = ms
+        return ms
 
     def summary(self) -> dict[str, Any]:
         """Return the quantiles."""
         first = list(self.first.values())
         return {"messages": len(self._messages), "messages_with_results": len(first), "first_p50_ms": quantile(first, 0.5),
                 "first_p99_ms": quantile(first, 0.99), "first_max_ms": max(first, default=None), "deltas": self.records,
-                "deltas_p50_ms": quantile(self.all, 0.5), "deltas_p99_ms": quantile(self.all, 0.99)}
+                "deltas_p50_ms": quantile(self.all, 0.5), "deltas_p99_ms": quantile(self.all, 0.99), "lists": self.lists,
+                "lists_p50_ms": quantile(self._listed.values(), 0.5), "lists_p99_ms": quantile(self._listed.values(), 0.99)}
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:

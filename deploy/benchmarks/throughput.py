@@ -44,6 +44,9 @@ _FRAMES = 400
 _READ_AT_MOST = 3_000_000
 """Deltas that are read for latencies."""
 
+_LISTS_AT_MOST = 300_000
+"""Lists that are read for latencies."""
+
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
@@ -360,7 +363,7 @@ class _Run:
 
         args, result = self.args, self.result
         rate = result["messages_per_s"] * args.latency_load
-        results_from = self._end(self.topics.results)
+        begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
         warm_up = min(5.0, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
         first, meter = self.feeder.written, Meter(self.history.pids)
@@ -369,14 +372,14 @@ class _Run:
         behind = self.feeder.written - self._applied()
         self._wait_applied(self.feeder.written)
         applied = max(1.0, self._applied(meter.stop_ms) - self._applied(meter.start_ms))
-        time.sleep(1)  # the last results are on their way
-        found = self._read_latencies(first, self.feeder.written, results_from)
+        time.sleep(2)  # the last results are on their way
+        found = self._read_latencies(first, self.feeder.written, begin)
         result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
                              "applied_per_s": applied / meter.seconds, "components": self._components(meter.start_ms, meter.stop_ms, applied), "other_cores": meter.others_s / meter.seconds, **found.summary()}
         if found.records:
             result["delta_bytes"] = found.bytes / found.records
 
-    def _read_latencies(self, first: int, stop: int, results_from: int) -> Any:
+    def _read_latencies(self, first: int, stop: int, begin: Mapping[str, int]) -> Any:
         from dskype.deploy.benchmarks.history import Latencies, sequence_numbers
 
         number = sequence_numbers([json.loads(r.value) for r in self._read(self.topics.sequence)])
@@ -385,8 +388,9 @@ class _Run:
             if (watermark := number(record.offset)) is not None:
                 arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
         found = Latencies(arrived)
-        for record in self._read(self.topics.results, results_from, min(self._end(self.topics.results), results_from + _READ_AT_MOST)):
-            found.add(record.value, record.timestamp)
+        for (topic, start), add, at_most in zip(begin.items(), (found.add, found.add_list), (_READ_AT_MOST, _LISTS_AT_MOST)):
+            for record in self._read(topic, start, min(self._end(topic), start + at_most)):
+                add(record.value, record.timestamp)
         return found
 
     def _verify(self) -> None:

@@ -76,6 +76,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
             "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
             "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
             "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
+            "of messages in lists, p50 - p99 ms": f"{_figure(latency['lists_p50_ms'])} - {_figure(latency['lists_p99_ms'])}",
             "states/message, then": _figure(latency["components"].get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {}).get("states"), 1),
             "cores - taken by others, then": f"{sum(latency['cores'].values()):.2f} - {latency['other_cores']:.2f}",
             "messages behind at the end": f"{latency['behind_at_end']:,.0f}",

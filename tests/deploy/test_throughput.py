@@ -124,6 +124,19 @@ def test_a_messages_latency_is_that_of_its_first_delta():
     assert Latencies({}).summary()["first_p50_ms"] is None
 
 
+def test_lists_count_with_the_messages_that_earlier_ones_did_not_have():
+    def state(*messages, subscription="s1"):
+        return json.dumps({"v": 1, "subscription": subscription, "watermark": 9, "topk": [{"message": m, "score": 0.5} for m in messages]}).encode()
+
+    found = Latencies({7: (1000, b"17"), 8: (1010, b'"a,b"')})
+    found.add_list(state(17, 3), 1400)
+    found.add_list(state("a,b", 17), 2010)
+    found.add_list(state(17, subscription="s2"), 2000)
+    found.add_list(None, 2000)
+    summary = found.summary()
+    assert found.first == {7: 400, 8: 1000} and summary["lists"] == 4 and summary["lists_p50_ms"] == 1000 and summary["deltas_p50_ms"] is None
+
+
 def test_deltas_of_the_product_are_read():
     from dskype.bolts.results.formats import ADD, delta_records, heads
 
@@ -287,7 +300,7 @@ def one_run(**more):
 
 def test_the_tables_say_what_was_measured(capsys):
     latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "other_cores": 0.5, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
-               "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430, "applied_per_s": 2150.0, "components": one_run()["components"]}
+               "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430, "lists": 80, "lists_p50_ms": 700, "lists_p99_ms": 1400, "applied_per_s": 2150.0, "components": one_run()["components"]}
     args = arguments()
     found = {"machine": throughput_report.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
              [one_run(latency=latency, delta_bytes=100.0), one_run(subscriptions=100_000, messages_per_s=0.0, windows=[])]}
