@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.distribution import make_distributor
+from dskype.distribution import check_distributor, start_distributor
 from dskype.spouts import expression, streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
@@ -42,7 +42,7 @@ class DistributionBolt(BatchBolt):
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings and that both bolts are there."""
         settings = Settings.from_conf(conf)
-        make_distributor(settings.distributor, 1, settings.distributor_options)
+        check_distributor(settings)
         for other in (self._subscription_bolt, self._message_bolt):
             if other not in topology.components:
                 raise InvalidTopologyException(explain("The distribution bolt sends to a component that is not there.", given=other,
@@ -55,13 +55,13 @@ class DistributionBolt(BatchBolt):
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process) and make the distributor."""
-        settings = Settings.from_conf(conf)
+        self._settings = settings = Settings.from_conf(conf)
         self._collector = collector
         self._tokenizer = Tokenizer(settings.stop_words)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
-        self._distributor = make_distributor(settings.distributor, len(self._subscription_tasks), settings.distributor_options)
+        self._distributor = start_distributor(settings, len(self._subscription_tasks), self._vocabulary)
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions."""
@@ -106,7 +106,11 @@ class DistributionBolt(BatchBolt):
 
     def _place(self, subscription: str, registration: str, record: Mapping[str, Any] | None) -> None:
         placement = None if record is None else self._placement(record)
-        for index in self._distributor.subscription_tasks(subscription, placement):
+        if placement is not None or self._distributor.by_id:
+            tasks = self._distributor.place(subscription, placement or {}).tasks
+        else:
+            tasks = list(range(len(self._subscription_tasks)))  # wherever it may live
+        for index in tasks:
             self._collector.emit_direct(self._subscription_tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
 
     def _placement(self, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,13 +124,13 @@ class DistributionBolt(BatchBolt):
                 "expires_ms": record.get("expires_ms"), "meta": record.get("meta")}
 
     def snapshot(self) -> Any:
-        """Return the distributor's state."""
-        return self._distributor.snapshot()
+        """Return the plan that is in force."""
+        return None if self._distributor.by_id else self._distributor.plan()
 
     def restore(self, state: Any) -> None:
         """Give it back."""
         if state is not None:
-            self._distributor.restore(state)
+            self._distributor = start_distributor(self._settings, len(self._subscription_tasks), self._vocabulary, state)
 
 
 def _take(columns: list[Any], rows: np.ndarray) -> list[Any]:

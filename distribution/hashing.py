@@ -6,9 +6,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.distribution.base import Distributor
+from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["HashingDistributor"]
 
@@ -16,18 +15,32 @@ __all__ = ["HashingDistributor"]
 class HashingDistributor(Distributor):
     """Places a subscription by its id: the CRC-32 of the id modulo the number of tasks. Every task needs every message.
 
-    Replication 1, communication N.
+    Replication 1, communication N. There is nothing to learn.
     """
 
-    def __init__(self, tasks: int, options: Mapping[str, Any] | None = None) -> None:
-        if options:
-            raise IllegalArgumentException(explain("The hashing distributor takes no options.", given=dict(options)))
+    name = "hashing"
+    replicates = False
+    by_id = True
+
+    def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
+        refuse_options(self.name, options)
+        if plan is not None:
+            check_plan(type(self), tasks, plan)
         super().__init__(tasks)
 
-    def subscription_tasks(self, subscription: str, placement: Mapping[str, Any] | None) -> list[int]:
-        """Return its one task."""
-        return [zlib.crc32(subscription.encode()) % self.tasks]
+    @classmethod
+    def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the only plan there is."""
+        return cls(tasks, options).plan()
+
+    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+        """Return its one task; only the id matters."""
+        return Placed([zlib.crc32(subscription.encode()) % self.tasks])
 
     def message_tasks(self, messages: MessageBatch) -> None:
         """Return None: every task."""
         return None
+
+    def plan(self) -> dict[str, Any]:
+        """Return the number of tasks."""
+        return {"v": PLAN_FORMAT, "distributor": self.name, "tasks": self.tasks}

@@ -36,7 +36,7 @@ def test_a_subscription_gets_every_message_that_it_may_want(name, tasks):
     routes = distributor.message_tasks(messages)
     for number in range(100):
         placement = random_placement(rng)
-        places = distributor.subscription_tasks(f"s{number}", placement)
+        places = distributor.place(f"s{number}", placement, -np.inf).tasks
         assert places == sorted(set(places)) and places and all(0 <= t < tasks for t in places)
         assert distributor.replicates or len(places) == 1
         for i in range(messages.n):
@@ -47,28 +47,17 @@ def test_a_subscription_gets_every_message_that_it_may_want(name, tasks):
 
 
 @every_distributor
-@every_size
-def test_an_unregistration_goes_where_the_subscription_lives(name, tasks):
-    rng = np.random.default_rng(7)
-    distributor = make_distributor(name, tasks)
-    for number in range(50):
-        places = distributor.subscription_tasks(f"s{number}", random_placement(rng))
-        assert set(places) <= set(distributor.subscription_tasks(f"s{number}", None))
-
-
-@every_distributor
 def test_routing_is_the_same_in_another_process_and_after_a_restart(name):
     code = ("import numpy as np; from tests.distribution.test_distributors import *\n"
             f"rng = np.random.default_rng(3); d = make_distributor({name!r}, 5)\n"
-            "print([d.subscription_tasks(f's{i}', random_placement(rng)) for i in range(50)])")
+            "print([d.place(f's{i}', random_placement(rng)).tasks for i in range(50)])")
     outputs = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout for seed in "12"}
     rng = np.random.default_rng(3)
     first = make_distributor(name, 5)
     placements = [random_placement(rng) for _ in range(50)]
-    here = [first.subscription_tasks(f"s{i}", placement) for i, placement in enumerate(placements[:25])]
-    second = make_distributor(name, 5)
-    second.restore(first.snapshot())
-    here += [second.subscription_tasks(f"s{i}", placement) for i, placement in enumerate(placements[25:], 25)]
+    here = [first.place(f"s{i}", placement).tasks for i, placement in enumerate(placements[:25])]
+    second = make_distributor(name, 5, plan=first.plan())
+    here += [second.place(f"s{i}", placement).tasks for i, placement in enumerate(placements[25:], 25)]
     assert outputs == {f"{here}\n"}
 
 
@@ -79,9 +68,9 @@ def test_loads_are_one_number_per_task(name):
 
 def test_hashing_spreads_subscriptions_evenly():
     distributor = make_distributor("hashing", 8)
-    counts = np.bincount([distributor.subscription_tasks(f"s{i}", None)[0] for i in range(8000)], minlength=8)
+    counts = np.bincount([distributor.place(f"s{i}", {}).tasks[0] for i in range(8000)], minlength=8)
     assert counts.min() > 900 and counts.max() < 1100
-    assert [distributor.subscription_tasks(id, None) for id in ("s0", "s1", "lake-park", "東京")] == [[6], [0], [7], [7]]  # CRC-32 modulo 8
+    assert [distributor.place(id, {}).tasks for id in ("s0", "s1", "lake-park", "東京")] == [[6], [0], [7], [7]]  # CRC-32 modulo 8
 
 
 def test_an_unknown_distributor_is_refused():
