@@ -19,17 +19,17 @@ import numpy as np
 from dskype.bolts.skype import Skype
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window.base import WINDOWS, QueryBatch
+from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.arguments import UsageError, output, positive, say
+from dskype.deploy.benchmarks.papers import Found, run_experiment
 from dskype.deploy.benchmarks.skype_experiments import EXPERIMENTS, Experiment, Setting
-from dskype.deploy.benchmarks.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, read_file, read_places
+from dskype.deploy.benchmarks.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, read_file, read_places, shorten
 
 __all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
 
 _LISTS_BYTES = 1 << 30
 """Lists of all subscriptions at the start are kept for the next run if they are not larger."""
 
-_AT_ONCE = 256
 _SAMPLES = 8
 
 
@@ -90,29 +90,13 @@ class Known:
         def lists(wanted: np.ndarray) -> Lists:
             count = int(wanted.max())
             if self._lists is None or self._key != key or self._count < count:
-                found = _look_up(skype, subscriptions, count)
+                found = look_up(skype.window, subscriptions, skype.watermark, np.full(len(subscriptions), count), skype.extent, skype.engine.diagonal_deg)
                 if sum(column.nbytes for column in found) > _LISTS_BYTES:
-                    return _shorten(found, wanted)
+                    return shorten(found, wanted)
                 self._key, self._lists, self._count = key, found, count
-            return _shorten(self._lists, wanted)
+            return shorten(self._lists, wanted)
 
         return lists
-
-
-def _look_up(skype: Skype, s: Subscriptions, count: int) -> Lists:
-    n = len(s)
-    queries = QueryBatch(np.full(n, skype.watermark), np.full(n, count), s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
-    parts = [skype.window.topk(queries.take(np.arange(i, min(n, i + _AT_ONCE))), skype.extent, skype.engine.diagonal_deg) for i in range(0, n, _AT_ONCE)]
-    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
-
-
-def _shorten(lists: Lists, count: np.ndarray) -> Lists:
-    """Return the first ``count`` messages of each list."""
-    lengths = np.minimum(np.diff(lists.offsets), count)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
-    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
 def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
@@ -219,32 +203,12 @@ class Bench:
 def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
-    :returns: one per experiment: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and what was
-        found), ``notes`` (rows that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, and ``figures``).
+    :returns: what :func:`~dskype.deploy.benchmarks.papers.run_experiment` returns, of each.
     """
-    found = []
-    for experiment in experiments:
-        rows, notes = [], []
-        for number, row in enumerate(experiment.rows, 1):
-            if lacks := missing(row.setting):
-                notes.append(f"{row.series} is left out: {lacks}")
-                continue
-            result = bench.run(row.setting)
-            shown = row.series if row.x is None else f"{row.series} {experiment.x} {row.x:g}"
-            progress(f"{experiment.name} {number}/{len(experiment.rows)}: {shown}: AMP {result['amp_us']:,.1f} us, EMP {result['emp_us']:,.1f} us "
-                     f"({result['seconds']:.1f} s)")
-            rows.append({"series": row.series, "x": row.x, "setting": _plain(row.setting), **result})
-        by_place = {(row["series"], row["x"]): row for row in rows}
-        claims = []
-        for claim in experiment.claims:
-            try:
-                held, figures = claim.check(by_place)
-            except KeyError:
-                held, figures = None, "rows are missing"
-            claims.append({"text": claim.text, "held": held, "figures": figures})
-        found.append({"name": experiment.name, "title": experiment.title, "x": experiment.x, "second": experiment.second, "rows": rows,
-                      "notes": list(dict.fromkeys(notes)), "claims": claims})
-    return found
+    def tell(name: str, found: Found) -> None:
+        progress(f"{name}: AMP {found['amp_us']:,.1f} us, EMP {found['emp_us']:,.1f} us ({found['seconds']:.1f} s)")
+
+    return [run_experiment(experiment, bench.run, missing, _plain, tell) for experiment in experiments]
 
 
 def _plain(setting: Setting) -> dict[str, Any]:

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dskype.deploy.benchmarks.papers import Claim, Experiment, Row, Rows, best, listed, ratio, series, slower_than_x, steady, times, trend
+
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Row", "Setting"]
-
-Found = Mapping[str, Any]
-"""What was measured for a row: see :func:`dskype.deploy.benchmarks.skype.measure`."""
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -43,45 +41,6 @@ class Setting:
         return repr(self)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One run of an experiment.
-
-    :ivar series: the line of a plot that it belongs to.
-    :ivar x: its place on that line: a number, or None where rows are just compared.
-    """
-
-    series: str
-    x: float | None
-    setting: Setting
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something that the paper says, and how to tell from the rows whether it held.
-
-    :ivar check: takes the found rows by (series, x); returns (held, figures). A KeyError means that a row is missing.
-    """
-
-    text: str
-    check: Callable[[Mapping[tuple[str, float | None], Found]], tuple[bool, str]]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Rows, and what is to be seen in them.
-
-    :ivar second: the measure of the second plot.
-    """
-
-    name: str
-    title: str
-    x: str
-    rows: Sequence[Row]
-    claims: Sequence[Claim]
-    second: str = "buffer_mean"
-
-
 _SKYPE = Setting()
 _CIQ_KMAX = Setting(index="ciq", buffer="kmax", buffer_options={"factor": 1.0, "extra": 40})
 
@@ -90,83 +49,12 @@ def _kmax(setting: Setting, kmax: int, k: int = 20) -> Setting:
     return replace(setting, buffer="kmax", buffer_options={"factor": 1.0, "extra": max(0, kmax - k)})
 
 
-def _ratio(a: float, b: float) -> float:
-    return a / b if b else float("inf")
-
-
-def _series(found: Mapping[tuple[str, float | None], Found], name: str, measure: str) -> list[tuple[float, float]]:
-    """Return (x, value) of a series by rising x; at least two."""
-    points = sorted((x, row[measure]) for (series, x), row in found.items() if series == name and x is not None)
-    if len(points) < 2:
-        raise KeyError(name)
-    return points
-
-
-def _listed(points: Sequence[tuple[float, float]], digits: int = 0) -> str:
-    return ", ".join(f"{x:g}: {value:,.{digits}f}" for x, value in points)
-
-
-# -- claims that several experiments share --------------------------------------------------------------------
-
-
-def _times(text: str, slow: tuple[str, float | None], fast: tuple[str, float | None], measure: str, at_least: float) -> Claim:
-    """Claim that one row takes so many times as much of something as another one."""
-
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        a, b = found[slow][measure], found[fast][measure]
-        return _ratio(a, b) >= at_least, f"{a:,.1f} : {b:,.1f} = {_ratio(a, b):.2f}"
-
-    return Claim(text, check)
-
-
-def _best(text: str, name: str, x: float, measure: str, within: float) -> Claim:
-    """Claim that a place on a line is the lowest one, or nearly."""
-
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        points = _series(found, name, measure)
-        return dict(points)[x] <= within * min(value for _, value in points), _listed(points, 1)
-
-    return Claim(text, check)
-
-
-def _trend(text: str, name: str, measure: str, sign: int) -> Claim:
-    """Claim that a line rises (1) or falls (-1) from its first to its last place."""
-
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        points = _series(found, name, measure)
-        return (points[-1][1] - points[0][1]) * sign > 0, _listed(points, 1)
-
-    return Claim(text, check)
-
-
-def _slower_than_x(text: str, name: str, measure: str) -> Claim:
-    """Claim that a line rises no faster than in proportion."""
-
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        points = _series(found, name, measure)
-        (x0, first), (x1, last) = points[0], points[-1]
-        return _ratio(last, first) <= x1 / x0, f"{_listed(points, 1)}; {_ratio(last, first):.1f} times for {x1 / x0:.0f} times"
-
-    return Claim(text, check)
-
-
-def _steady(text: str, name: str, measure: str, within: float) -> Claim:
-    """Claim that a line stays within a factor."""
-
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        points = _series(found, name, measure)
-        values = [value for _, value in points]
-        return _ratio(max(values), min(values)) <= within, _listed(points, 1)
-
-    return Claim(text, check)
-
-
 def _ten_times(xs: Sequence[float], at_least: float = 5.0) -> Claim:
     """Claim that Skype beats CIQ-kmax by an order of magnitude everywhere on a line (half of that is let pass)."""
 
-    def check(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-        ratios = [(x, _ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in xs]
-        return min(r for _, r in ratios) >= at_least, "times: " + _listed(ratios, 1)
+    def check(found: Rows) -> tuple[bool, str]:
+        ratios = [(x, ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in xs]
+        return min(r for _, r in ratios) >= at_least, "times: " + listed(ratios, 1)
 
     return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check)
 
@@ -192,20 +80,20 @@ _SIZES = (0.2, 0.4, 0.6, 0.8, 1.0)
 _WINDOWS = (0.5, 1.0, 1.5, 2.0)
 
 
-def _below_all(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
-    points = _series(found, "skyband", "total_us")
+def _below_all(found: Rows) -> tuple[bool, str]:
+    points = series(found, "skyband", "total_us")
     own = found["cskyband", None]["total_us"]
-    return own < min(value for _, value in points), f"cskyband {own:,.1f}; skyband {_listed(points, 1)}"
+    return own < min(value for _, value in points), f"cskyband {own:,.1f}; skyband {listed(points, 1)}"
 
 
-def _emp_gain(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
+def _emp_gain(found: Rows) -> tuple[bool, str]:
     others = {name: found[name, None]["emp_us"] for name in ("kmax", "skyband")}
     second = min(others, key=lambda name: others[name])
     own = found["cskyband", None]["emp_us"]
-    return _ratio(others[second], own) >= 4, f"{second} {others[second]:,.1f} : cskyband {own:,.1f} = {_ratio(others[second], own):.2f}"
+    return ratio(others[second], own) >= 4, f"{second} {others[second]:,.1f} : cskyband {own:,.1f} = {ratio(others[second], own):.2f}"
 
 
-def _smallest_buffer(found: Mapping[tuple[str, float | None], Found]) -> tuple[bool, str]:
+def _smallest_buffer(found: Rows) -> tuple[bool, str]:
     sizes = {name: found[name, None]["buffer_mean"] for name in ("cskyband", "kmax", "skyband")}
     return min(sizes, key=lambda name: sizes[name]) == "cskyband", ", ".join(f"{name} {size:.1f}" for name, size in sizes.items())
 
@@ -213,26 +101,26 @@ def _smallest_buffer(found: Mapping[tuple[str, float | None], Found]) -> tuple[b
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment("kmax", "Tuning kmax (Figure 6a)", "kmax",
                [*(Row("kmax", x, _kmax(_SKYPE, x)) for x in _KMAX), Row("cskyband", None, _SKYPE)],
-               [_trend("A small kmax leads to costly re-evaluations: EMP falls with kmax", "kmax", "emp_us", -1),
-                _trend("A large kmax makes dissemination and maintenance costly: AMP rises with kmax", "kmax", "amp_us", 1),
-                _best("kmax = 60 is a good trade-off (checked: within 10 % of the best sum)", "kmax", 60, "total_us", 1.1)]),
+               [trend("A small kmax leads to costly re-evaluations: EMP falls with kmax", "kmax", "emp_us", -1),
+                trend("A large kmax makes dissemination and maintenance costly: AMP rises with kmax", "kmax", "amp_us", 1),
+                best("kmax = 60 is a good trade-off (checked: within 10 % of the best sum)", "kmax", 60, "total_us", 1.1)]),
     Experiment("ratio", "Tuning the ratio of Skyband (Figure 6b)", "theta / kScore",
                [*(Row("skyband", x, Setting(buffer="skyband", buffer_options={"ratio": x})) for x in _RATIOS), Row("cskyband", None, _SKYPE)],
-               [_trend("Lower ratios hold larger buffers", "skyband", "buffer_mean", -1),
-                _trend("Ratio 1.0 re-evaluates often: re-evaluations rise with the ratio", "skyband", "evaluations_per_1000", 1),
-                _best("0.95 is the sweet spot (checked: within 10 % of the best sum)", "skyband", 0.95, "total_us", 1.1),
+               [trend("Lower ratios hold larger buffers", "skyband", "buffer_mean", -1),
+                trend("Ratio 1.0 re-evaluates often: re-evaluations rise with the ratio", "skyband", "evaluations_per_1000", 1),
+                best("0.95 is the sweet spot (checked: within 10 % of the best sum)", "skyband", 0.95, "total_us", 1.1),
                 Claim("cSkyband always outperforms Skyband", _below_all)]),
     Experiment("groups", "Groups of the alpha-partition (Figure 7)", "groups",
                [Row("igpt", x, replace(_SKYPE, index_options={"groups": x})) for x in _GROUPS],
-               [_best("10 groups are a good trade-off (checked: within 10 % of the best)", "igpt", 10, "match_us", 1.1)], "index_mib"),
+               [best("10 groups are a good trade-off (checked: within 10 % of the best)", "igpt", 10, "match_us", 1.1)], "index_mib"),
     Experiment("cells", "Subscriptions of a cell (section 7.1: at most 1000)", "subscriptions of a cell",
                [Row(name, x, replace(_SKYPE, index=name, index_options={"cell_capacity": x})) for name in ("igpt", "ipt") for x in _CELLS],
-               [_best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1)], "index_mib"),
+               [best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1)], "index_mib"),
     Experiment("index", "Subscription indexes (Figures 8 and 9)", "index",
                [Row(name, None, replace(_SKYPE, index=name)) for name in ("igpt", "ipt", "ciq", "taat", "cones")],
-               [_times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
-                _times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
-                _times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2)], "index_mib"),
+               [times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
+                times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
+                times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2)], "index_mib"),
     Experiment("buffer", "Re-evaluation strategies (Figure 10, Table 2)", "buffer",
                [Row("kmax", None, _kmax(_SKYPE, 60)), Row("skyband", None, Setting(buffer="skyband")), Row("cskyband", None, _SKYPE),
                 Row("kskyband", None, Setting(buffer="kskyband"))],
@@ -241,25 +129,25 @@ EXPERIMENTS: Sequence[Experiment] = (
     Experiment("overall", "Skype and CIQ-kmax (Figure 11)", "system",
                [Row("skype", None, _SKYPE), Row("ciq-kmax", None, _CIQ_KMAX), Row("cones-cskyband", None, replace(_SKYPE, index="cones")),
                 Row("skype, IR-tree", None, replace(_SKYPE, window_index="irtree"))],
-               [_times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5),
-                _times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1)], "memory_mib"),
+               [times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5),
+                times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1)], "memory_mib"),
     Experiment("keywords", "Number of keywords of a subscription (Figure 12)", "keywords",
                _both(_KEYWORDS, lambda s, x: replace(s, keywords=(int(x), int(x)))),
-               [_trend("AMP rises with the number of keywords", "skype", "amp_us", 1), _ten_times(_KEYWORDS)]),
+               [trend("AMP rises with the number of keywords", "skype", "amp_us", 1), _ten_times(_KEYWORDS)]),
     Experiment("k", "Number of results (Figure 13)", "k", _both(_KS, _with_k),
-               [_trend("AMP rises with k", "skype", "amp_us", 1), _trend("EMP rises with k", "skype", "emp_us", 1),
-                _slower_than_x("The sum rises slowly (checked: less than k does)", "skype", "total_us"), _ten_times(_KS)]),
+               [trend("AMP rises with k", "skype", "amp_us", 1), trend("EMP rises with k", "skype", "emp_us", 1),
+                slower_than_x("The sum rises slowly (checked: less than k does)", "skype", "total_us"), _ten_times(_KS)]),
     Experiment("subscriptions", "Number of subscriptions (Figure 14)", "subscriptions, as a share",
                _both(_SIZES, lambda s, x: replace(s, subscriptions=x)),
-               [_slower_than_x("It scales well (checked: the sum rises no faster than the number)", "skype", "total_us"), _ten_times(_SIZES)], "index_mib"),
+               [slower_than_x("It scales well (checked: the sum rises no faster than the number)", "skype", "total_us"), _ten_times(_SIZES)], "index_mib"),
     Experiment("window", "Size of the window (Figure 15)", "|W|, as a multiple", _both(_WINDOWS, lambda s, x: replace(s, window=x)),
-               [_trend("AMP falls with |W|", "skype", "amp_us", -1),
-                _steady("EMP fluctuates around a value (checked: within a factor of 2)", "skype", "emp_us", 2), _ten_times(_WINDOWS)]),
+               [trend("AMP falls with |W|", "skype", "amp_us", -1),
+                steady("EMP fluctuates around a value (checked: within a factor of 2)", "skype", "emp_us", 2), _ten_times(_WINDOWS)]),
     Experiment("zipf", "Keywords from a Zipf distribution (journal, Figure 20)", "workload",
                [Row("messages", None, _SKYPE), Row("zipf", None, replace(_SKYPE, zipf=True)),
                 Row("zipf, ciq-kmax", None, replace(_CIQ_KMAX, zipf=True))],
                [Claim("Performance is similar (checked: within a factor of 2)", lambda found: (
-                   0.5 <= _ratio(found["zipf", None]["total_us"], found["messages", None]["total_us"]) <= 2,
+                   0.5 <= ratio(found["zipf", None]["total_us"], found["messages", None]["total_us"]) <= 2,
                    f"zipf {found['zipf', None]['total_us']:,.1f} : messages {found['messages', None]['total_us']:,.1f}"))]),
     Experiment("time", "Time window (journal, Figure 20)", "k",
                _both((10, 20, 40), lambda s, x: replace(_with_k(s, x), timed=True)), [_ten_times((10, 20, 40))]),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.benchmarks.papers import HELD, table_line, two_plots
 from dskype.deploy.benchmarks.throughput_report import machine
 
 __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
@@ -19,7 +20,6 @@ _MEASURES = {
 """Measure -> heading, digits."""
 
 _LONG = {"buffer_mean": "messages per buffer", "index_mib": "subscription index, MiB", "memory_mib": "indexes and buffers, MiB"}
-_HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -50,7 +50,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
         for note in e["notes"]:
             print(f"  note: {note}")
         for claim in e["claims"]:
-            print(f"  {_HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
+            print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
 
 
 def write(found: Mapping[str, Any], folder: Path) -> Path:
@@ -81,33 +81,25 @@ def markdown(found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     if not plots:
         lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
     lines += ["| the paper says | here | figures |", "|---|---|---|",
-              *(_line([f"{e['name']}: {claim['text']}", f"**{_HELD[claim['held']]}**", claim["figures"]])
+              *(table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
                 for e in found["experiments"] for claim in e["claims"]), ""]
     for e in found["experiments"]:
-        lines += [f"## {e['title']}", "", _line(_headings(e)), _line(["---"] + ["---:"] * (len(_MEASURES) + 1)),
-                  *(_line([row["series"], *_cells(row)]) for row in e["rows"]), ""]
+        lines += [f"## {e['title']}", "", table_line(_headings(e)), table_line(["---"] + ["---:"] * (len(_MEASURES) + 1)),
+                  *(table_line([row["series"], *_cells(row)]) for row in e["rows"]), ""]
         if e["name"] in plots:
             lines += [f"![{e['title']}]({plots[e['name']]})", ""]
         lines += [f"- Note: {note}." for note in e["notes"]]
-        lines += [f"- {claim['text']}: **{_HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
+        lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
         lines.append("")
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def plot(experiment: Mapping[str, Any], folder: Path) -> str | None:
     """Draw an experiment: the times on the left, its second measure on the right; return the file's name, None without matplotlib."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
+    drawn = two_plots()
+    if drawn is None:
         return None
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    figure, left, right = drawn
     rows, second = experiment["rows"], experiment["second"]
     if any(row["x"] is not None for row in rows):
         _lines(left, right, rows, second)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.deploy.arguments import UsageError
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import RecordError, parse_message
@@ -20,9 +22,10 @@ from dskype.spouts.space import WORLD
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["Corpus", "Stream", "Subscriptions", "draw_subscriptions", "read_file", "read_places"]
+__all__ = ["Corpus", "Stream", "Subscriptions", "draw_subscriptions", "look_up", "read_file", "read_places", "read_rows", "shorten"]
 
 _TEXT_BYTES = 1 << 20
+_AT_ONCE = 256
 _NAMES = {"lat": ("lat", "latitude"), "lon": ("lon", "lng", "longitude"), "text": ("text", "name")}
 
 
@@ -72,7 +75,12 @@ def read_places() -> Corpus:
 
 
 def read_file(path: Path) -> Corpus:
-    """Return the messages of a file: JSON lines, or CSV with the columns lat, lon, text (named by its first line, else id, lat, lon, text).
+    """Return the messages of a file; see :func:`read_rows`."""
+    return Corpus.of_texts(f"{path.name}", *read_rows(path))
+
+
+def read_rows(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return texts, latitudes and longitudes of a file: JSON lines, or CSV with the columns lat, lon, text (named by its first line, else id, lat, lon, text).
 
     Files that end with ``.gz`` are unpacked. Lines that are no messages are left out.
 
@@ -88,7 +96,7 @@ def read_file(path: Path) -> Corpus:
     if not rows:
         raise UsageError(f"{path} has no messages; expected JSON lines {{\"text\", \"lat\", \"lon\"}}, or .csv with the columns lat, lon, text")
     texts, lat, lon = zip(*rows)
-    return Corpus.of_texts(f"{path.name}", list(texts), np.array(lat, np.float64), np.array(lon, np.float64))
+    return list(texts), np.array(lat, np.float64), np.array(lon, np.float64)
 
 
 def _jsonl(text: str) -> Iterator[tuple[str, float, float]]:
@@ -134,6 +142,13 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self.k)
 
+    def take(self, rows: np.ndarray) -> Subscriptions:
+        """Return the subscriptions at ``rows``, in that order."""
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Subscriptions(self.k[rows], self.alpha[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+
 
 def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, int], zipf: bool = False, seed: int = 0) -> Subscriptions:
     """Draw subscriptions as in Skype, section 7.1: the place of a random message, some of its keywords, alpha uniform.
@@ -164,6 +179,26 @@ def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, i
     counts = np.bincount(owner, minlength=n)
     weights = idf / np.sqrt(np.repeat(np.add.reduceat(idf * idf, np.cumsum(counts) - counts), counts))
     return Subscriptions(np.full(n, k, np.int32), alpha, corpus.lat[rows], corpus.lon[rows], np.concatenate([[0], np.cumsum(counts)]), terms, weights)
+
+
+def look_up(window: MessageWindow, s: Subscriptions, watermark: int, count: np.ndarray, extent: int, diagonal_deg: float) -> Lists:
+    """Return the best messages of the window at a watermark for subscriptions, in rank order.
+
+    :param count: int64[n], how many of them.
+    """
+    n = len(s)
+    queries = QueryBatch(np.full(n, watermark), count, s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
+    parts = [window.topk(queries.take(np.arange(i, min(n, i + _AT_ONCE))), extent, diagonal_deg) for i in range(0, max(1, n), _AT_ONCE)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
+
+
+def shorten(lists: Lists, count: np.ndarray) -> Lists:
+    """Return the first ``count`` messages of each list."""
+    lengths = np.minimum(np.diff(lists.offsets), count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
+    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
 class Stream:

@@ -1,0 +1,183 @@
+"""What benchmarks share that repeat a paper's experiments: experiments as data, what the paper claims, and whether it held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HELD", "Claim", "Experiment", "Found", "Rows", "Row", "best", "listed", "ratio", "run_experiment", "series", "slower_than_x", "steady",
+           "table_line", "times", "trend", "two_plots"]
+
+Found = Mapping[str, Any]
+"""What was measured for a row."""
+
+Rows = Mapping[tuple[str, Any], Found]
+"""What was measured, by (series, x)."""
+
+HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of an experiment.
+
+    :ivar series: the line of a plot that it belongs to.
+    :ivar x: its place on that line: a number, a word, or None where rows are just compared.
+    :ivar setting: what is run.
+    """
+
+    series: str
+    x: Any
+    setting: Any
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says, and how to tell from the rows whether it held.
+
+    :ivar check: returns (held, figures). A KeyError means that a row is missing.
+    """
+
+    text: str
+    check: Callable[[Rows], tuple[bool, str]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Rows, and what is to be seen in them.
+
+    :ivar second: the measure of the second plot.
+    """
+
+    name: str
+    title: str
+    x: str
+    rows: Sequence[Row]
+    claims: Sequence[Claim]
+    second: str = "buffer_mean"
+
+
+def run_experiment(experiment: Experiment, run: Callable[[Any], Found], missing: Callable[[Any], str | None], plain: Callable[[Any], Found],
+                   tell: Callable[[str, Found], None]) -> dict[str, Any]:
+    """Run all rows of an experiment, and check its claims.
+
+    :param run: measures a setting.
+    :param missing: what a setting names that is not there (None: nothing): its row is left out.
+    :param plain: a setting as plain values.
+    :param tell: called after each row with its name and what was found.
+    :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and what was found), ``notes`` (rows
+        that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, and ``figures``).
+    """
+    rows, notes = [], []
+    for number, row in enumerate(experiment.rows, 1):
+        if lacks := missing(row.setting):
+            notes.append(f"{row.series} is left out: {lacks}")
+            continue
+        result = run(row.setting)
+        place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
+        tell(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
+        rows.append({"series": row.series, "x": row.x, "setting": plain(row.setting), **result})
+    by_place = {(row["series"], row["x"]): row for row in rows}
+    claims = []
+    for claim in experiment.claims:
+        try:
+            held, figures = claim.check(by_place)
+        except KeyError:
+            held, figures = None, "rows are missing"
+        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures})
+    return {"name": experiment.name, "title": experiment.title, "x": experiment.x, "second": experiment.second, "rows": rows,
+            "notes": list(dict.fromkeys(notes)), "claims": claims}
+
+
+def table_line(cells: Sequence[str]) -> str:
+    """Return a line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def two_plots() -> tuple[Any, Any, Any] | None:
+    """Return an empty figure and its left and right axes; None where matplotlib is not installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, *figure.subplots(1, 2)
+
+
+# -- claims ---------------------------------------------------------------------------------------------------
+
+
+def ratio(a: float, b: float) -> float:
+    """Return a / b; infinity where b is 0."""
+    return a / b if b else float("inf")
+
+
+def series(found: Rows, name: str, measure: str) -> list[tuple[float, float]]:
+    """Return (x, value) of a series by rising x; at least two.
+
+    :raises KeyError: there are fewer.
+    """
+    points = sorted((x, row[measure]) for (series, x), row in found.items() if series == name and x is not None)
+    if len(points) < 2:
+        raise KeyError(name)
+    return points
+
+
+def listed(points: Sequence[tuple[Any, float]], digits: int = 0) -> str:
+    """Return points in words."""
+    return ", ".join(f"{f'{x:g}' if isinstance(x, (int, float)) else x}: {value:,.{digits}f}" for x, value in points)
+
+
+def times(text: str, slow: tuple[str, Any], fast: tuple[str, Any], measure: str, at_least: float, digits: int = 1) -> Claim:
+    """Claim that one row takes so many times as much of something as another one."""
+
+    def check(found: Rows) -> tuple[bool, str]:
+        a, b = found[slow][measure], found[fast][measure]
+        return ratio(a, b) >= at_least, f"{a:,.{digits}f} : {b:,.{digits}f} = {ratio(a, b):.2f}"
+
+    return Claim(text, check)
+
+
+def best(text: str, name: str, x: float, measure: str, within: float) -> Claim:
+    """Claim that a place on a line is the lowest one, or nearly."""
+
+    def check(found: Rows) -> tuple[bool, str]:
+        points = series(found, name, measure)
+        return dict(points)[x] <= within * min(value for _, value in points), listed(points, 1)
+
+    return Claim(text, check)
+
+
+def trend(text: str, name: str, measure: str, sign: int, digits: int = 1) -> Claim:
+    """Claim that a line rises (1) or falls (-1) from its first to its last place."""
+
+    def check(found: Rows) -> tuple[bool, str]:
+        points = series(found, name, measure)
+        return (points[-1][1] - points[0][1]) * sign > 0, listed(points, digits)
+
+    return Claim(text, check)
+
+
+def slower_than_x(text: str, name: str, measure: str) -> Claim:
+    """Claim that a line rises no faster than in proportion."""
+
+    def check(found: Rows) -> tuple[bool, str]:
+        points = series(found, name, measure)
+        (x0, first), (x1, last) = points[0], points[-1]
+        return ratio(last, first) <= x1 / x0, f"{listed(points, 1)}; {ratio(last, first):.1f} times for {x1 / x0:.0f} times"
+
+    return Claim(text, check)
+
+
+def steady(text: str, name: str, measure: str, within: float) -> Claim:
+    """Claim that a line stays within a factor."""
+
+    def check(found: Rows) -> tuple[bool, str]:
+        points = series(found, name, measure)
+        values = [value for _, value in points]
+        return ratio(max(values), min(values)) <= within, listed(points, 1)
+
+    return Claim(text, check)
