@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from dskype.distribution.base import Distributor, Placed, Sample
 from dskype.distribution.hashing import HashingDistributor
+from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
+from dskype.distribution.location import LocationDistributor
+from dskype.distribution.partitioned import Partitioned
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "Placed", "Sample", "check_distributor", "distributor_class", "make_distributor",
-           "start_distributor"]
+__all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "KeywordDistributor", "LocationDistributor", "Partitioned", "Placed", "PrefixDistributor",
+           "Sample", "check_distributor", "distributor_class", "make_distributor", "start_distributor"]
 
-DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (HashingDistributor,)}
+DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor)}
 """Distributors by the name that ``dskype.distributor`` gives."""
 
 

@@ -1,0 +1,348 @@
+"""Loops of the distributors: where messages and subscriptions go, and what plans are learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["axis_costs", "cap_ranges", "cells_of", "halve_range", "place", "place_all", "prefix_lengths", "range_cost", "route", "thresholds"]
+
+MARGIN = 1e-9
+"""Added to every guard: more than all rounding errors of a score together."""
+
+
+@njit(cache=True, inline="always")
+def _last_not_above(sorted_values, low, high, value):
+    """Return the last index in [low, high) whose value is not above ``value``; low if none is."""
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if sorted_values[middle] <= value:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, inline="always")
+def _descend(node, axis, at, below, above, lat, lon):
+    """Return ~node of the leaf that holds a point, from a node of a tree on."""
+    while node >= 0:
+        x = lat if axis[node] == 0 else lon
+        node = below[node] if x < at[node] else above[node]
+    return ~node
+
+
+@njit(cache=True)
+def route(offsets, terms, tasks, bounds, route_offsets, route_tasks):
+    """Return (rows int64[m], tasks int32[m]): the union of the tasks of each message's terms; those of a message rise."""
+    n = len(offsets) - 1
+    base = offsets[0]
+    nth = np.empty(offsets[n] - base, np.int64)
+    total = 0
+    for i in range(n):
+        most = 0
+        for p in range(offsets[i], offsets[i + 1]):
+            term = terms[p]
+            if term < 0:
+                nth[p - base] = -1 - ((-1 - term) % tasks)
+                most += 1
+            else:
+                e = _last_not_above(bounds, 0, len(bounds), term)
+                nth[p - base] = e
+                most += route_offsets[e + 1] - route_offsets[e]
+        total += min(most, tasks)
+    rows, to = np.empty(total, np.int64), np.empty(total, np.int32)
+    last = np.full(tasks, -1, np.int64)     # the last message that went to a task
+    found = 0
+    for i in range(n):
+        begin = found
+        for p in range(offsets[i], offsets[i + 1]):
+            e = nth[p - base]
+            if e < 0:
+                task = -1 - e
+                if last[task] != i:
+                    last[task] = i
+                    to[found] = task
+                    found += 1
+            else:
+                for q in range(route_offsets[e], route_offsets[e + 1]):
+                    task = route_tasks[q]
+                    if last[task] != i:
+                        last[task] = i
+                        to[found] = task
+                        found += 1
+        for p in range(begin, found):
+            rows[p] = i
+        for p in range(begin + 1, found):       # few: insertion sort
+            task, q = to[p], p
+            while q > begin and to[q - 1] > task:
+                to[q] = to[q - 1]
+                q -= 1
+            to[q] = task
+    return rows[:found], to[:found]
+
+
+@njit(cache=True)
+def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, root, axis, at, below, above, cells, ranges, roots, group_offsets, group_tasks,
+          bounds, route_offsets, route_tasks, placed):
+    """Choose tasks, keywords from the first on, until no message that misses them all scores ``limit``; return the guard.
+
+    :param limit: -inf: until all keywords are covered; inf: one keyword is enough.
+    :param placed: bool[tasks], all False; becomes the choice.
+    """
+    n = len(terms)
+    if n == 0:
+        placed[id_hash % tasks] = True
+        return -np.inf
+    cell = _descend(root, axis, at, below, above, lat, lon)
+    nth = np.empty(n, np.int64)
+    for i in range(n):
+        nth[i] = -1 - ((-1 - terms[i]) % tasks) if terms[i] < 0 else _last_not_above(bounds, 0, len(bounds), terms[i])
+    some = False
+    while True:
+        first, rest = -1, 0.0
+        for i in range(n):
+            e = nth[i]
+            covered = False
+            if e < 0:
+                covered = placed[-1 - e]
+            else:
+                for q in range(route_offsets[e], route_offsets[e + 1]):
+                    if placed[route_tasks[q]]:
+                        covered = True
+                        break
+            if not covered:
+                rest += weights[i] * weights[i]
+                if first < 0:
+                    first = i
+        if first < 0:
+            return -np.inf
+        guard = alpha + (1.0 - alpha) * np.sqrt(rest) + MARGIN
+        if some and guard < limit:
+            return guard
+        if nth[first] < 0:
+            placed[-1 - nth[first]] = True
+        else:
+            r = _last_not_above(ranges, cells[cell], cells[cell + 1], terms[first])
+            group = _descend(roots[r], axis, at, below, above, lat, lon)
+            begin = group_offsets[group]
+            placed[group_tasks[begin + id_hash % (group_offsets[group + 1] - begin)]] = True
+        some = True
+
+
+@njit(cache=True)
+def place_all(offsets, terms, weights, alpha, lat, lon, limits, hashes, tasks, root, axis, at, below, above, cells, ranges, roots, group_offsets, group_tasks,
+              bounds, route_offsets, route_tasks):
+    """Return (offsets int64[n + 1], tasks int32[], guards float64[n]): :func:`place` for many."""
+    n = len(offsets) - 1
+    out_offsets, guards = np.zeros(n + 1, np.int64), np.empty(n)
+    out = np.empty(2 * n + tasks, np.int32)
+    placed = np.zeros(tasks, np.bool_)
+    found = 0
+    for i in range(n):
+        placed[:] = False
+        begin, end = offsets[i], offsets[i + 1]
+        guards[i] = place(terms[begin:end], weights[begin:end], alpha[i], lat[i], lon[i], limits[i], hashes[i], tasks, root, axis, at, below, above, cells, ranges,
+                          roots, group_offsets, group_tasks, bounds, route_offsets, route_tasks, placed)
+        if found + tasks > len(out):
+            grown = np.empty(2 * len(out) + tasks, np.int32)
+            grown[:found] = out[:found]
+            out = grown
+        for task in range(tasks):
+            if placed[task]:
+                out[found] = task
+                found += 1
+        out_offsets[i + 1] = found
+    return out_offsets, out[:found], guards
+
+
+@njit(cache=True)
+def prefix_lengths(offsets, weights, alpha, limits):
+    """Return the lengths of loose prefixes, at least 1 (journal paper, Definition 12): the fewest keywords, from the first on, so that
+    ``alpha + (1 - alpha) * norm(weights of the others)`` is below the limit."""
+    n = len(offsets) - 1
+    lengths = np.zeros(n, np.int64)
+    for i in range(n):
+        begin, p, rest = offsets[i], offsets[i + 1], 0.0
+        while p > begin + 1:
+            rest += weights[p - 1] * weights[p - 1]
+            if not alpha[i] + (1.0 - alpha[i]) * np.sqrt(rest) + MARGIN < limits[i]:
+                break
+            p -= 1
+        lengths[i] = p - begin
+    return lengths
+
+
+# -- ranges of keywords ---------------------------------------------------------------------------
+# Postings are sorted by term: those of term t are start[t] to start[t + 1], each with the term before it (and after it) in its document.
+
+
+@njit(cache=True)
+def range_cost(begin, end, s_start, s_before, m_start, m_before):
+    """Return how many subscriptions and how many messages have a keyword in [begin, end)."""
+    s = m = 0
+    for p in range(s_start[begin], s_start[end]):
+        s += s_before[p] < begin
+    for p in range(m_start[begin], m_start[end]):
+        m += m_before[p] < begin
+    return s, m
+
+
+@njit(cache=True)
+def cap_ranges(cap, most, shared, s_start, s_before, m_start, m_before, first, parts):
+    """Cut the vocabulary into ranges, each as long as its cost (subscriptions x messages) does not exceed the cap.
+
+    :param shared: a single keyword above the cap is parted among as many tasks as it takes; else the cap does not count for it.
+    :param first: int64[most], becomes the first term of each range; ``parts`` alike: among how many tasks.
+    :returns: (ranges, tasks); tasks is ``most`` + 1 if they are too few.
+    """
+    count = used = 0
+    begin = term = s = m = 0
+    vocabulary = len(s_start) - 1
+    while term < vocabulary:
+        ds = dm = 0
+        for p in range(s_start[term], s_start[term + 1]):
+            ds += s_before[p] < begin
+        for p in range(m_start[term], m_start[term + 1]):
+            dm += m_before[p] < begin
+        cost = float(s + ds) * float(m + dm)
+        over = cost > cap
+        if over and term > begin and float(s) * float(m) > 0.0:
+            if used >= most:
+                return count, most + 1
+            first[count], parts[count] = begin, 1
+            count += 1
+            used += 1
+            begin, s, m = term, 0, 0
+            continue
+        s += ds
+        m += dm
+        term += 1
+        if over:        # a keyword that is too much alone (with others that cost nothing)
+            wanted = int(np.ceil(cost / cap)) if shared else 1
+            if used + wanted > most:
+                return count, most + 1
+            first[count], parts[count] = begin, wanted
+            count += 1
+            used += wanted
+            begin, s, m = term, 0, 0
+    if term > begin or count == 0:
+        if used >= most:
+            return count, most + 1
+        first[count], parts[count] = begin, 1
+        count += 1
+        used += 1
+    return count, used
+
+
+@njit(cache=True)
+def halve_range(begin, end, s_start, s_before, s_after, m_start, m_before, m_after):
+    """Return the term in (begin, end) that parts a range into two of the most equal cost (journal paper, Algorithm 4); begin if there is none."""
+    n = end - begin
+    if n < 2:
+        return begin
+    upper = np.empty(n + 1)
+    upper[n] = 0.0
+    s = m = 0
+    for term in range(end - 1, begin - 1, -1):
+        for p in range(s_start[term], s_start[term + 1]):
+            s += s_after[p] >= end
+        for p in range(m_start[term], m_start[term + 1]):
+            m += m_after[p] >= end
+        upper[term - begin] = float(s) * float(m)
+    s = m = 0
+    best, least = begin, np.inf
+    for term in range(begin + 1, end):
+        for p in range(s_start[term - 1], s_start[term]):
+            s += s_before[p] < begin
+        for p in range(m_start[term - 1], m_start[term]):
+            m += m_before[p] < begin
+        difference = abs(float(s) * float(m) - upper[term - begin])
+        if difference < least:
+            best, least = term, difference
+    return best
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def axis_costs(s, m):
+    """Return (at, below, above) for each line between different coordinates: the line, and the costs on both sides.
+
+    :param s: float64[n], coordinates of subscriptions, sorted.
+    :param m: float64[], those of messages, sorted; none: only subscriptions count.
+    """
+    n = len(s)
+    at, below, above = np.empty(n), np.empty(n), np.empty(n)
+    count = q = 0
+    for i in range(1, n):
+        if s[i] > s[i - 1]:
+            while q < len(m) and m[q] < s[i]:
+                q += 1
+            at[count] = s[i]
+            below[count] = float(i) * (q if len(m) else 1.0)
+            above[count] = float(n - i) * (len(m) - q if len(m) else 1.0)
+            count += 1
+    return at[:count], below[:count], above[:count]
+
+
+# -- samples --------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def thresholds(k, alpha, lat, lon, offsets, terms, weights, diagonal_deg, m_lat, m_lon, m_terms, m_start, m_rows, m_weights):
+    """Return float64[n]: the score of each subscription's k-th best message; -inf where there are fewer.
+
+    :param m_terms: int64[v], the different terms of messages, sorted; the postings of the *i*-th are ``m_start[i]`` to ``m_start[i + 1]``.
+    """
+    n = len(k)
+    found = np.empty(n)
+    tsim, last = np.zeros(len(m_lat)), np.full(len(m_lat), -1, np.int64)
+    touched = np.empty(len(m_lat), np.int64)
+    for i in range(n):
+        count = 0
+        for p in range(offsets[i], offsets[i + 1]):
+            t = np.searchsorted(m_terms, terms[p])
+            if t == len(m_terms) or m_terms[t] != terms[p]:
+                continue
+            for q in range(m_start[t], m_start[t + 1]):
+                row = m_rows[q]
+                if last[row] != i:
+                    last[row] = i
+                    tsim[row] = 0.0
+                    touched[count] = row
+                    count += 1
+                tsim[row] += weights[p] * m_weights[q]
+        if count < k[i]:
+            found[i] = -np.inf
+            continue
+        best = np.full(k[i], -np.inf)       # a heap, its least first
+        for j in range(count):
+            row = touched[j]
+            dx, dy = m_lon[row] - lon[i], m_lat[row] - lat[i]
+            score = alpha[i] * (1.0 - np.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha[i]) * tsim[row]
+            if score > best[0]:
+                at = 0
+                while True:
+                    child = 2 * at + 1
+                    if child >= len(best):
+                        break
+                    if child + 1 < len(best) and best[child + 1] < best[child]:
+                        child += 1
+                    if best[child] >= score:
+                        break
+                    best[at] = best[child]
+                    at = child
+                best[at] = score
+        found[i] = best[0]
+    return found
+
+
+@njit(cache=True)
+def cells_of(lat, lon, root, axis, at, below, above):
+    """Return the cell of each place, int64[n]."""
+    found = np.empty(len(lat), np.int64)
+    for i in range(len(lat)):
+        found[i] = _descend(root, axis, at, below, above, lat[i], lon[i])
+    return found

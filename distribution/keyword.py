@@ -1,0 +1,91 @@
+"""Distribution by keywords: all of them, or those of the loose prefix (journal paper, sections 7.3.3 and 7.3.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.base import Sample
+from dskype.distribution.learning import learn_ranges, uniform_ranges
+from dskype.distribution.partitioned import Partitioned, postings
+from dskype.distribution.plans import Node
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
+
+
+class KeywordDistributor(Partitioned):
+    """Places a subscription on the task of each of its keywords; a message goes to the tasks of its keywords.
+
+    Tasks own consecutive ranges of the vocabulary in the order of frequency, of equal cost (Algorithm 4). Replication and communication are at
+    most the number of keywords. Boolean subscriptions: every message that satisfies one has one of a few keywords (AND: those of one
+    operand, OR: those of all); it lives on their tasks.
+    """
+
+    name = "keyword"
+
+    @classmethod
+    def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
+        """Return ranges of equal length on a scale of the logarithm."""
+        return uniform_ranges(range(tasks))
+
+    @classmethod
+    def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
+        """Return ranges of equal cost."""
+        return learn_ranges(*postings(sample, np.diff(sample.offsets)), range(tasks), balanced=options["method"] == "balanced")
+
+
+def checked_slack(name: str, options: Mapping[str, Any]) -> float:
+    """Return the option ``slack``: a number from 0 to 1, default 0.1."""
+    slack = options.get("slack", 0.1)
+    if type(slack) not in (int, float) or not 0 <= slack <= 1:
+        raise IllegalArgumentException(explain(f"The option slack of the {name} distributor is not usable.", given=slack, legal="a number from 0 to 1"))
+    return float(slack)
+
+
+def loose_limit(threshold: float | None, slack: float) -> float:
+    """Return the limit for which a prefix is computed: a part of the threshold lower; inf without a threshold: one keyword is enough."""
+    if threshold is None:
+        return np.inf
+    return threshold if math.isinf(threshold) else threshold - slack * abs(threshold)
+
+
+class PrefixDistributor(KeywordDistributor):
+    """Places a subscription on the tasks of its loose prefix only: the rarest keywords, so many that no message without one of them scores as
+    much as the threshold, wherever it is (Definition 12, Lemma 7). A message goes to the tasks of its keywords.
+
+    Keywords after the prefix that happen to be with a task of it count as covered. Without a threshold the rarest keyword has to do.
+
+    :param options: besides ``method``, ``slack`` (default 0.1): the prefix is computed for ``threshold - slack * |threshold|``, so it seldom has to grow.
+    """
+
+    name = "prefix"
+    legal_options = ("method", "slack")
+
+    @classmethod
+    def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return all options, checked."""
+        found = super().checked(tasks, options)
+        return {**found, "slack": checked_slack(cls.name, found)}
+
+    def limit(self, threshold: float | None) -> float:
+        """Return what the guard has to be below."""
+        return loose_limit(threshold, self.options["slack"])
+
+    def prefixes(self, sample: Sample) -> np.ndarray:
+        """Return the lengths of loose prefixes."""
+        return _prefixes(sample, self.options["slack"])
+
+    @classmethod
+    def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
+        """Return ranges of equal cost, where subscriptions count with their loose prefixes."""
+        return learn_ranges(*postings(sample, _prefixes(sample, options["slack"])), range(tasks), balanced=options["method"] == "balanced")
+
+
+def _prefixes(sample: Sample, slack: float) -> np.ndarray:
+    limits = np.array([loose_limit(t, slack) for t in sample.thresholds.tolist()])
+    return kernels.prefix_lengths(sample.offsets, sample.weights, sample.alpha, limits)

@@ -1,0 +1,290 @@
+"""Cuts places and keywords into parts of equal cost: Algorithms 3 and 4 of the journal paper, and what balances better."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.plans import Node, leaf
+
+__all__ = ["Postings", "best_line", "halve", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
+
+_ROUNDS = 16
+_GOOD = 1.03
+_MARK_LEVELS = 3
+
+
+# -- places: Algorithm 3 --------------------------------------------------------------------------
+
+
+class _Points(NamedTuple):
+    """Places of subscriptions and of messages; without messages only subscriptions count."""
+
+    s_lat: np.ndarray
+    s_lon: np.ndarray
+    m_lat: np.ndarray
+    m_lon: np.ndarray
+    weighed: bool       # by messages
+
+    @property
+    def cost(self) -> float:
+        return float(len(self.s_lat)) * (len(self.m_lat) if self.weighed else 1.0)
+
+    def parted(self, axis: str, at: float) -> tuple[_Points, _Points]:
+        s, m = (self.s_lat, self.m_lat) if axis == "lat" else (self.s_lon, self.m_lon)
+        one, two = s < at, m < at
+        return (_Points(self.s_lat[one], self.s_lon[one], self.m_lat[two], self.m_lon[two], self.weighed),
+                _Points(self.s_lat[~one], self.s_lon[~one], self.m_lat[~two], self.m_lon[~two], self.weighed))
+
+    def marks(self) -> dict[str, list[float]]:
+        return {axis: sorted(set(np.quantile(s, np.arange(1, 8) / 8, method="lower").tolist()) - {float(s.min())}) if len(s) else []
+                for axis, s in (("lat", self.s_lat), ("lon", self.s_lon))}
+
+
+def _line(points: _Points, below_share: float, bias: float, longer_first: bool) -> tuple[str, float] | None:
+    """Return the line that parts the cost in a proportion, or None if all places are the same."""
+    power = 2 if points.weighed else 1
+    found: list[tuple[float, float, str, float]] = []
+    for axis, s, m in (("lat", points.s_lat, points.m_lat), ("lon", points.s_lon, points.m_lon)):
+        at, below, above = kernels.axis_costs(np.sort(s), np.sort(m) if points.weighed else np.zeros(0))
+        if not len(at):
+            continue
+        if below_share == 0.5 and not bias:
+            off = np.abs(below - above) / max(points.cost, 1.0)     # the paper's: least difference
+        else:
+            off = np.abs(np.log((below + 1e-9) / (above + 1e-9)) - power * math.log(below_share / (1 - below_share)) - bias)
+        best = int(np.argmin(off))
+        low, high = np.quantile(s, (0.02, 0.98))
+        found.append((float(off[best]), float(high - low), axis, float(at[best])))
+    if not found:
+        return None
+    if longer_first and len(found) == 2:
+        long, short = sorted(found, key=lambda f: -f[1])
+        return (short if long[0] > short[0] + 0.02 else long)[2:]
+    return min(found)[2:]
+
+
+def best_line(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray) -> tuple[str, float] | None:
+    """Return the line (axis, at) that halves the cost of a cell best; None if all subscriptions are at one place."""
+    return _line(_Points(s_lat, s_lon, m_lat, m_lon, len(m_lat) > 0), 0.5, 0.0, True)
+
+
+def learn_tree(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray, tasks: Sequence[int], *, weighed: bool = True,
+               balanced: bool = True) -> Node:
+    """Return a tree with a leaf for each task.
+
+    Its cost is what Algorithm 3 equalises: subscriptions inside x the probability of a message inside; without ``weighed``, subscriptions alone
+    (where every message comes to every cell).
+
+    :param balanced: move the lines, again and again, by how much the leaves on both sides differ in the end; False: Algorithm 3 as it is,
+        the costliest cell is halved until there are enough.
+    """
+    points = _Points(s_lat, s_lon, m_lat, m_lon, weighed and len(m_lat) > 0)
+    total = float(max(1, len(m_lat))) if points.weighed else 1.0
+
+    def finished(part: _Points, own: list[int]) -> Node:
+        return leaf(own, part.cost / total, **part.marks())
+
+    if not balanced:
+        return _halved_tree(points, list(tasks), finished)
+    bias: dict[str, float] = {}
+
+    def build(part: _Points, own: list[int], path: str, step: float, mean: dict[str, float]) -> Node:
+        line = None
+        if len(own) > 1:
+            n = (len(own) + 1) // 2
+            line = _line(part, n / len(own), bias.get(path, 0.0), True)
+        if line is None:
+            mean[path] = part.cost / len(own) / len(own) if len(own) > 1 and part.weighed else part.cost / len(own)
+            costs.append(part.cost / len(own))
+            return finished(part, own)
+        below, above = part.parted(*line)
+        node = {"axis": line[0], "at": line[1], "below": build(below, own[:n], path + "0", step, mean), "above": build(above, own[n:], path + "1", step, mean)}
+        one, other = mean[path + "0"], mean[path + "1"]
+        bias[path] = bias.get(path, 0.0) - step * (math.log(one + 1e-9) - math.log(other + 1e-9))
+        mean[path] = (one * n + other * (len(own) - n)) / len(own)
+        return node
+
+    best: tuple[float, Node] | None = None
+    for round_ in range(_ROUNDS if points.weighed else 1):
+        costs: list[float] = []
+        root = build(points, list(tasks), "", 0.9 if round_ < 6 else 0.5, {})
+        spread = max(costs) / max(1e-12, sum(costs) / len(costs))
+        if best is None or spread < best[0]:
+            best = spread, root
+        if spread < _GOOD:
+            break
+    assert best is not None
+    return best[1]
+
+
+def _halved_tree(points: _Points, tasks: list[int], finished: Any) -> Node:
+    heap: list[tuple[float, int, _Points, dict[str, Any]]] = []
+    root: dict[str, Any] = {}
+    heapq.heappush(heap, (-points.cost, 0, points, root))
+    done: list[tuple[_Points, dict[str, Any]]] = []
+    count = 0
+    while heap and len(heap) + len(done) < len(tasks):
+        _, _, part, slot = heapq.heappop(heap)
+        line = _line(part, 0.5, 0.0, False)
+        if line is None:
+            done.append((part, slot))
+            continue
+        slot.update(axis=line[0], at=line[1], below={}, above={})
+        for side, child in zip(("below", "above"), part.parted(*line)):
+            count += 1
+            heapq.heappush(heap, (-child.cost, count, child, slot[side]))
+    cells = [*done, *((part, slot) for _, _, part, slot in sorted(heap, key=lambda h: h[1]))]
+    for number, (part, slot) in enumerate(cells):
+        slot.update(finished(part, tasks[number::len(cells)]))
+    return root
+
+
+def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = (-180.0, -90.0, 180.0, 90.0)) -> Node:
+    """Return a tree of equal areas."""
+    if len(tasks) == 1:
+        return leaf(list(tasks))
+    west, south, east, north = box
+    n = (len(tasks) + 1) // 2
+    share = n / len(tasks)
+    if east - west >= north - south:
+        at = west + share * (east - west)
+        return {"axis": "lon", "at": at, "below": uniform_tree(tasks[:n], (west, south, at, north)), "above": uniform_tree(tasks[n:], (at, south, east, north))}
+    at = south + share * (north - south)
+    return {"axis": "lat", "at": at, "below": uniform_tree(tasks[:n], (west, south, east, at)), "above": uniform_tree(tasks[n:], (west, at, east, north))}
+
+
+# -- keywords: Algorithm 4 ------------------------------------------------------------------------
+
+
+def take(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the rows of columns in CSR form."""
+    lengths = np.diff(offsets)[rows]
+    taken = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=taken[1:])
+    index = np.arange(taken[-1]) + np.repeat(offsets[:-1][rows] - taken[:-1], lengths)
+    return taken, [v[index] for v in values]
+
+
+class Postings(NamedTuple):
+    """Documents by keyword: those of term *t* are ``start[t]`` to ``start[t + 1]``.
+
+    :ivar before: int64[], the term before it in its document; -1: none. ``after`` alike; a term that there is not: none.
+    """
+
+    n: int
+    start: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+    @classmethod
+    def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int) -> Postings:
+        """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over."""
+        terms = terms[offsets[0]:offsets[-1]]
+        ends = (offsets - offsets[0])[1:-1]
+        before = np.concatenate([[-1], np.maximum(terms[:-1], -1)])[:len(terms)]
+        after = np.concatenate([terms[1:], [vocabulary]])[:len(terms)]
+        before[ends[ends < len(terms)]] = -1
+        after[ends[ends > 0] - 1] = vocabulary
+        if len(terms):
+            before[0] = -1
+        order = np.argsort(terms, kind="stable")
+        order = order[np.searchsorted(terms[order], 0):]
+        start = np.searchsorted(terms[order], np.arange(vocabulary + 1))
+        return cls(len(offsets) - 1, start.astype(np.int64), before[order].astype(np.int64), after[order].astype(np.int64))
+
+
+def halve(begin: int, end: int, s: Postings, m: Postings) -> int:
+    """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
+    return int(kernels.halve_range(begin, min(end, len(s.start) - 1), s.start, s.before, s.after, m.start, m.before, m.after))
+
+
+def _cost(begin: int, end: int, s: Postings, m: Postings) -> float:
+    subscriptions, messages = kernels.range_cost(begin, end, s.start, s.before, m.start, m.before)
+    return float(subscriptions) * float(messages) / max(1, m.n)
+
+
+def _marks(begin: int, end: int, s: Postings, m: Postings, levels: int = _MARK_LEVELS) -> list[int]:
+    at = halve(begin, end, s, m) if levels else begin
+    return [] if at == begin else [*_marks(begin, at, s, m, levels - 1), at, *_marks(at, end, s, m, levels - 1)]
+
+
+def learn_ranges(s: Postings, m: Postings, tasks: Sequence[int], *, balanced: bool = True, shared: bool = True) -> Node:
+    """Return ranges of the vocabulary with the tasks.
+
+    The cost of a range is that of equation 16: subscriptions with a keyword in it x the probability that a message has one.
+
+    :param balanced: the least cap under which filling one range after the other needs no more tasks; False: Algorithm 4 as it is, the
+        costliest range is halved until there are enough.
+    :param shared: with ``balanced``: a keyword that is above the cap alone is shared by several tasks, each with a part of its subscriptions.
+    """
+    vocabulary, n = len(s.start) - 1, len(tasks)
+    parts: list[tuple[int, int, float, int]] = []       # begin, end, cost, tasks
+    if balanced and vocabulary > 0:
+        first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+
+        def cut(cap: float) -> int:
+            return kernels.cap_ranges(cap, n, shared, s.start, s.before, m.start, m.before, first, among)
+
+        low, high = 0.5, float(s.n) * m.n + 1.0
+        while high > 1.001 * low:
+            middle = math.sqrt(low * high)
+            if cut(middle)[1] <= n:
+                high = middle
+            else:
+                low = middle
+        count = cut(high)[0]
+        ends = [*first[1:count].tolist(), vocabulary]
+        parts = [(begin, end, _cost(begin, end, s, m), g) for begin, end, g in zip(first[:count].tolist(), ends, among[:count].tolist())]
+    else:
+        parts = [(0, vocabulary, _cost(0, vocabulary, s, m) if vocabulary else 0.0, 1)]
+    return _ranges_node(_filled(parts, n, s, m, shared and balanced), list(tasks), s, m)
+
+
+def _filled(parts: list[tuple[int, int, float, int]], n: int, s: Postings, m: Postings, shared: bool) -> list[tuple[int, int, float, int]]:
+    """Halve the costliest part, or give it another task, until no task is left over."""
+    heap = [(-cost / among, begin, end, cost, among) for begin, end, cost, among in parts]
+    heapq.heapify(heap)
+    done: list[tuple[int, int, float, int]] = []
+    left = n - sum(among for *_, among in parts)
+    while left and heap:
+        _, begin, end, cost, among = heapq.heappop(heap)
+        at = halve(begin, end, s, m) if among == 1 and end - begin > 1 else begin
+        if at > begin:
+            for one, other in ((begin, at), (at, end)):
+                half = _cost(one, other, s, m)
+                heapq.heappush(heap, (-half, one, other, half, 1))
+            left -= 1
+        elif shared:
+            heapq.heappush(heap, (-cost / (among + 1), begin, end, cost, among + 1))
+            left -= 1
+        else:
+            done.append((begin, end, cost, among))
+    return sorted([*done, *((begin, end, cost, among) for _, begin, end, cost, among in heap)])
+
+
+def _ranges_node(parts: list[tuple[int, int, float, int]], tasks: list[int], s: Postings, m: Postings) -> Node:
+    found, at = [], 0
+    for begin, end, cost, among in parts:
+        own = tasks[at:at + among]
+        at += among
+        found.append({"from": begin, "node": leaf(own, cost, term=_marks(begin, end, s, m))})
+    found[0]["from"] = 0
+    if at < len(tasks):     # words that are too few: who has none helps the costliest
+        costliest = max(found, key=lambda part: part["node"]["load"] / len(part["node"]["tasks"]))["node"]
+        costliest["tasks"] = [*costliest["tasks"], *tasks[at:]]
+    return {"ranges": found}
+
+
+def uniform_ranges(tasks: Sequence[int]) -> Node:
+    """Return ranges of equal length on a scale of the logarithm of the rank, up to a million words."""
+    parts, begin = [], 0
+    for i, task in enumerate(tasks):
+        begin = max(begin + 1, round(2 ** (20 * i / len(tasks)))) if i else 0
+        parts.append({"from": begin, "node": leaf([task])})
+    return {"ranges": parts}

@@ -1,0 +1,72 @@
+"""Distribution by location (journal paper, section 7.3.2)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.base import Placed, Sample
+from dskype.distribution.learning import learn_tree, uniform_tree
+from dskype.distribution.partitioned import Partitioned, centre
+from dskype.distribution.plans import Node
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.groupings import RowTasks
+
+__all__ = ["LocationDistributor"]
+
+
+class LocationDistributor(Partitioned):
+    """Places a subscription by its place, a boolean one by the middle of its rectangle: the leaf of a KD-tree. Every task needs every message.
+
+    The tree's leaves have equal cost, subscriptions inside x the probability of a message inside (Algorithm 3): near messages are the
+    work, far ones are told by their distance. Replication 1, communication N.
+    """
+
+    name = "location"
+    cuts = "places"
+
+    @classmethod
+    def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
+        """Return equal areas."""
+        return uniform_tree(range(tasks))
+
+    @classmethod
+    def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
+        """Return the tree of Algorithm 3."""
+        return learn_tree(sample.lat, sample.lon, sample.messages.lat, sample.messages.lon, range(tasks), balanced=options["method"] == "balanced")
+
+    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+        """Return the one task of its place."""
+        lat, lon = centre(placement["bbox"]) if placement["type"] == "boolean" else (placement["lat"], placement["lon"])
+        node = self._root
+        while "axis" in node:
+            node = node["below"] if (lat if node["axis"] == "lat" else lon) < node["at"] else node["above"]
+        tasks = node["tasks"]
+        return Placed([tasks[0] if len(tasks) == 1 else tasks[zlib.crc32(subscription.encode()) % len(tasks)]])
+
+    def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Place all subscriptions of a sample at once."""
+        without = sample._replace(offsets=np.arange(sample.n + 1), terms=np.zeros(sample.n, np.int64), weights=np.ones(sample.n))
+        return super().place_all(without, np.full(sample.n, -np.inf), hashes)
+
+    def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
+        """Return None, every task; without those that have no partition."""
+        used = self._flat.route_tasks
+        if len(used) == self.tasks:
+            return None
+        rows = np.flatnonzero(np.diff(messages.offsets))
+        return RowTasks(np.repeat(rows, len(used)), np.tile(used.astype(np.int32), len(rows)))
+
+    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
+        """Return, of each task, the sum over its leaves of subscriptions x the probability of a message inside (equation 15)."""
+        flat, n = self._flat, max(1, sample.messages.n)
+        count = len(flat.cells) - 1
+        subscriptions = np.bincount(kernels.cells_of(sample.lat, sample.lon, *flat[:5]), minlength=count)
+        messages = np.bincount(kernels.cells_of(sample.messages.lat, sample.messages.lon, *flat[:5]), minlength=count)
+        sizes = np.diff(flat.group_offsets)
+        costs = np.repeat(subscriptions * (messages / n) / sizes, sizes)
+        return np.bincount(flat.group_tasks, costs, self.tasks)

@@ -1,0 +1,325 @@
+"""What distributors with partitions share: a plan of nodes, routing by it, its changes."""
+
+from __future__ import annotations
+
+import zlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.learning import Postings, best_line, halve, take
+from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.groupings import RowTasks
+
+__all__ = ["Measured", "Partitioned", "cover", "measure", "postings"]
+
+METHODS = ("balanced", "paper")
+
+
+def _hashes(n: int) -> np.ndarray:
+    """Return CRC-32s as those of some ids."""
+    return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
+
+
+def cover(expression: Any) -> list[int]:
+    """Return terms, rising, of which every message that satisfies an expression has one: few and rare ones.
+
+    >>> cover(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
+    [40]
+    >>> cover(["or", 7, ["and", 4, -6]])
+    [-6, 7]
+    """
+    return sorted(_cover(expression))
+
+
+def _cover(expression: Any) -> set[int]:
+    if not isinstance(expression, (list, tuple)):
+        return {int(expression)}
+    covers = [_cover(part) for part in expression[1:]]
+    if expression[0] == "or":
+        return set().union(*covers)
+    return min(covers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
+
+
+def centre(bbox: Sequence[float]) -> tuple[float, float]:
+    """Return (lat, lon) of the middle of a rectangle, which may cross the antimeridian."""
+    west, south, east, north = bbox
+    lon = (west + east) / 2 if west <= east else (west + east + 360) / 2
+    return (south + north) / 2, lon - 360 if lon > 180 else lon
+
+
+class Partitioned(Distributor):
+    """A distributor whose plan assigns partitions of the world or of the vocabulary to tasks (see :mod:`dskype.distribution.plans`).
+
+    Unknown terms (negative ids) are in no partition: term *t* belongs to task ``(-1 - t) % tasks``.
+
+    :param options: ``method``: ``balanced`` (default), or ``paper``: Algorithms 3 and 4 as they are.
+    """
+
+    legal_options: ClassVar[tuple[str, ...]] = ("method",)
+    cuts: ClassVar[str] = "terms"
+    """What :meth:`split` cuts: ``terms`` or ``places``."""
+
+    def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
+        super().__init__(tasks)
+        self.options = self.checked(tasks, options)
+        if plan is None:
+            plan = self.planned(tasks, self.uniform(tasks, self.options), [1.0] * tasks)
+        check_plan(type(self), tasks, plan)
+        loads = plan.get("loads")
+        if not isinstance(loads, list) or len(loads) != tasks or not all(type(x) in (int, float) for x in loads):
+            raise IllegalArgumentException(explain("The plan is damaged: a load for each task is missing.", given=loads, legal=f"{tasks} numbers"))
+        self._plan = dict(plan)
+        self._root: Node = checked_root(plan.get("root"), tasks)
+        self._flat = flatten(self._root)
+
+    # -- options and plans ------------------------------------------------------------------------
+
+    @classmethod
+    def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return all options, checked."""
+        found = {"method": "balanced", **refuse_options(cls.name, options, cls.legal_options)}
+        if found["method"] not in METHODS:
+            raise IllegalArgumentException(explain(f"The option method of the {cls.name} distributor is not usable.", given=found["method"],
+                                                   legal=" | ".join(METHODS)))
+        return found
+
+    @classmethod
+    def planned(cls, tasks: int, root: Node, loads: Sequence[float]) -> dict[str, Any]:
+        """Return a plan."""
+        return {"v": PLAN_FORMAT, "distributor": cls.name, "tasks": tasks, "root": root, "loads": list(map(float, loads))}
+
+    @classmethod
+    @abstractmethod
+    def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
+        """Return the root of a plan that knows of no sample."""
+
+    @classmethod
+    @abstractmethod
+    def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
+        """Return the root of a plan for a sample."""
+
+    @classmethod
+    def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return a plan that balances the cost of the sample."""
+        root = cls.learned(tasks, sample, cls.checked(tasks, options)) if sample.n and sample.messages.n else cls.uniform(tasks, cls.checked(tasks, options))
+        return cls.planned(tasks, root, measure(cls(tasks, options, cls.planned(tasks, root, [1.0] * tasks)), sample).loads)
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plan."""
+        return self._plan
+
+    def loads(self) -> np.ndarray:
+        """Return subscriptions x the probability of a message, of each task (equations 15 and 16), as of the sample."""
+        return np.array(self._plan["loads"], np.float64)
+
+    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
+        """Return the cost of each task for a sample that has been placed and routed."""
+        messages = np.full(self.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=self.tasks)
+        return np.bincount(tasks, minlength=self.tasks) * (messages / max(1, sample.messages.n))
+
+    # -- routing ----------------------------------------------------------------------------------
+
+    def limit(self, threshold: float | None) -> float:
+        """Return the score below which the guard has to be; -inf: all keywords have to be covered. Default: that."""
+        return -np.inf
+
+    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+        """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
+        if placement["type"] == "boolean":
+            terms = np.array(cover(placement["expression"]), np.int64)
+            lat, lon = centre(placement["bbox"])
+            weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
+        else:
+            terms, weights = np.asarray(placement["terms"], np.int64), np.asarray(placement["weights"], np.float64)
+            lat, lon, alpha, limit = placement["lat"], placement["lon"], placement["alpha"], self.limit(threshold)
+        placed = np.zeros(self.tasks, np.bool_)
+        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(subscription.encode()), self.tasks, *self._flat, placed)
+        return Placed(np.flatnonzero(placed).tolist(), guard)
+
+    def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Place all subscriptions of a sample at once.
+
+        :param thresholds: float64[n]; None: nothing is known yet.
+        :param hashes: int64[n], the CRC-32s of their ids; None: some.
+        :returns: (offsets int64[n + 1], tasks int32[], guards float64[n]).
+        """
+        limits = np.full(sample.n, self.limit(None)) if thresholds is None else np.array([self.limit(t) for t in thresholds.tolist()])
+        return kernels.place_all(sample.offsets, sample.terms, sample.weights, sample.alpha, sample.lat, sample.lon, limits,
+                                 _hashes(sample.n) if hashes is None else hashes, self.tasks, *self._flat)
+
+    def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
+        """Return the tasks of each message's keywords."""
+        return RowTasks(*kernels.route(messages.offsets, messages.terms, self.tasks, *self._flat[-3:]))
+
+    # -- changes of the plan ----------------------------------------------------------------------
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return what ``split`` and ``merge`` work on: number, tasks, what it covers (``box``, ``terms``), load."""
+        found = []
+        for number, part in enumerate(leaves(self._root)):
+            row: dict[str, Any] = {"number": number, "tasks": list(part.node["tasks"]), "load": part.node["load"]}
+            if any(border is not None for border in part.box):
+                row["box"] = list(part.box)
+            if part.in_range or part.terms != (0, None):
+                row["terms"] = list(part.terms)
+            found.append(row)
+        return found
+
+    def _partition(self, number: int) -> Leaf:
+        found = list(leaves(self._root))
+        if not 0 <= number < len(found):
+            raise IllegalArgumentException(explain("There is no such partition.", given=number, legal=f"0 to {len(found) - 1}"))
+        return found[number]
+
+    def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan in which half of the partition's cost is with another task.
+
+        What cannot be cut, a single keyword or a single place, is shared: each task has a part of its subscriptions.
+
+        :param partition: its number.
+        :param task: the index of the other task.
+        :param sample: where to cut; None: where the plan's marks are.
+        :raises IllegalArgumentException: there is no such partition or task, or the task has it already.
+        """
+        part = self._partition(partition)
+        node, tasks = part.node, part.node["tasks"]
+        if not 0 <= task < self.tasks or task in tasks:
+            legal = [t for t in range(self.tasks) if t not in tasks]
+            raise IllegalArgumentException(explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"))
+        new = None
+        if len(tasks) == 1:
+            new = self._cut_terms(part, task, sample) if self.cuts == "terms" else self._cut_places(part, task, sample)
+        if new is None:
+            new = leaf([*tasks, task], node["load"], **node["marks"])
+        loads = list(self._plan["loads"])
+        share = node["load"] / 2 if len(tasks) == 1 else node["load"] / len(tasks) / (len(tasks) + 1)
+        for own in tasks:
+            loads[own] = max(0.0, loads[own] - share)
+        loads[task] += share * len(tasks)
+        return self._changed(lambda number, node: new if number == partition else node, loads, sample)
+
+    def merge(self, one: int, other: int) -> dict[str, Any]:
+        """Return a plan in which partition ``other`` is with the tasks of partition ``one``; neighbours become one partition.
+
+        :raises IllegalArgumentException: there is no such partition, or they are with the same tasks.
+        """
+        to, away = self._partition(one).node, self._partition(other).node
+        if to["tasks"] == away["tasks"]:
+            raise IllegalArgumentException(explain("Two partitions are merged that are not with the same tasks.", given=f"{one}, {other}"))
+        loads = list(self._plan["loads"])
+        for tasks, sign in ((away["tasks"], -1), (to["tasks"], 1)):
+            for own in tasks:
+                loads[own] = max(0.0, loads[own] + sign * away["load"] / len(tasks))
+        return self._changed(lambda number, node: {**node, "tasks": list(to["tasks"])} if number == other else node, loads, None)
+
+    def _changed(self, change: Any, loads: list[float], sample: Sample | None) -> dict[str, Any]:
+        plan = self.planned(self.tasks, edited(self._root, change), loads)
+        if sample is not None:
+            plan["loads"] = measure(type(self)(self.tasks, self.options, plan), sample).loads.tolist()
+        return plan
+
+    def prefixes(self, sample: Sample) -> np.ndarray:
+        """Return how many keywords of each subscription of a sample decide where it lives. Default: all."""
+        return np.diff(sample.offsets)
+
+    def _cut_terms(self, part: Leaf, task: int, sample: Sample | None) -> Node | None:
+        (begin, end), load = part.terms, part.node["load"] / 2
+        marks = [t for t in part.node["marks"].get("term", ()) if t > begin and (end is None or t < end)]
+        if end == begin + 1:
+            return None
+        at = begin
+        if sample is not None:
+            s, m = postings(sample, self.prefixes(sample), _in_box(sample, part.box))
+            at = halve(begin, len(s.start) - 1 if end is None else end, s, m)
+            if not begin < at or not any(t >= begin for t in (sample.terms.max(initial=-1),)):
+                at = begin
+        if at == begin:
+            at = marks[len(marks) // 2] if marks else 2 * begin + 1 if end is None else max(begin + 1, round((max(1, begin) * end) ** 0.5))
+        lower, upper = [t for t in marks if t < at], [t for t in marks if t > at]
+        return {"ranges": [{"from": 0 if part.in_range else begin, "node": leaf(part.node["tasks"], load, term=lower)},
+                           {"from": at, "node": leaf([task], load, term=upper)}]}
+
+    def _cut_places(self, part: Leaf, task: int, sample: Sample | None) -> Node | None:
+        marks, load = part.node["marks"], part.node["load"] / 2
+        line = None
+        if sample is not None:
+            s, m = _in_box(sample, part.box), _inside(sample.messages.lat, sample.messages.lon, part.box)
+            line = best_line(sample.lat[s], sample.lon[s], sample.messages.lat[m], sample.messages.lon[m])
+        if line is None:
+            long = max(("lat", "lon"), key=lambda axis: marks[axis][-1] - marks[axis][0] if marks.get(axis) else -1.0)
+            if marks.get(long):
+                line = long, marks[long][len(marks[long]) // 2]
+            elif not marks:
+                west, south, east, north = (b if b is not None else edge for b, edge in zip(part.box, (-180.0, -90.0, 180.0, 90.0)))
+                line = ("lon", (west + east) / 2) if east - west >= north - south else ("lat", (south + north) / 2)
+        if line is None:
+            return None
+        axis, at = line
+        sides = [{**marks, axis: [x for x in marks.get(axis, ()) if x < at]}, {**marks, axis: [x for x in marks.get(axis, ()) if x > at]}]
+        return {"axis": axis, "at": at, "below": leaf(part.node["tasks"], load, **sides[0]), "above": leaf([task], load, **sides[1])}
+
+
+# -- samples --------------------------------------------------------------------------------------
+
+
+def _inside(lat: np.ndarray, lon: np.ndarray, box: Sequence[float | None]) -> np.ndarray:
+    west, south, east, north = (b if b is not None else edge for b, edge in zip(box, (-np.inf, -np.inf, np.inf, np.inf)))
+    return np.flatnonzero((lon >= west) & (lon < east) & (lat >= south) & (lat < north))
+
+
+def _in_box(sample: Sample, box: Sequence[float | None]) -> np.ndarray:
+    return _inside(sample.lat, sample.lon, box)
+
+
+def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None) -> tuple[Postings, Postings]:
+    """Return the postings of subscriptions, of which the first ``lengths`` keywords count, and of messages."""
+    nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
+    terms = sample.terms[sample.offsets[0]:sample.offsets[-1]][nth < np.repeat(lengths, np.diff(sample.offsets))]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    if rows is not None and len(rows) < sample.n:
+        offsets, (terms,) = take(offsets, [terms], rows)
+    messages = sample.messages
+    vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1
+    return Postings.of(offsets, terms, vocabulary), Postings.of(messages.offsets, messages.terms, vocabulary)
+
+
+class Measured(NamedTuple):
+    """What a distributor does to a sample.
+
+    :ivar replication: tasks per subscription.
+    :ivar communication: tasks per message.
+    :ivar subscriptions: int64[tasks], how many live on each; ``messages``: how many each gets.
+    :ivar loads: float64[tasks], in units of the distributor's cost model.
+    """
+
+    replication: float
+    communication: float
+    subscriptions: np.ndarray
+    messages: np.ndarray
+    loads: np.ndarray
+
+    @property
+    def balance(self) -> float:
+        """The greatest load through the mean."""
+        return float(self.loads.max() / self.loads.mean()) if self.loads.any() else 1.0
+
+
+def measure(distributor: Distributor, sample: Sample, hashes: np.ndarray | None = None) -> Measured:
+    """Place and route a sample."""
+    n = max(1, sample.messages.n)
+    routes = distributor.message_tasks(sample.messages)
+    messages = np.full(distributor.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=distributor.tasks)
+    if isinstance(distributor, Partitioned):
+        offsets, tasks, _ = distributor.place_all(sample, sample.thresholds, hashes)
+        loads = distributor.task_loads(sample, offsets, tasks, routes)
+    else:
+        tasks = (_hashes(sample.n) if hashes is None else hashes) % distributor.tasks
+        loads = np.bincount(tasks, minlength=distributor.tasks) * (messages / n)
+    return Measured(len(tasks) / max(1, sample.n), float(messages.sum()) / n, np.bincount(tasks, minlength=distributor.tasks), messages, loads)
