@@ -108,6 +108,7 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
         "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=options),
         "throughput": bench("throughput", _bench, "measure throughput and latency by the number of subscriptions", [common()]),
         "skype": bench("skype", _bench_skype, "repeat the experiments of the Skype paper on one core", []),
+        "distribution": bench("distribution", _bench_distribution, "repeat the evaluation of the distribution mechanisms", [common()]),
         "demo": verb("demo", _demo, "publish and subscribe on the world's places, live", parents=[]),
     }
     for name in ("demo", "skype"):
@@ -472,6 +473,7 @@ _ENGINES = {
     "verify": ("dskype.deploy.verify", "add_arguments", "run"),
     "throughput": ("dskype.deploy.benchmarks.throughput", "add_arguments", "run"),
     "skype": ("dskype.deploy.benchmarks.skype", "add_arguments", "run"),
+    "distribution": ("dskype.deploy.benchmarks.distribution", "add_arguments", "run"),
     "demo": ("dskype.deploy.showcase", "add_options", "run_arguments"),
 }
 """Verb -> module, its function that adds arguments, its function that runs."""
@@ -495,6 +497,10 @@ def _bench(args: argparse.Namespace) -> int:
 
 def _bench_skype(args: argparse.Namespace) -> int:
     return _run("skype", args)
+
+
+def _bench_distribution(args: argparse.Namespace) -> int:
+    return _run("distribution", args)
 
 
 def _demo(args: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ from typing import Any
 from dskype.deploy.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["add_arguments", "definition", "main", "run", "segment_bytes"]
+__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "main", "measure", "problems", "run", "segment_bytes"]
 
 _TOPOLOGY = Path(__file__).parents[1] / "topologies" / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
@@ -224,6 +224,7 @@ class _Run:
             f"{history.now(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")))
         last = self._read(self.topics.registrations, max(0, self._end(self.topics.registrations) - 1))
         result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
+        result["placements"] = history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
         say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
         if self.args.register == "empty":
             self._fill()
@@ -470,6 +471,15 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def measure(cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> dict[str, Any]:
+    """Measure one number of subscriptions on a topology of its own; return what was found.
+
+    :param cluster: a LocalCluster.
+    :param conf: see :func:`configuration`.
+    """
+    return _Run(cluster, args, n, conf).measure()
+
+
 # --- all runs ---------------------------------------------------------------------------------------------------------
 
 
@@ -488,12 +498,12 @@ def run(args: argparse.Namespace) -> int:
     clusters._end_on_sigterm()
     found: dict[str, Any] = {"machine": throughput_report.machine(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
-        conf = configuration(args, _vocabulary(args, Path(folder)))
+        conf = configuration(args, build_vocabulary(args, Path(folder)))
         found["settings"] = settings(args, conf)
         with LocalCluster(bootstrap_servers=where.bootstrap_servers, master=where.master, conf=where.conf, progress=say) as cluster:
             for n in args.subscriptions:
                 say(f"{n:,} subscriptions")
-                found["runs"].append(_Run(cluster, args, n, conf).measure())
+                found["runs"].append(measure(cluster, args, n, conf))
     if args.output == "json":
         print(json.dumps(found, indent=1))
     else:
@@ -513,7 +523,7 @@ def problems(r: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _vocabulary(args: argparse.Namespace, folder: Path) -> Path:
+def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
     """Build the vocabulary of a sample of the messages."""
     from dskype.deploy.places import places
     from dskype.spouts.text import Tokenizer

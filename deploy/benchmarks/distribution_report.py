@@ -1,0 +1,151 @@
+"""What the distribution benchmark found: tables on the terminal; a Markdown page, a CSV file and plots in a folder."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.benchmarks.papers import HELD, table_line, two_plots
+from dskype.deploy.benchmarks.throughput_report import machine
+
+__all__ = ["machine", "markdown", "plot", "print_tables", "write"]
+
+_MEASURES = {
+    "throughput": ("messages/s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
+    "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_busy": ("bal. work", 2), "balance_planned": ("bal. plan", 2),
+    "route_us": ("route us", 2), "distribution_us": ("distr. us", 1), "work_us": ("work us", 1), "slowest_us": ("slowest us", 1), "critical_us": ("critical us", 1),
+    "place_us": ("place us", 1), "grown": ("grown", 0),
+}
+"""Measure -> heading, digits."""
+
+_OTHERS = ("tasks_per_s", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
+           "learn_s", "checked", "different", "subscriptions", "seconds")
+"""Measures that only the CSV file has."""
+
+_LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_busy": "work: max / mean of tasks"}
+
+_LEGEND = (
+    "messages/s: what the slowest task, or the one distribution task, could do; tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
+    "bal.: max / mean over tasks of subscriptions, messages, measured work, and the plan's own estimate.",
+    "distr.: of the distribution task per message, of which *route* is the distributor's part; work: of all subscription tasks; slowest: of the busiest; "
+    "critical: distribution and the slowest task of each step; place: per subscription; us of CPU time.",
+    "grown: placements that had to grow because a floor fell below their guard.",
+)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    x = row["x"]
+    place = "-" if x is None else f"{x:g}" if isinstance(x, (int, float)) else x
+    return [place, *(f"{row[name]:,.{digits}f}" for name, (_, digits) in _MEASURES.items())]
+
+
+def _headings(experiment: Mapping[str, Any]) -> list[str]:
+    return ["", experiment["x"], *(heading for heading, _ in _MEASURES.values())]
+
+
+def _conditions(found: Mapping[str, Any]) -> list[str]:
+    m, s = found["machine"], found["scale"]
+    return [*(f"{d['name']}: {d['messages']:,} messages of {d['source']}, {d['keywords_per_message']:.1f} keywords each, vocabulary of {d['vocabulary']:,}"
+              for d in found["data"]),
+            f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, N = 32, k = 20 and 1 to 5 keywords unless varied; {s['arrivals']:,} arrivals measured, after "
+            f"{s['warm_up']:,}, {s['step']:,} at a time; plans learned from {s['sample']:,} other subscriptions and as many messages",
+            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times, each task for itself; "
+            f"took {found['seconds']:.0f} s"]
+
+
+def print_tables(found: Mapping[str, Any]) -> None:
+    """Print a table of each experiment, and below it what the paper says."""
+    from dskype.deploy.benchmarks.measure import print_table
+
+    for line in _conditions(found):
+        print(line)
+    for e in found["experiments"]:
+        print_table(f"{e['name']}: {e['title']}", _headings(e), [[row["series"], *_cells(row)] for row in e["rows"]])
+        for note in e["notes"]:
+            print(f"  note: {note}")
+        for claim in e["claims"]:
+            print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
+
+
+def write(found: Mapping[str, Any], folder: Path) -> Path:
+    """Write ``report.md``, ``results.csv`` and, where matplotlib is installed, a plot of each experiment; return the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        settings = ["method", "options", "tasks", "data", "k", "hotspot", "maintained"]
+        measures = [*_MEASURES, *_OTHERS]
+        table.writerow(["experiment", "series", "x", *settings, *measures])
+        for e in found["experiments"]:
+            for row in e["rows"]:
+                table.writerow([e["name"], row["series"], row["x"], *(row["setting"][name] for name in settings), *(row[name] for name in measures)])
+    plots = {e["name"]: name for e in found["experiments"] if e["rows"] and (name := plot(e, folder))}
+    page = folder / "report.md"
+    page.write_text(markdown(found, plots), encoding="utf-8")
+    return page
+
+
+def markdown(found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
+    """Return the page.
+
+    :param plots: experiment -> file name.
+    """
+    lines = ["# Distribution mechanisms", "", *(f"- {line}" for line in _conditions(found)), *(f"- {line}" for line in _LEGEND), ""]
+    if not plots:
+        lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
+    lines += ["| the paper says, or is the goal | here | figures |", "|---|---|---|",
+              *(table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
+                for e in found["experiments"] for claim in e["claims"]), ""]
+    for e in found["experiments"]:
+        lines += [f"## {e['title']}", "", table_line(_headings(e)), table_line(["---"] + ["---:"] * (len(_MEASURES) + 1)),
+                  *(table_line([row["series"], *_cells(row)]) for row in e["rows"]), ""]
+        if e["name"] in plots:
+            lines += [f"![{e['title']}]({plots[e['name']]})", ""]
+        lines += [f"- Note: {note}." for note in e["notes"]]
+        lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def plot(experiment: Mapping[str, Any], folder: Path) -> str | None:
+    """Draw an experiment: the throughput on the left, its second measure on the right; return the file's name, None without matplotlib."""
+    drawn = two_plots()
+    if drawn is None:
+        return None
+    figure, *both = drawn
+    rows = experiment["rows"]
+    for axes, measure, label in zip(both, ("throughput", experiment["second"]), ("messages/s", _LONG[experiment["second"]])):
+        if any(isinstance(row["x"], str) for row in rows):
+            _bars(axes, rows, measure)
+        else:
+            _lines(axes, rows, measure)
+            axes.set_xlabel(experiment["x"])
+            if experiment["x"] in ("N", "n1"):
+                axes.set_xscale("log", base=2)
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize="small")
+    figure.suptitle(experiment["title"])
+    name = f"{experiment['name']}.png"
+    figure.savefig(folder / name, dpi=110)
+    return name
+
+
+def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+    places, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("x", "series"))
+    width = 0.8 / len(methods)
+    for number, name in enumerate(methods):
+        of = [row for row in rows if row["series"] == name]
+        axes.bar([places.index(row["x"]) + (number - len(methods) / 2 + 0.5) * width for row in of], [row[measure] for row in of], width, label=name)
+    axes.set_xticks(range(len(places)), places)
+
+
+def _lines(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+    for number, name in enumerate(dict.fromkeys(row["series"] for row in rows)):
+        of = [row for row in rows if row["series"] == name]
+        if of[0]["x"] is None:      # a mark to compare with
+            axes.axhline(of[0][measure], color=f"C{number}", linestyle=":", label=name)
+        else:
+            of.sort(key=lambda row: row["x"])
+            axes.plot([row["x"] for row in of], [row[measure] for row in of], color=f"C{number}", marker="o", markersize=3, label=name)

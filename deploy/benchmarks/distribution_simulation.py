@@ -1,0 +1,329 @@
+"""The routing simulation: a distributor and the indexes of all its tasks in one process, each task's work timed for itself.
+
+Everything that a topology does to a message between its arrival at the distribution bolt and the change of lists is done by the
+same code, and its CPU time is counted for the task that would do it:
+
+- *distribution*: weighing the keywords, routing, gathering and encoding the frame of each task;
+- *a subscription task*: decoding its frames, matching, expiry, and merging the answers to its evaluations;
+- *message tasks*: looking up evaluations. They are the same machinery under every method and are not part of the throughput.
+
+The tasks are run one after another through all messages, each with cold neighbours and warm caches of its own as if it had a core
+for itself; so the memory of one is enough for any number of them. A throughput of *t* messages/s is what the slowest task, or the
+one distribution task, could do. What Kafka, Spark and the results cost is not in it.
+
+Replicas are exact as in the topology: a subscription is placed by the threshold (floor) that its buffer has, and when an
+evaluation finds a floor that is not above the guard of its placement, it is placed anew with that floor, on more tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.topk.engine import TopkEngine
+from dskype.deploy.benchmarks.distribution_workload import View
+from dskype.deploy.benchmarks.skype_workload import look_up
+from dskype.distribution.base import Distributor
+from dskype.spouts import streams
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import csr_to_lists, lists_to_csr
+from dskype.spouts.text import Tokenizer
+from dskype.topology.core.frames import decode_frame, encode_data, encode_segment, take_column
+
+__all__ = ["Simulation", "placement", "simulate"]
+
+_PROBES = 1_000
+"""Subscriptions that are also placed without a threshold, to see whether that would do."""
+
+_AT_ONCE = 1_000
+
+
+class _Late(NamedTuple):
+    """A subscription that comes to a task after ``step``."""
+
+    step: int
+    row: int
+
+
+def placement(s: Any, row: int) -> dict[str, Any]:
+    """Return a subscription as the distribution bolt sends it."""
+    first, last = s.offsets[row], s.offsets[row + 1]
+    return {"type": "topk", "k": int(s.k[row]), "alpha": float(s.alpha[row]), "lat": float(s.lat[row]), "lon": float(s.lon[row]),
+            "terms": s.terms[first:last], "weights": s.weights[first:last], "meta": None}
+
+
+def simulate(view: View, distributor: Distributor, check: int = 200) -> dict[str, Any]:
+    """Run a distributor; return what was found.
+
+    :param check: for so many subscriptions the merged lists of all tasks are compared with the whole window's at the end.
+    :returns: see :meth:`Simulation.run`.
+    """
+    return Simulation(view, distributor, check).run()
+
+
+class Simulation:
+    """One run; see the module.
+
+    :ivar tasks_of: of each subscription, rising.
+    :ivar guards: float64[n], of their placements.
+    :ivar merged: of the checked subscriptions, row -> {seq: score}, of all tasks.
+    """
+
+    def __init__(self, view: View, distributor: Distributor, check: int = 200) -> None:
+        self.view, self.workload, self.distributor = view, view.workload, distributor
+        self.n, self.tasks = len(view.subscriptions), distributor.tasks
+        scale = self.workload.scale
+        edges = np.unique(np.r_[np.arange(scale.window, self.workload.messages.n, scale.step), self.workload.messages.n])
+        self.steps = [(int(a), int(b)) for a, b in zip(edges, edges[1:])]
+        self.measured = np.array([a >= scale.window + scale.warm_up for a, _ in self.steps])
+        if not self.measured.any():
+            self.measured[-1] = True
+        self.checked = np.sort(np.random.default_rng(scale.seed).choice(self.n, min(check, self.n), replace=False))
+        self.merged: dict[int, dict[int, float]] = {int(row): {} for row in self.checked}
+        shape = len(self.steps), self.tasks
+        self.received = np.zeros(shape, np.int64)       # messages
+        self.busy, self.sent = np.zeros(shape), np.zeros(shape)     # seconds of the task, and of the distribution for it
+        self.bytes = np.zeros(shape, np.int64)
+        self.routing, self.looking, self.evaluations = (np.zeros(len(self.steps)) for _ in range(3))
+        self.living, self.memory = np.zeros(self.tasks, np.int64), np.zeros(self.tasks)
+        self.grown = self.late = 0
+        self._late: dict[int, list[_Late]] = defaultdict(list)
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """Place, route, run every task.
+
+        :returns: per message (of those measured): ``communication`` (tuples), ``bytes``, ``weigh_us``, ``route_us``, ``encode_us``, ``distribution_us`` (their sum),
+            ``work_us`` (of all subscription tasks), ``slowest_us`` (of the busiest one), ``critical_us`` (distribution and, in each step, its
+            slowest task), ``look_up_us`` (message tasks), ``evaluations_per_1000``; ``throughput`` (messages/s), ``tasks_per_s`` (without the
+            distribution task); of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves), ``unbounded`` (share without threshold),
+            ``grown`` (placements that had to grow meanwhile); max / mean of tasks: ``balance_subscriptions``, ``balance_messages``,
+            ``balance_busy``, ``balance_planned``; ``memory_mib`` (of all tasks), ``largest_mib`` (of one), ``checked`` and ``different`` (subscriptions), ``seconds``.
+        """
+        began = time.perf_counter()
+        place_us = self._place()
+        weigh_us, columns = self._weigh_us(), [self._columns(*step) for step in self.steps]
+        self.routes = [self._route(number, *step) for number, step in enumerate(self.steps)]
+        starts: list[list[int]] = [[] for _ in range(self.tasks)]
+        for row, tasks in enumerate(self.tasks_of):
+            for task in tasks:
+                starts[task].append(row)
+        self.living += [len(rows) for rows in starts]
+        for task in range(self.tasks):
+            self._run_task(task, np.array(starts[task], np.int64), columns)
+        while any(self._late.values()):     # came to tasks that had finished: these alone, once more
+            for task in [task for task, late in self._late.items() if late]:
+                self._run_task(task, np.zeros(0, np.int64), columns, again=True)
+        return self._found(place_us, weigh_us) | {"seconds": time.perf_counter() - began}
+
+    def _place(self) -> float:
+        """Place all subscriptions; return us per subscription."""
+        s, floors, place, spent = self.view.subscriptions, self.view.floors.tolist(), self.distributor.place, 0.0
+        self.tasks_of: list[list[int]] = []
+        self.guards = np.empty(self.n)
+        for start in range(0, self.n, _AT_ONCE):
+            rows = range(start, min(self.n, start + _AT_ONCE))
+            maps = [placement(s, row) for row in rows]
+            names = [f"s{row}" for row in rows]
+            t0 = time.process_time()
+            placed = [place(name, one, floors[row]) for name, one, row in zip(names, maps, rows)]
+            spent += time.process_time() - t0
+            self.tasks_of += [p.tasks for p in placed]
+            self.guards[start:start + len(placed)] = [p.guard for p in placed]
+        rows = np.random.default_rng(self.workload.scale.seed).choice(self.n, min(_PROBES, self.n), replace=False)
+        probes = np.array([place(f"s{row}", placement(s, row), None).guard for row in rows.tolist()])
+        self.probes_enough = float(((probes < self.view.floors[rows]) | (probes == -np.inf)).mean())
+        return spent / self.n * 1e6
+
+    def _weigh_us(self) -> float:
+        """Return what it takes to weigh the keywords of a message."""
+        w, (start, stop) = self.workload, self.steps[-1]
+        texts = pa.array([w.data.texts[row] for row in w.rows[start:stop].tolist()], pa.string())
+        tokenizer, vocabulary, spent = Tokenizer(), w.data.corpus.vocabulary, []
+        for _ in range(3):
+            t0 = time.process_time()
+            vocabulary.weigh_texts(texts, tokenizer)
+            spent.append(time.process_time() - t0)
+        return min(spent) / (stop - start) * 1e6
+
+    def _columns(self, start: int, stop: int) -> list[Any]:
+        m = self.workload.messages.slice(start, stop)
+        ids = pa.array(list(map(str, m.seq.tolist())), pa.string())
+        return [m.seq, m.position, ids, m.lat, m.lon, csr_to_lists(m.offsets, m.terms), csr_to_lists(m.offsets, m.weights), np.zeros(m.n, np.int64)]
+
+    def _route(self, number: int, start: int, stop: int) -> Any:
+        messages = self.workload.messages.slice(start, stop)
+        if number == 0:
+            self.distributor.message_tasks(messages)    # compiles
+        t0 = time.process_time()
+        routes = self.distributor.message_tasks(messages)
+        self.routing[number] = time.process_time() - t0
+        return routes
+
+    # -- one task ---------------------------------------------------------------------------------
+
+    def _run_task(self, task: int, rows: np.ndarray, columns: list[list[Any]], again: bool = False) -> None:
+        """Run a task through all steps.
+
+        :param rows: subscriptions that it has at the start.
+        :param again: it has been run; only those that are late are missing, and nothing is counted.
+        """
+        view, late = self.view, sorted(self._late.pop(task, []))
+        self.late += len(late)
+        engine = self.workload.engine()
+        own = _Rows(engine)
+        start = self.workload.scale.window - 1
+        engine.advance(MessageBatch.empty(), start)
+        if len(rows):
+            s = view.subscriptions.take(rows)
+            lists = _of_rows(view.lists, rows)
+            slots = own.insert(rows, s)
+            engine.resolve(slots, *lists)
+        for number, (first, last) in enumerate(self.steps):
+            messages, sent, t0 = self._receive(task, number, columns[number], count=not again)
+            changes = engine.advance(messages, last - 1)
+            spent = time.process_time() - t0
+            spent += self._evaluate(engine, own, changes.due, number, last - 1, count=not again)
+            coming = np.array([one.row for one in late if one.step == number], np.int64)
+            if len(coming):
+                t0 = time.process_time()
+                slots = own.insert(coming, view.subscriptions.take(coming))
+                spent += time.process_time() - t0
+                spent += self._evaluate(engine, own, slots, number, last - 1, count=not again)
+            if not again:
+                self.busy[number, task], self.sent[number, task] = spent, sent
+        self.living[task] += len(late)
+        if not again:
+            self.memory[task] = engine.memory_bytes
+        self._collect(engine, own)
+
+    def _receive(self, task: int, number: int, columns: list[Any], count: bool) -> tuple[MessageBatch, float, float]:
+        """Send a step's messages to a task; return them as it has them, seconds of the distribution, and since when the task works."""
+        routes = self.routes[number]
+        t0 = time.process_time()
+        n = len(columns[0])
+        if routes is not None:
+            rows = routes.rows[routes.tasks == task]
+            n = len(rows)
+            columns = [take_column(column, rows) for column in columns]
+        if not n:
+            return MessageBatch.empty(), time.process_time() - t0, time.process_time()
+        value = encode_data(0, 0, [encode_segment(streams.MATCHING, n, columns, None)])
+        t1 = time.process_time()
+        if count:
+            self.received[number, task], self.bytes[number, task] = n, len(value)
+        seq, position, _, lat, lon, terms, weights, _ = decode_frame(value).segments[0].columns
+        offsets, flat_terms = lists_to_csr(terms, np.int64)
+        arrays = (np.array(array) for array in (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1]))
+        return MessageBatch(*arrays), t1 - t0, t1
+
+    def _evaluate(self, engine: TopkEngine, own: _Rows, due: np.ndarray, number: int, watermark: int, count: bool) -> float:
+        """Evaluate pending subscriptions until none is; place those anew whose floors fell below their guards; return the task's seconds."""
+        spent = 0.0
+        while len(due):
+            slots, again = due, []
+            for start in range(0, len(slots), _AT_ONCE):
+                part = slots[start:start + _AT_ONCE]
+                rows = own.rows[part]
+                t0 = time.process_time()
+                s = self.view.subscriptions.take(rows)
+                answers = look_up(self.workload.window, s, watermark, engine.wanted(part), engine.extent, engine.diagonal_deg)
+                t1 = time.process_time()
+                again.append(engine.resolve(part, *answers).due)
+                spent += time.process_time() - t1
+                if count:
+                    self.looking[number] += t1 - t0
+                    self.evaluations[number] += len(part)
+            due = np.concatenate(again)
+            self._grow(own.rows[slots], engine.buffers.thresholds(slots), number)
+        return spent
+
+    def _grow(self, rows: np.ndarray, floors: np.ndarray, number: int) -> None:
+        short = (floors <= self.guards[rows]) & (self.guards[rows] > -np.inf)
+        for row, floor in zip(rows[short].tolist(), floors[short].tolist()):
+            placed = self.distributor.place(f"s{row}", placement(self.view.subscriptions, row), floor)
+            self.guards[row] = min(self.guards[row], placed.guard)
+            self.grown += 1
+            for task in sorted(set(placed.tasks) - set(self.tasks_of[row])):
+                self._late[task].append(_Late(number, row))
+            self.tasks_of[row] = sorted({*self.tasks_of[row], *placed.tasks})
+
+    def _collect(self, engine: TopkEngine, own: _Rows) -> None:
+        rows = own.rows[:own.n]
+        slots = np.flatnonzero(np.isin(rows, self.checked)).astype(np.int32)
+        offsets, seqs, _, scores = engine.topk(slots)
+        for i, slot in enumerate(slots.tolist()):
+            part = slice(offsets[i], offsets[i + 1])
+            self.merged[int(rows[slot])].update(zip(seqs[part].tolist(), scores[part].tolist()))
+
+    # -- what was found ---------------------------------------------------------------------------
+
+    def different(self) -> list[int]:
+        """Return the checked subscriptions whose merged lists are not the best k messages of the whole window at the end."""
+        w, k, s = self.workload, self.view.k, self.view.subscriptions.take(self.checked)
+        truth = look_up(w.window, s, w.messages.n - 1, np.full(len(s), k), w.scale.window, w.diagonal_deg)
+        found = []
+        for i, row in enumerate(self.checked.tolist()):
+            part = slice(truth.offsets[i], truth.offsets[i + 1])
+            expected = list(zip(truth.seqs[part].tolist(), truth.scores[part].tolist()))
+            if sorted(self.merged[row].items(), key=lambda one: (-one[1], -one[0]))[:k] != expected:
+                found.append(row)
+        return found
+
+    def _found(self, place_us: float, weigh_us: float) -> dict[str, Any]:
+        on = self.measured
+        n = sum(stop - start for (start, stop), counted in zip(self.steps, on) if counted)
+        us = 1e6 / n
+        busy, sent, received = self.busy[on], self.sent[on], self.received[on]
+        route_us, encode_us, slowest_us = self.routing[on].sum() * us, sent.sum() * us, busy.sum(axis=0).max() * us
+        distribution_us = weigh_us + route_us + encode_us
+        different = self.different()
+        return {
+            "communication": received.sum() / n, "bytes": self.bytes[on].sum() / n,
+            "weigh_us": weigh_us, "route_us": route_us, "encode_us": encode_us, "distribution_us": distribution_us,
+            "work_us": busy.sum() * us, "slowest_us": slowest_us, "critical_us": distribution_us + busy.max(axis=1).sum() * us,
+            "look_up_us": self.looking[on].sum() * us, "evaluations_per_1000": self.evaluations[on].sum() / n * 1e3,
+            "throughput": 1e6 / max(slowest_us, distribution_us), "tasks_per_s": 1e6 / slowest_us,
+            "place_us": place_us, "replication": sum(map(len, self.tasks_of)) / self.n, "probes_enough": self.probes_enough,
+            "unbounded": float((self.view.floors == -np.inf).mean()), "grown": self.grown, "late": self.late,
+            "balance_subscriptions": _balance(self.living), "balance_messages": _balance(received.sum(axis=0)),
+            "balance_busy": _balance(busy.sum(axis=0)), "balance_planned": _balance(self.distributor.loads()),
+            "memory_mib": self.memory.sum() / 2**20, "largest_mib": self.memory.max() / 2**20,
+            "checked": len(self.checked), "different": len(different), "subscriptions": self.n, "tasks": self.tasks}
+
+    def loads(self) -> np.ndarray:
+        """Return the measured seconds of each task."""
+        return self.busy[self.measured].sum(axis=0)
+
+
+class _Rows:
+    """The subscriptions of an engine: which row of the view is in which slot."""
+
+    def __init__(self, engine: TopkEngine) -> None:
+        self.engine, self.n, self.rows = engine, 0, np.zeros(0, np.int64)
+
+    def insert(self, rows: np.ndarray, s: Any) -> np.ndarray:
+        slots = self.engine.insert(*vars(s).values(), complete=False)
+        self.rows = np.concatenate([self.rows[:self.n], rows])      # nothing is ever removed: slots go on rising
+        self.n += len(rows)
+        return slots
+
+
+def _of_rows(lists: Lists, rows: np.ndarray) -> Lists:
+    """Return the lists of some rows."""
+    lengths = np.diff(lists.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[rows] - offsets[:-1], lengths)
+    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
+
+
+def _balance(loads: np.ndarray) -> float:
+    """Return max / mean."""
+    mean = float(np.mean(loads))
+    return float(np.max(loads)) / mean if mean else 1.0
