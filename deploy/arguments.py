@@ -9,7 +9,7 @@ from typing import Any
 
 from dskype.deploy.cluster import Target
 
-__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "output", "pair", "positive", "positive_seconds", "say", "seconds",
+__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "output", "pair", "port", "positive", "positive_seconds", "say", "seconds",
            "split", "target"]
 
 
@@ -59,6 +59,13 @@ def positive(text: str) -> int:
     """Read an integer from 1."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected an integer greater than 0, given: {text!r}")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """Read the number of a port; 0 is a free one."""
+    if not text.strip().isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, given: {text!r}")
     return int(text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 from dskype.deploy import commands
 from dskype.deploy.arguments import (
-    Ignored, UsageError, common, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target,
+    Ignored, UsageError, common, executor, file_conf, output, port, positive, positive_seconds, say, seconds, split, target,
 )
 from dskype.deploy.cluster import Target
 
@@ -94,6 +95,7 @@ def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
     local = verb("local", _local, "run a topology on this machine for a while")
     _flux_options(local)
     local.add_argument("--local-ttl", metavar="SECS", type=seconds, default=20, help="how long; 0: until Ctrl-C; default: 20")
+    local.add_argument("--metrics-port", metavar="N", type=port, help="serve measurements to Prometheus on 127.0.0.1:N meanwhile; 0: a free port, printed")
     submit = verb("submit", _submit, "run a topology as one of a cluster's, until it is killed", aliases=["jar"])
     _flux_options(submit)
 
@@ -119,6 +121,13 @@ def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
     monitor.add_argument("-s", "--stream", metavar="ID", default="default", help="default: default")
     monitor.add_argument("-w", "--watch", choices=("emitted", "transferred"), default="emitted", help="default: emitted")
     monitor.add_argument("--count", metavar="N", type=positive, help="end after so many lines")
+
+    stats = verb("stats", _stats, "measure what a topology moves, costs and waits for")
+    metrics = verb("metrics", _metrics, "serve measurements to Prometheus, until Ctrl-C")
+    if "stats" in requested:
+        importlib.import_module("dskype.deploy.stats").add_options(stats)
+    if "metrics" in requested:
+        importlib.import_module("dskype.deploy.prometheus").add_options(metrics)
 
     group = "publish and subscribe"
     commands.add_verbs(verb, requested)
@@ -209,8 +218,20 @@ def _local(args: argparse.Namespace) -> int:
     from dskype.topology.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)  # before Spark and Kafka are started
-    cluster.run_local(flux, where, ttl_s=args.local_ttl, active=not args.inactive, progress=say, watch=live.show)
+    watch = live.show if args.metrics_port is None else _serving(args.metrics_port, live.show)
+    cluster.run_local(flux, where, ttl_s=args.local_ttl, active=not args.inactive, progress=say, watch=watch)
     return 0
+
+
+def _serving(port: int, show: Callable[[Any, str, float], None]) -> Callable[[Any, str, float], None]:
+    """Serve measurements while a topology is shown."""
+    def watch(cluster: Any, name: str, ttl_s: float) -> None:
+        from dskype.deploy import prometheus
+
+        with prometheus.serve(cluster.environment.kafka, port=port, names=[name], say=say):
+            show(cluster, name, ttl_s)
+
+    return watch
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -296,6 +317,18 @@ def _monitor(args: argparse.Namespace) -> int:
     from dskype.deploy.monitor import monitor
 
     return monitor(_client(args), args.name, args.component, args.stream, args.watch, args.interval, args.count)
+
+
+def _stats(args: argparse.Namespace) -> int:
+    from dskype.deploy import cluster, stats
+
+    return stats.run(args, cluster.kafka_settings(target(args)))
+
+
+def _metrics(args: argparse.Namespace) -> int:
+    from dskype.deploy import cluster, prometheus
+
+    return prometheus.run(args, cluster.kafka_settings(target(args)), say)
 
 
 def _confvalue(args: argparse.Namespace) -> int:

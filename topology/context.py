@@ -330,6 +330,17 @@ class TopologyContext:
         """Register a function whose value is reported."""
         return self.register_metric(name, Gauge(function))
 
+    def metric_counts(self) -> dict[str, int]:
+        """Return the numbers of counters and meters, which a task keeps over a crash."""
+        return {name: metric.get_count() for name, (metric, _) in self.metrics.items() if type(metric) in (Counter, Meter)}
+
+    def restore_counts(self, counts: Mapping[str, int]) -> None:
+        """Let the registered counters and meters go on at these numbers; others are left out."""
+        for name, count in counts.items():
+            metric = self.metrics.get(name, (None, None))[0]
+            if type(metric) in (Counter, Meter):
+                metric._count = count
+
     def read_metrics(self) -> dict[str, Any]:
         """Return the values of all registered metrics: {name: value}.
 

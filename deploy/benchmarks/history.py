@@ -48,7 +48,10 @@ class History:
 
     def feed(self, value: bytes) -> None:
         """Take in a record of the metrics topic."""
-        record = json.loads(value)
+        self.take(json.loads(value))
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a record that is parsed already."""
         if record.get("kind") == "error":
             self.errors.append(record)
         elif record.get("kind") == "stats":
@@ -65,6 +68,21 @@ class History:
         else:
             rows.append(row)  # before its time: readers look at the times first
             times.append(max(time_ms, times[-1]) if times else time_ms)
+
+    def forget(self, before_ms: int) -> None:
+        """Drop what is older; of each task the last report before that time stays, and its newest two."""
+        for task, times in self._times.items():
+            cut = min(bisect_left(times, before_ms) - 1, len(times) - 2)
+            if cut > 0:
+                del times[:cut], self._rows[task][:cut]
+        for executors in self._batches.values():
+            for ends in executors.values():
+                del ends[:bisect_left(ends, before_ms)]
+        del self.errors[:-1000]
+
+    def since_ms(self) -> int | None:
+        """Return the time of the oldest report that is kept."""
+        return min((times[0] for times in self._times.values()), default=None)
 
     def tasks(self, component: str) -> list[int]:
         """Return the tasks of a component that have reported."""

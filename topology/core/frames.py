@@ -31,8 +31,8 @@ from dskype.topology.tuples import StreamMeta, Tuple
 __all__ = [
     "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord", "OutRecords",
     "Pulse", "Segment", "Tick", "column_rows", "decode_frame", "encode_control", "encode_data",
-    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "one_by_one", "pack_state", "peek_header", "slice_column",
-    "take_column", "unpack_state",
+    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "one_by_one", "pack_state", "peek_header", "segment_sizes",
+    "slice_column", "take_column", "unpack_state",
 ]
 
 FRAME_VERSION = 1
@@ -413,6 +413,21 @@ def peek_header(value: bytes | None) -> FrameHeader | None:
     if type(source_task) is int and type(first_seq) is int:
         return FrameHeader(source_task, first_seq)
     return None
+
+
+def segment_sizes(value: bytes) -> list[int]:
+    """Return the bytes of each segment of a well-formed data frame; nothing is decoded."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value))
+    unpacker.feed(value)
+    unpacker.read_array_header()
+    for _ in range(4):
+        unpacker.skip()
+    sizes = []
+    for _ in range(unpacker.read_array_header()):
+        before = unpacker.tell()
+        unpacker.skip()
+        sizes.append(unpacker.tell() - before)
+    return sizes
 
 
 def _segment(raw: Any) -> Segment:

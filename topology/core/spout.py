@@ -231,6 +231,7 @@ class KafkaSpoutTask(SpoutTask):
         self._held: dict[tuple[str, int], int] = {}      # the backlog is complete up to here
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, trees not complete]
         self._backlog: dict[tuple[str, int], deque[InRecord]] = {}
+        self._arrivals: list[int] | None = None  # of what was emitted since the last report: oldest and newest time, how many
         self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
         kind = type(self.spec.obj)
@@ -297,7 +298,12 @@ class KafkaSpoutTask(SpoutTask):
                     refused.append((record, str(reason) if isinstance(reason, DeadLetter) else f"{type(reason).__name__}: {reason}"))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
+        self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))
         return len(records)
+
+    def _note_arrivals(self, first_ms: int, last_ms: int, n: int) -> None:
+        oldest, newest, before = self._arrivals or (first_ms, last_ms, 0)
+        self._arrivals = [min(oldest, first_ms), max(newest, last_ms), before + n]
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
         backlog = self._backlog.setdefault(key, deque())
@@ -331,6 +337,7 @@ class KafkaSpoutTask(SpoutTask):
             tuples = self.component.translate(record.topic, record.partition, record.offset, record.key, record.value,
                                               record.timestamp_ms, record.headers or [])
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
+            self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
         except Exception as error:  # the user's code on somebody's record
             text = str(error) if isinstance(error, DeadLetter) else f"{type(error).__name__}: {error}"
             self.dead_letter(record.value, text, "translate", record)
@@ -379,7 +386,10 @@ class KafkaSpoutTask(SpoutTask):
         super().restore(state)
 
     def report(self) -> dict[str, Any]:
-        return super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+        report = super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+        if self._arrivals is not None:
+            report["arrivals"], self._arrivals = self._arrivals, None
+        return report
 
 
 def _retry_delay_ms(failures: int) -> int:

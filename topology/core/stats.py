@@ -4,18 +4,35 @@ The counters are Storm's (docs/Metrics.md of Storm): emitted counts emit calls, 
 deliveries, executed counts execute calls; acked and failed of a bolt are its own calls, of a spout
 completed and failed trees. They are cumulative over the life of a topology because they are part
 of a task's snapshot.
+
+What travels between tasks is counted where it arrives, because a receiver that is set back to a snapshot
+gets the same frames again: its counts go on exactly, and never fall.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict, deque
 from typing import Any
 
-__all__ = ["Latency", "TaskStats", "TopologyStats"]
+__all__ = ["Latency", "TaskStats", "TopologyStats", "reason_of"]
 
 SAMPLE_EVERY = 20
 """Latencies are sampled as in Storm (``topology.stats.sample.rate`` 0.05); counts are exact."""
+
+_MAX_REASONS = 32
+_OTHER = "other"
+
+
+def reason_of(error: str) -> str:
+    """Return what is common to all dead letters of one kind: the beginning of the text, without what was given.
+
+    Numbers become ``N`` and quoted text that is no field's name ``...``, so there are few of them.
+    """
+    words = re.split(r"[.;]? (?:given|component|legal|hint): |[:;(\n]", error, maxsplit=1)[0]
+    words = re.sub(r"(?<!\w)'(?![a-z_]{1,16}')[^']*'?|\"[^\"]*\"?", "...", words)
+    return re.sub(r"\d[\d,.]*", "N", words).strip(" .")[:80] or _OTHER
 
 
 class Latency:
@@ -36,22 +53,38 @@ class Latency:
 
 
 class TaskStats:
-    """Counters of one task."""
+    """Counters of one task.
+
+    :ivar stream_frames: ``component/stream`` -> frames that brought tuples of that stream, repetitions included.
+    :ivar stream_bytes: the same -> their bytes; what several streams of one frame share counts for the first.
+    :ivar rejected: ``stage/reason`` -> dead letters.
+    """
 
     __slots__ = ("acked", "dead_letters", "errors", "execute", "executed", "failed", "gaps", "process",
-                 "complete", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes")
+                 "complete", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes", "rejected",
+                 "stream_bytes", "stream_frames")
 
     def __init__(self) -> None:
         self.executed: dict[str, int] = defaultdict(int)
         self.acked: dict[str, int] = defaultdict(int)
         self.failed: dict[str, int] = defaultdict(int)
+        self.stream_frames: dict[str, int] = defaultdict(int)
+        self.stream_bytes: dict[str, int] = defaultdict(int)
+        self.rejected: dict[str, int] = defaultdict(int)
         self.execute, self.process, self.complete = Latency(), Latency(), Latency()
         self.dead_letters = self.errors = self.gaps = self.duplicates = 0
         self.busy_ns = self.frames = self.out_bytes = self.in_bytes = 0
 
+    def reject(self, stage: str, error: str) -> None:
+        """Count a dead letter by its stage and reason."""
+        self.dead_letters += 1
+        key = f"{stage}/{reason_of(error)}"
+        self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_REASONS else f"{stage}/{_OTHER}"] += 1
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "executed": dict(self.executed), "acked": dict(self.acked), "failed": dict(self.failed),
+            "stream_frames": dict(self.stream_frames), "stream_bytes": dict(self.stream_bytes), "rejected": dict(self.rejected),
             "execute": [self.execute.count, self.execute.total_ns],
             "process": [self.process.count, self.process.total_ns],
             "complete": [self.complete.count, self.complete.total_ns],
@@ -63,6 +96,8 @@ class TaskStats:
     def restore(self, state: dict[str, Any]) -> None:
         for name in ("executed", "acked", "failed"):
             setattr(self, name, defaultdict(int, state[name]))
+        for name in ("stream_frames", "stream_bytes", "rejected"):  # absent from snapshots of earlier versions
+            setattr(self, name, defaultdict(int, state.get(name, ())))
         for name in ("execute", "process", "complete"):
             setattr(self, name, Latency(*state[name]))
         for name in ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes"):
@@ -82,6 +117,7 @@ class TopologyStats:
     def __init__(self) -> None:
         self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
+        self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
 
     def feed(self, value: bytes) -> str | None:
@@ -90,13 +126,18 @@ class TopologyStats:
             record = json.loads(value)
         except ValueError:
             return None
+        self.take(record)
+        return record.get("component")
+
+    def take(self, record: dict[str, Any]) -> None:
+        """Take in a metrics record that is parsed already."""
         if record.get("kind") == "stats":
+            self.topology_id = record.get("topology")
             self._note_busy(record)
             for task in record["tasks"]:
-                self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid")}
+                self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid"), "time_ms": record.get("time_ms")}
         elif record.get("kind") == "error":
             self.errors.append(record)
-        return record.get("component")
 
     def _note_busy(self, record: dict[str, Any]) -> None:
         now_ms = record.get("time_ms")
@@ -125,15 +166,19 @@ class TopologyStats:
 
     def undelivered_tuples(self) -> int:
         """Return how many tuples are on their way: sent by a task and not yet received by its target."""
+        return sum(self.undelivered_by_task().values())
+
+    def undelivered_by_task(self) -> dict[int, int]:
+        """Return target task -> tuples that are on their way to it; only tasks that something was sent to."""
         received: dict[tuple[int, int], int] = {}
-        for task_id, task in self.tasks.items():
+        for task_id, task in list(self.tasks.items()):
             for source, count in task["received"].items():
                 received[int(source), task_id] = count
-        total = 0
-        for task_id, task in self.tasks.items():
+        found: dict[int, int] = {}
+        for task_id, task in list(self.tasks.items()):
             for target, count in task["sent"].items():
-                total += max(0, count - received.get((task_id, int(target)), 0))
-        return total
+                found[int(target)] = found.get(int(target), 0) + max(0, count - received.get((task_id, int(target)), 0))
+        return found
 
     def received_tuples(self) -> int:
         """Return how many tuples all tasks have received."""

@@ -24,7 +24,7 @@ from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import (
     Control, DataFrame, FrameError, InRecord, OutRecord, OutRecords, Pulse, Segment, Tick, column_rows, decode_frame,
-    pack_state,
+    pack_state, segment_sizes,
 )
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
@@ -33,7 +33,7 @@ from dskype.topology.fields import Fields
 from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
-from dskype.topology.core.watermarks import watermark_sources
+from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 
 __all__ = ["ACKER_ID", "BoltTask", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
 
@@ -100,8 +100,9 @@ class Task:
         limits = FrameLimits(self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES], self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES], RECORD_BYTES, self._refuse)
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
-        self._downstream = sorted({t for o in self.outs.values() if not o.name.startswith("__")
-                                   for t in o.regular_tasks | o.direct_tasks})
+        following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
+        takers = {c for c in {plan.task_component[t] for t in following} if takes_watermarks(plan.topology, c)}
+        self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
         self.component: Any = None
 
@@ -147,11 +148,30 @@ class Task:
         self.stats.frames += 1
         self.stats.in_bytes += len(record.value)
         if type(frame) is DataFrame:
+            self._count_streams(frame, record.value)
             self._run_segments(self._receiver.accept(frame, record.value))
         elif type(frame) is Tick:
             self._run_tick(frame)
         else:
             self._run_control(frame)
+
+    def _count_streams(self, frame: DataFrame, value: bytes) -> None:
+        """Count the frame and its bytes for the streams whose tuples it brings; watermarks travel on their cost."""
+        named = [(i, s.stream) for i, s in enumerate(frame.segments) if s.stream is not None]
+        if not named:
+            return
+        frames, sizes = self.stats.stream_frames, self.stats.stream_bytes
+        component = self.plan.task_component[frame.source_task]
+        streams = {stream for _, stream in named}
+        for stream in streams:
+            frames[f"{component}/{stream}"] += 1
+        if len(streams) == 1:
+            sizes[f"{component}/{named[0][1]}"] += len(value)
+            return
+        parts = segment_sizes(value)
+        for i, stream in named:
+            sizes[f"{component}/{stream}"] += parts[i]
+        sizes[f"{component}/{named[0][1]}"] += len(value) - sum(parts[i] for i, _ in named)
 
     def _run_segments(self, segments: Iterable[tuple[int, int, Segment]]) -> None:
         for source, first_seq, segment in segments:
@@ -224,7 +244,7 @@ class Task:
         """Return what the task has emitted since the last flush, as records for the sink."""
         if self.watermark is not None and self.watermark != self._watermark_sent:
             self._watermark_sent = self.watermark
-            for task in self._downstream:
+            for task in self._watermark_takers:
                 self.outbox.channel(task).add_watermark(self.watermark)
         out = self.outbox.flush(suppressed=self.suppressed)
         if not self.suppressed:
@@ -272,7 +292,7 @@ class Task:
 
     def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
         """Send a record that cannot be processed to the dead letters, and count it."""
-        self.stats.dead_letters += 1
+        self.stats.reject(stage, error)
         self.report_error(f"{stage}: {error} (record {record.topic}/{record.partition} offset {record.offset})")
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, record.key, value, [
             ("error", error.encode()), ("stage", stage.encode()), ("topic", record.topic.encode()),
@@ -281,7 +301,7 @@ class Task:
 
     def dead_tuple(self, values: Any, error: str, stage: str, stream: str) -> None:
         """Send one tuple to the dead letters (as JSON-like text of its values), and count it."""
-        self.stats.dead_letters += 1
+        self.stats.reject(stage, error)
         try:
             data = pack_state(list(values))
             if len(data) > RECORD_BYTES:
@@ -359,7 +379,7 @@ class Task:
             "records_sent": self._records_sent,
             "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]]
                         for name, out in self.outs.items()},
-            "stats": self.stats.to_dict(),
+            "stats": self.stats.to_dict(), "metric_counts": self.context.metric_counts(),
             "user": self.component.snapshot() if stateful(self.component) else None,
         }
 
@@ -379,6 +399,7 @@ class Task:
         self.stats.restore(state["stats"])
         if stateful(self.component) and state["user"] is not None:
             self.component.restore(state["user"])
+        self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
 
     def report(self) -> dict[str, Any]:
         """Return the task's line of a statistics record."""

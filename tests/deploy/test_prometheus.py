@@ -1,0 +1,221 @@
+"""The Prometheus endpoint: names, types, labels, the table of the docs, the dashboard, and where it listens."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dskype.deploy import cli, prometheus
+from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
+from dskype.deploy.stats import Meter
+from dskype.topology.errors import TopologyError
+
+REPOSITORY = Path(__file__).parents[2]
+IDENTIFIERS = {"subscription", "message", "id", "registration", "key", "offset", "host", "pid"}
+
+
+def _task(component: str, id: int, **more: Any) -> dict[str, Any]:
+    return {"component": component, "task": id, "emitted": {}, "transferred": {}, "sent": {}, "received": {}, "watermark": None, "executed": {}, "failed": {},
+            "stream_frames": {}, "stream_bytes": {}, "rejected": {}, "duplicates": 0, "errors": 0, "busy_ns": 0, **more}
+
+
+def _record(component: str, time_ms: int, *tasks: dict[str, Any], identity: str = "d-1-1") -> bytes:
+    return json.dumps({"v": 1, "kind": "stats", "topology": identity, "component": component, "executor": 0, "pid": 1, "time_ms": time_ms, "tasks": tasks}).encode()
+
+
+def _meter() -> Meter:
+    meter = Meter()
+    meter.feed(_record("message-spout", 1000, _task("message-spout", 1, pulse=1, watermark=-1, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
+    meter.feed(_record("subscription-bolt", 1000, *(_task("subscription-bolt", id, watermark=-1) for id in (3, 4))))
+    meter.feed(_record("message-spout", 1200, _task("message-spout", 1, pulse=2, watermark=9, arrivals=[900, 1100, 10], emitted={"messages": 10}, transferred={"messages": 10},
+                                                    rejected={"translate/Expected \"x\"\nor y": 2}, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
+    meter.feed(_record("distribution-bolt", 1300, _task("distribution-bolt", 2, executed={"message-spout/messages": 10}, stream_bytes={"message-spout/messages": 900},
+                                                        stream_frames={"message-spout/messages": 1}, emitted={"matching": 20}, transferred={"matching": 20},
+                                                        sent={"3": 10, "4": 10}, busy_ns=5_000_000, watermark=9)))
+    for id in (3, 4):
+        meter.feed(_record("subscription-bolt", 1400, _task(
+            "subscription-bolt", id, watermark=9, received={"2": 10 if id == 3 else 7}, executed={"distribution-bolt/matching": 10, "__system/__tick": 4}, stream_bytes={"distribution-bolt/matching": 1000},
+            stream_frames={"distribution-bolt/matching": 2}, busy_ns=2_000_000_000, metrics={"subscriptions": id, "deltas": 5, "states": 2, "matches": 1, "evaluations": 3, "odd": "text"})))
+    return meter
+
+
+ABOUT = {"name": "d", "id": "d-1-1", "status": "ACTIVE", "driver_alive": True, "conf": {"dskype.distributor": "hashing"}}
+ENDS = {("d.messages", 0): 14, ("d.messages", 1): 6}
+
+
+def _scrape(meter: Meter, about: dict[str, Any] = ABOUT, collector: Collector | None = None) -> tuple[str, dict[Any, float]]:
+    registry = CollectorRegistry()
+    registry.register(collector or Collector(lambda: [(about, meter, ENDS)]))
+    text = generate_latest(registry).decode()
+    return text, {(s.name, *(v for _, v in sorted(s.labels.items()))): s.value for family in text_string_to_metric_families(text) for s in family.samples}
+
+
+def _sample(text: str, name: str, **labels: str) -> float:
+    found = [s.value for family in text_string_to_metric_families(text) for s in family.samples if s.name == name and labels.items() <= s.labels.items()]
+    assert len(found) == 1, (name, labels, found)
+    return found[0]
+
+
+def test_every_metric_has_the_type_labels_and_help_of_the_table() -> None:
+    text, _ = _scrape(_meter())
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for metric in METRICS:
+        family = families[metric.name.removesuffix("_total")]
+        assert family.type == {"info": "gauge"}.get(metric.type, metric.type), metric
+        assert family.documentation == metric.help
+        assert family.samples, f"no sample of {metric.name}: the test's topology should have one"
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels), metric
+
+
+def test_names_follow_the_conventions() -> None:
+    assert len({m.name for m in METRICS}) == len(METRICS)
+    for m in METRICS:
+        assert re.fullmatch(r"dskype_[a-z]+(_[a-z]+)*", m.name), m
+        assert m.name.endswith("_total") == (m.type == "counter"), m
+        assert not re.search(r"_(ms|milliseconds|kb|ns|minutes|percent)(_|$)", m.name), m
+        assert not IDENTIFIERS & set(m.labels), m
+        assert m.help.endswith((".", "1.", "0.")) and "|" not in m.help, m
+        assert m.type == "info" or m.labels[0] == "topology", m
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    text = (REPOSITORY / "docs" / "measurements.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(dskype_\w+)` \| (\w+) \| ([^|]+) \| (.+) \|$", text, re.MULTILINE)
+    assert [Metric(name, kind, tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
+
+
+def _known_names() -> set[str]:
+    return {m.name for m in METRICS} | {f"{m.name}_{part}" for m in METRICS if m.type == "histogram" for part in ("bucket", "sum", "count")}
+
+
+@pytest.mark.parametrize("file", ["docs/measurements.md", "deploy/dashboards/dskype.json"])
+def test_queries_use_metrics_that_exist(file: str) -> None:
+    text = (REPOSITORY / file).read_text(encoding="utf-8")
+    used = set(re.findall(r"\bdskype_\w+", text))
+    assert used
+    assert used <= _known_names()
+
+
+def test_queries_use_labels_that_the_metric_has() -> None:
+    labels = {name: set(m.labels) for m in METRICS for name in _known_names() if name == m.name or name.startswith(f"{m.name}_")}
+    dashboard = json.loads((REPOSITORY / "deploy" / "dashboards" / "dskype.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) > 15
+    for query in queries:
+        for name, matchers in re.findall(r"(dskype_\w+)\{([^}]*)\}", query):
+            assert set(re.findall(r"(\w+)=", matchers)) <= labels[name], query
+        assert query.count("(") == query.count(")")
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_values_are_those_that_tasks_reported() -> None:
+    text, _ = _scrape(_meter())
+    assert _sample(text, "dskype_comm_tuples_total", stream="matching", source="distribution-bolt", target="subscription-bolt", task="3") == 10
+    assert _sample(text, "dskype_comm_bytes_total", stream="messages") == 900
+    assert _sample(text, "dskype_task_busy_seconds_total", task="4") == 2
+    assert _sample(text, "dskype_tuples_in_flight", component="subscription-bolt") == 3
+    assert _sample(text, "dskype_consumer_lag_records", topic="d.messages") == 5
+    assert _sample(text, "dskype_records_rejected_total", stage="translate", reason='Expected "x"\nor y') == 2
+    assert _sample(text, "dskype_results_emitted_total", kind="deltas") == 10
+    assert _sample(text, "dskype_subscriptions") == 7
+    assert _sample(text, "dskype_topology_active") == 1
+    assert _sample(text, "dskype_build_info") == 1
+    assert "__system" not in text and "__tick" not in text
+    assert _sample(text, "dskype_end_to_end_latency_seconds_count", component="subscription-bolt") == 10
+    assert _sample(text, "dskype_end_to_end_latency_seconds_sum", component="subscription-bolt") == pytest.approx(10 * 0.4)
+    assert _sample(text, "dskype_end_to_end_latency_seconds_bucket", component="subscription-bolt", le="0.3") == 0
+    assert _sample(text, "dskype_end_to_end_latency_seconds_bucket", component="subscription-bolt", le="0.5") == 10
+
+
+def test_a_topology_whose_process_is_gone_or_that_is_switched_off_is_not_active() -> None:
+    for change in ({"driver_alive": False}, {"status": "INACTIVE"}):
+        text, _ = _scrape(_meter(), {**ABOUT, **change})
+        assert _sample(text, "dskype_topology_active") == 0
+
+
+def test_counters_do_not_fall_until_another_topology_takes_the_name() -> None:
+    meter = Meter()
+    about = dict(ABOUT)
+    collector = Collector(lambda: [(about, meter, {})])
+    for executed, shown in ((10, 10), (7, 10), (12, 12)):
+        meter.feed(_record("b", executed, _task("b", 1, executed={"a/default": executed})))
+        assert _sample(_scrape(meter, collector=collector)[0], "dskype_comm_tuples_total") == shown
+    about["id"] = "d-2-2"
+    assert "dskype_comm_tuples_total{" not in _scrape(meter, collector=collector)[0]  # what was read is the old one's
+    meter.feed(_record("b", 20, _task("b", 1, executed={"a/default": 3}), identity="d-2-2"))
+    assert _sample(_scrape(meter, collector=collector)[0], "dskype_comm_tuples_total") == 3
+
+
+def test_subscriptions_are_absent_where_nobody_counts_them() -> None:
+    text, _ = _scrape(_meter(), {**ABOUT, "conf": {"dskype.distributor": "of-somebody-else"}})
+    assert "dskype_subscriptions{" not in text
+    assert _sample(text, "dskype_placements", task="4") == 4
+
+
+def test_a_plain_topology_has_its_streams_and_nothing_of_dskype() -> None:
+    meter = Meter()
+    meter.feed(_record("count", 1, _task("count", 2, executed={"split/default": 5})))
+    text, _ = _scrape(meter)
+    assert _sample(text, "dskype_comm_tuples_total", source="split", target="count") == 5
+    assert "dskype_messages_processed_total{" not in text and "dskype_placements{" not in text
+
+
+class NoBroker:
+    """Kafka settings whose clients find nothing."""
+
+    def consumer(self, **_: Any) -> Any:
+        return self
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    with serve(NoBroker(), port=0, say=said.append) as exporter:
+        match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/metrics", exporter.url)
+        assert match and int(match[1]) > 0
+        assert said == [f"metrics: {exporter.url}"]
+        assert exporter._server.server_address[0] == "127.0.0.1"
+        assert _sample(urlopen(exporter.url, timeout=5).read().decode(), "dskype_build_info") == 1
+        assert "python_info" not in urlopen(exporter.url, timeout=5).read().decode()
+        with pytest.raises(TopologyError, match="0 takes a free port"):
+            serve(NoBroker(), port=int(match[1]), say=said.append)
+    with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append):
+        assert "warning: whoever reaches 0.0.0.0 can read them" in said[-1]
+    with socket.create_server(("127.0.0.1", int(match[1]))):  # it has let go of the port
+        pass
+
+
+def test_local_serves_while_the_topology_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "name: wc\nspouts: [{id: words, className: dskype.TestWordSpout}]\nbolts: [{id: count, className: dskype.TestWordCounter}]\n"
+        "streams: [{from: words, to: count, grouping: {type: SHUFFLE}}]\n")
+    seen: list[Any] = []
+
+    class FakeCluster:
+        environment = type("Environment", (), {"kafka": NoBroker()})()
+
+    def served(kafka: Any, **options: Any) -> Any:
+        seen.append(options)
+        return Exporter(kafka, names=options["names"], port=options["port"])
+
+    monkeypatch.setattr(prometheus, "serve", served)
+    monkeypatch.setattr("dskype.deploy.live.show", lambda cluster, name, ttl_s: seen.append((name, ttl_s)))
+    monkeypatch.setattr("dskype.deploy.cluster.run_local", lambda flux, where, *, ttl_s, watch, **_: watch(FakeCluster(), flux.name, ttl_s))
+    assert cli.main(["local", str(tmp_path / "t.yaml"), "--metrics-port", "0", "--local-ttl", "3"]) == 0
+    assert (seen[0]["port"], seen[0]["names"], seen[1]) == (0, ["wc"], ("wc", 3))
+    assert cli.main(["local", str(tmp_path / "t.yaml"), "--local-ttl", "3"]) == 0
+    assert len(seen) == 3
