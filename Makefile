@@ -4,6 +4,7 @@
 # PYTHON=/path/to/python    which Python makes the environment
 # DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
 # PYTEST_ARGS='-k broker'   what to test
+# PYTEST_FLAGS=             all in one process, instead of Spark's tests beside the others
 # TOPOLOGY=file.yaml        which topology 'make topology' runs
 # SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
 
@@ -17,6 +18,7 @@ INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
+PYTEST_FLAGS ?= -n 2 --dist loadgroup
 PYTEST_ARGS ?=
 
 help: ## Say what there is
@@ -34,7 +36,7 @@ topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
 test: setup ## Run all tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) || { code=$$?; \
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker

@@ -17,6 +17,29 @@ if TYPE_CHECKING:
 paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
 
 
+_MACHINE_FIXTURES = {"broker", "bootstrap_servers", "cluster"}
+_MACHINE_FILES = ("topology/runtime/", "deploy/test_broker.py", "deploy/test_cli_on_spark.py", "endtoend/test_on_spark.py")
+_SPREAD_FILES = ("endtoend/test_exactness.py",)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests stay together when two processes share them (``-n 2 --dist loadgroup``).
+
+    Those that need Spark or a broker come first and run one after the other, beside all others; files stay whole.
+    """
+    def group(item: pytest.Item) -> str | None:
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        if file.startswith(_MACHINE_FILES) or _MACHINE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            return "machine"
+        return None if file in _SPREAD_FILES else file
+
+    for item in items:
+        if name := group(item):
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: group(item) != "machine")
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[object]:
     """One embedded broker for the whole session; tests use topic names of their own."""

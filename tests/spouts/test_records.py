@@ -17,7 +17,7 @@ from dskype.topology.errors import DeadLetter
 MESSAGE = {"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "ts": 1364774400000}
 TOPK = {"type": "topk", "text": "late Coffee, late", "lat": 48.1, "lon": 11.6, "k": 10, "alpha": 0.5}
 BOOLEAN = {"type": "boolean", "bbox": [11, 48, 12, 49], "expression": 'coffee AND (wifi OR "late night")', "ttl_s": 60}
-ABSENT = object()
+ABSENT = type("Absent", (), {"__repr__": lambda self: "absent"})()
 TOKENIZER = Tokenizer(["the"])
 
 
