@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dskype.topology.builder import StormTopology
+from dskype.topology.components import BaseBolt
 
-__all__ = ["watermark_sources"]
+__all__ = ["takes_watermarks", "watermark_sources"]
 
 
 def _reachable(topology: StormTopology, start: str) -> set[str]:
@@ -12,11 +13,18 @@ def _reachable(topology: StormTopology, start: str) -> set[str]:
     seen: set[str] = set()
     stack = [start]
     while stack:
-        for source, _stream in topology.components[stack.pop()].inputs:
-            if source in topology.components and source not in seen:
+        for source in _sources(topology, stack.pop()):
+            if source not in seen:
                 seen.add(source)
                 stack.append(source)
     return seen
+
+
+def _sources(topology: StormTopology, component: str) -> set[str]:
+    """Return the direct sources of a component, without those that only give it feedback."""
+    spec = topology.components[component]
+    feedback = getattr(spec.obj, "feedback_streams", ())
+    return {source for source, stream in spec.inputs if source in topology.components and stream not in feedback}
 
 
 def watermark_sources(topology: StormTopology, component: str) -> list[str]:
@@ -24,12 +32,29 @@ def watermark_sources(topology: StormTopology, component: str) -> list[str]:
 
     These are its direct sources that carry watermarks (spouts with ``emits_watermarks = True``, and
     bolts downstream of one) and do not depend on ``component`` themselves: a watermark that waited
-    for its own feedback would never advance.
+    for its own feedback would never advance. Where two components feed each other, the one whose class names the streams
+    that lead back to it (``feedback_streams``) is the upstream one: its watermark does not wait for these streams.
     """
 
     def carries(name: str) -> bool:
         return any(getattr(topology.components[c].obj, "emits_watermarks", False)
                    for c in {name, *_reachable(topology, name)} if topology.components[c].kind == "spout")
 
-    direct = {source for source, _ in topology.components[component].inputs if source in topology.components}
-    return sorted(s for s in direct if s != component and component not in _reachable(topology, s) and carries(s))
+    return sorted(s for s in _sources(topology, component) if s != component and component not in _reachable(topology, s) and carries(s))
+
+
+def takes_watermarks(topology: StormTopology, component: str) -> bool:
+    """Return whether a component does something with watermarks: it has the hook, or passes them on to one that has.
+
+    To others none are sent: an empty micro-batch costs as much as a full one.
+    """
+    seen, stack = {component}, [component]
+    while stack:
+        name = stack.pop()
+        if getattr(type(topology.components[name].obj), "on_watermark", BaseBolt.on_watermark) is not BaseBolt.on_watermark:
+            return True
+        for other, spec in topology.components.items():
+            if other not in seen and spec.kind == "bolt" and name in watermark_sources(topology, other):
+                seen.add(other)
+                stack.append(other)
+    return False
