@@ -7,7 +7,7 @@ For each number of subscriptions, on Spark and Kafka on this machine, with the t
 2. *throughput*: more messages than can be applied lie in Kafka. Counted is what the slowest subscription task has applied, by
    its watermark; the rate is the median of windows of some seconds, after a warm-up;
 3. *latency*: messages come at half that rate, whatever becomes of them. A message's latency is the time from when Kafka took
-   it to when Kafka took the first delta that it caused, both by the broker's clock.
+   it to when Kafka took the first delta that it caused, or the first list with it, both by the broker's clock.
 
 Processor time, counters and memory are those of the throughput phase.
 """
@@ -65,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
     parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
     parser.add_argument("--register", choices=("full", "empty"), default="full", help="register when the window is full, or before any message; default: full")
-    parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=8, help="under full load, before measuring; default: 8")
+    parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=40,
+                        help="under full load, before measuring: Spark's JVM gets faster for a minute; default: 40")
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="of measuring the throughput; default: 20")
     parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
