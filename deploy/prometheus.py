@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from dskype.deploy.stats import BUCKETS_S, Meter, Source, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
+from dskype.deploy.measuring import BUCKETS_S, Meter, Source, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 

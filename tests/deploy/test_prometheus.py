@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy import cli, prometheus
 from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
-from dskype.deploy.stats import Meter
+from dskype.deploy.measuring import Meter
 from dskype.topology.errors import TopologyError
 
 REPOSITORY = Path(__file__).parents[2]

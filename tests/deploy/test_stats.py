@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dskype.deploy import cli, stats as stats_module
+from dskype.deploy.measuring import Meter, Passage, Passages, measure
 from dskype.deploy.prometheus import Collector, Exporter
-from dskype.deploy.stats import Meter, Passage, Passages, as_text, measure
+from dskype.deploy.stats import as_text
 from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import encode_data, encode_segment, encode_watermark, segment_sizes
 from dskype.topology.core.stats import TaskStats, reason_of
