@@ -1,4 +1,4 @@
-"""The README's example is run as it stands there, on the simulated transport."""
+"""The README's examples are run as they stand there, topologies on the simulated transport."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,24 @@ from pathlib import Path
 from dskype.topology.local import LocalCluster
 
 
-def test_the_example_of_the_readme_counts_words():
+def example(word: str) -> dict:
+    """Run the one example that has this word in it."""
     text = (Path(__file__).parent.parent / "README.md").read_text()
-    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if word in code]
     names = {"__name__": "readme_example"}
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own text)
+    return names
+
+
+def test_the_library_keeps_the_lists_of_the_readme(capsys):
+    skype = example("from_texts")["skype"]
+    assert [id for id, _ in skype.results("ann")] == ["m2", "m3"]
+    *changes, last = capsys.readouterr().out.splitlines()
+    assert len(changes) == 4 and changes[1] == "{}" and last.startswith("[('m2', ")
+
+
+def test_the_example_of_the_readme_counts_words():
+    names = example("TopologyBuilder")
     with LocalCluster(simulated=True) as cluster, cluster.submit_topology("words", {}, names["word_count"]()) as topology:
         cluster.advance_cluster_time(10)
         counts = [c.counts for c in topology.backend.components("count")]
