@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dskype.distribution.base import Distributor, Placed, Sample
 from dskype.distribution.hashing import HashingDistributor
+from dskype.distribution.hybrids import KeywordFirstDistributor, SpatialFirstDistributor
 from dskype.distribution.keyword import KeywordDistributor, PrefixDistributor
 from dskype.distribution.location import LocationDistributor
 from dskype.distribution.partitioned import Partitioned
@@ -17,10 +20,12 @@ if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "KeywordDistributor", "LocationDistributor", "Partitioned", "Placed", "PrefixDistributor",
-           "Sample", "check_distributor", "distributor_class", "make_distributor", "start_distributor"]
+__all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "KeywordDistributor", "KeywordFirstDistributor", "LocationDistributor", "Partitioned",
+           "Placed", "PrefixDistributor", "Sample", "SpatialFirstDistributor", "check_distributor", "distributor_class", "make_distributor", "read_plan",
+           "start_distributor"]
 
-DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor)}
+DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (
+    HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)}
 """Distributors by the name that ``dskype.distributor`` gives."""
 
 
@@ -48,17 +53,68 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
 def check_distributor(settings: Settings) -> None:
     """Refuse settings with which :func:`start_distributor` would fail, without learning anything.
 
-    :raises IllegalArgumentException: the name is not known, or the options are not.
+    :raises IllegalArgumentException: the name is not known, or the options are not; a file is not there.
     """
-    make_distributor(settings.distributor, 1, settings.distributor_options)
+    kind, source, options = distributor_class(settings.distributor), *_source(settings)
+    if "plan" in source:
+        plan = read_plan(source["plan"])
+        kind(plan["tasks"], options, plan)
+    elif kind.name in ("spatial-first", "keyword-first"):
+        kind((options.get("n1") or 1) * (options.get("n2") or 1), options)
+    else:
+        kind(1, options)
+    for file in source.get("sample", {}).values():
+        if not Path(file).is_file():
+            raise IllegalArgumentException(explain("A file of dskype.distributor.options is not there.", given=file, legal="a file where the topology runs"))
 
 
 def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, plan: Mapping[str, Any] | None = None) -> Distributor:
     """Return the distributor that a topology's settings ask for; every task that calls this gets the same.
 
+    Besides the distributor's own, the options may have ``plan``: a file of ``dskype partition learn``, or
+    ``sample``: ``{messages: FILE, subscriptions: FILE}``, records as JSON lines from which a plan is learned here and now.
+
     :param tasks: of the subscription bolt.
-    :param vocabulary: by which the options' ``sample`` is read.
+    :param vocabulary: by which the sample is read.
     :param plan: the one that is in force since the topology began; None: the options say which, or the distributor does.
     :raises IllegalArgumentException: the name is not known, or the options or the plan make no sense.
     """
-    return make_distributor(settings.distributor, tasks, settings.distributor_options, plan)
+    source, options = _source(settings)
+    if plan is None and "plan" in source:
+        plan = read_plan(source["plan"])
+    elif plan is None and "sample" in source:
+        from dskype.distribution.sampling import read_sample
+
+        sample = read_sample(source["sample"]["messages"], source["sample"]["subscriptions"], vocabulary, settings)
+        plan = distributor_class(settings.distributor).learn(tasks, sample, options)
+    return make_distributor(settings.distributor, tasks, options, plan)
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """Read the file of a plan.
+
+    :raises IllegalArgumentException: it is none, or not there.
+    """
+    try:
+        plan = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as ex:
+        raise IllegalArgumentException(explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'",
+                                               hint=str(ex) or type(ex).__name__)) from None
+    if not isinstance(plan, dict) or type(plan.get("tasks")) is not int or plan["tasks"] < 1 or not isinstance(plan.get("distributor"), str):
+        raise IllegalArgumentException(explain("The file is no plan.", given=str(path), legal="a file of 'dskype partition learn'"))
+    return plan
+
+
+def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return where the plan is from (``plan`` or ``sample``, or nothing), and the distributor's own options."""
+    options = dict(settings.distributor_options)
+    source = {key: options.pop(key) for key in ("plan", "sample") if options.get(key) is not None and settings.distributor != "hashing"}
+    if len(source) == 2:
+        raise IllegalArgumentException(explain("dskype.distributor.options have a plan or a sample.", given="both"))
+    if "plan" in source and not isinstance(source["plan"], str):
+        raise IllegalArgumentException(explain("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name"))
+    files = source.get("sample", {"messages": "", "subscriptions": ""})
+    if not isinstance(files, Mapping) or set(files) != {"messages", "subscriptions"} or not all(isinstance(f, str) for f in files.values()):
+        raise IllegalArgumentException(explain("The option sample of dskype.distributor.options is not usable.", given=files,
+                                               legal="{messages: FILE, subscriptions: FILE}"))
+    return source, options

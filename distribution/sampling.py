@@ -1,0 +1,110 @@
+"""Reads samples of messages and subscriptions, and finds what scores the subscriptions would ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.base import Sample
+from dskype.distribution.partitioned import centre, cover
+from dskype.spouts import expression
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException, explain
+
+if TYPE_CHECKING:
+    from dskype.spouts.settings import Settings
+
+__all__ = ["make_sample", "read_sample", "sample_thresholds"]
+
+_MOST = 200_000
+
+
+def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, most: int = _MOST) -> Sample:
+    """Read a sample from two files of JSON lines.
+
+    A message is a record of the messages topic. A subscription is a record of the subscriptions topic with its ``id`` as a field, or a line
+    ``{"key": id, "value": {...}}``. Lines that are no records are passed over; of too many, every so-and-so-manieth counts.
+
+    :param most: so many messages and so many subscriptions at most.
+    :raises IllegalArgumentException: a file cannot be read, or there is nothing in it.
+    """
+    tokenizer = Tokenizer(settings.stop_words)
+
+    def message(line: bytes, number: int) -> Message:
+        return parse_message(line, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+
+    def subscription(line: bytes, number: int) -> Subscription:
+        record = json.loads(line)
+        key = record.get("key", record.get("id", number)) if isinstance(record, dict) else number
+        value = json.dumps(record["value"]).encode() if isinstance(record, dict) and "value" in record else line
+        return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+
+    found = [_records(path, parse, most) for path, parse in ((messages, message), (subscriptions, subscription))]
+    return make_sample(found[0], found[1], vocabulary, settings)
+
+
+def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
+    def usable(lines: Iterable[bytes]) -> Iterator[Any]:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield parse(line, number)
+                except (RecordError, ValueError, RecursionError):
+                    continue
+
+    try:
+        with open(path, "rb") as file:
+            found = list(usable(file))
+    except OSError as ex:
+        raise IllegalArgumentException(explain("The file of a sample cannot be read.", given=str(path), hint=str(ex))) from None
+    if not found:
+        raise IllegalArgumentException(explain("The file of a sample has no records.", given=str(path), legal="JSON lines"))
+    return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]
+
+
+def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
+    """Return a sample of records.
+
+    A boolean subscription counts as one for its covering keywords at the middle of its rectangle, with no bound.
+    The thresholds are those of a window that holds all the messages, or of the settings' count window if that is shorter: its last messages.
+    """
+    tokenizer = Tokenizer(settings.stop_words)
+    offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
+    n = len(messages)
+    batch = MessageBatch(np.arange(n), np.arange(n), np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64),
+                         offsets, terms, weights)
+    rows = []
+    for s in subscriptions:
+        if isinstance(s, TopkSubscription):
+            rows.append((s.k, s.alpha, s.lat, s.lon, *vocabulary.weigh(s.keywords), True))
+        else:
+            words = expression.terms(s.expression)
+            ids = dict(zip(words, vocabulary.ids(words).tolist()))
+            covering = np.array(cover(expression.map_terms(s.expression, ids.__getitem__)), np.int64)
+            rows.append((1, 0.0, *centre(s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
+    k, alpha, lat, lon, own_terms, own_weights, bounded = zip(*rows)
+    sample = Sample(batch, np.array(k, np.int64), np.array(alpha, np.float64), np.array(lat, np.float64), np.array(lon, np.float64),
+                    np.cumsum([0, *map(len, own_terms)]).astype(np.int64), np.concatenate(own_terms).astype(np.int64), np.concatenate(own_weights),
+                    np.full(len(rows), -np.inf))
+    window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
+    found = sample_thresholds(sample, window, settings.space.diagonal_deg)
+    return sample._replace(thresholds=np.where(np.array(bounded), found, -np.inf))
+
+
+def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> np.ndarray:
+    """Return the score of the k-th best message of a window for each subscription, float64[n]; -inf where there are fewer that share a keyword."""
+    terms = window.terms[window.offsets[0]:window.offsets[-1]]
+    weights = window.weights[window.offsets[0]:window.offsets[-1]]
+    order = np.argsort(terms, kind="stable")
+    rows = np.repeat(np.arange(window.n), np.diff(window.offsets))[order]
+    different, start = np.unique(terms[order], return_index=True)
+    return kernels.thresholds(np.asarray(sample.k, np.int64), sample.alpha, sample.lat, sample.lon, sample.offsets, sample.terms, sample.weights, diagonal_deg,
+                              window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
