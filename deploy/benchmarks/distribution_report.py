@@ -13,21 +13,21 @@ from dskype.deploy.benchmarks.throughput_report import machine
 __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
 
 _MEASURES = {
-    "throughput": ("messages/s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
+    "throughput": ("messages/s", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
     "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_busy": ("bal. work", 2), "balance_planned": ("bal. plan", 2),
     "route_us": ("route us", 2), "distribution_us": ("distr. us", 1), "work_us": ("work us", 1), "slowest_us": ("slowest us", 1), "critical_us": ("critical us", 1),
     "place_us": ("place us", 1), "grown": ("grown", 0),
 }
 """Measure -> heading, digits."""
 
-_OTHERS = ("tasks_per_s", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
+_OTHERS = ("cpu_us", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
            "learn_s", "checked", "different", "subscriptions", "seconds")
 """Measures that only the CSV file has."""
 
 _LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_busy": "work: max / mean of tasks"}
 
 _LEGEND = (
-    "messages/s: what the slowest task, or the one distribution task, could do; tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
+    "messages/s: what the busiest subscription task could do; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
     "bal.: max / mean over tasks of subscriptions, messages, measured work, and the plan's own estimate.",
     "distr.: of the distribution task per message, of which *route* is the distributor's part; work: of all subscription tasks; slowest: of the busiest; "
     "critical: distribution and the slowest task of each step; place: per subscription; us of CPU time.",
