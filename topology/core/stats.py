@@ -16,7 +16,7 @@ import re
 from collections import defaultdict, deque
 from typing import Any
 
-__all__ = ["Latency", "TaskStats", "TopologyStats", "reason_of"]
+__all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats", "reason_of"]
 
 SAMPLE_EVERY = 20
 """Latencies are sampled as in Storm (``topology.stats.sample.rate`` 0.05); counts are exact."""
@@ -203,3 +203,37 @@ class TopologyStats:
             if task["component"] == component:
                 latency.add(task[kind][1], task[kind][0])
         return latency.mean_ms
+
+
+class NewestReports:
+    """The newest statistics record of every executor, to be written again before it is dropped from its topic.
+
+    An executor that has nothing to do reports nothing. Without this a reader that comes later would not know what it had done.
+
+    :param every_s: records are written again when they are so old.
+    """
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._newest: dict[bytes, tuple[bytes, float]] = {}
+
+    def heard(self, key: bytes | None, value: bytes, now_s: float) -> None:
+        """Take note of a record of the metrics topic; those without a key are no statistics."""
+        if key is not None:
+            self._newest[key] = value, now_s
+
+    def due(self, stats: TopologyStats, now_s: float) -> list[tuple[bytes, bytes]]:
+        """Return (key, value) of what has to be written again; what another record has taken the place of is forgotten.
+
+        :param stats: has been fed with the same records.
+        """
+        found = []
+        for key, (value, heard_s) in list(self._newest.items()):
+            if now_s - heard_s < self._every_s:
+                continue
+            record = json.loads(value)
+            if all((stats.tasks.get(t["task"]) or {}).get("time_ms") == record["time_ms"] for t in record["tasks"]):
+                found.append((key, value))
+            else:  # its tasks are in another executor now
+                del self._newest[key]
+        return found

@@ -20,7 +20,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import start_positions
 from dskype.topology.core.snapshots import FileSnapshotStore
-from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -375,17 +375,21 @@ class TopologyDriver:
             consumer.seek_to_beginning(where)
             next_watch = next_clean = time.monotonic()
             next_clean += _JANITOR_EVERY_S
+            reports = NewestReports(_METRICS_RETENTION_MS / 2000)
             while not self._stop.is_set():
                 try:
                     for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
                         for record in batch:
                             self.stats.feed(record.value)
+                            reports.heard(record.key, record.value, time.monotonic())
                     if time.monotonic() >= next_watch:
                         self._revive()
                         self._pace()
                         next_watch = time.monotonic() + _WATCH_STEP_S
                     if time.monotonic() >= next_clean:
                         self._drop_old_records()
+                        for key, value in reports.due(self.stats, time.monotonic()):
+                            self._producer.send(where.topic, key=key, value=value, partition=0)
                         next_clean = time.monotonic() + _JANITOR_EVERY_S
                 except KafkaError as error:
                     log.warning("the watch of topology %s cannot read: %s; trying again", self.plan.name, error)

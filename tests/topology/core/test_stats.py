@@ -1,6 +1,6 @@
 import json
 
-from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.stats import NewestReports, TopologyStats
 
 
 def line(time_ms, execute_ns, *, executor=0, task=1, component="bolt", sent=None, received=None):
@@ -42,3 +42,30 @@ def test_totals_leave_system_streams_out():
 
 def test_unreadable_records_are_left_out():
     assert TopologyStats().feed(b"\xff{") is None
+
+
+def test_a_report_of_an_executor_with_nothing_to_do_is_written_again_before_it_is_dropped():
+    reports, stats = NewestReports(300), TopologyStats()
+
+    def hear(key, value, now_s):
+        stats.feed(value)
+        reports.heard(key, value, now_s)
+
+    idle, busy = line(1000, 5, task=1), line(1000, 7, task=2, executor=1)
+    hear(b"bolt/0", idle, 0)
+    hear(b"bolt/1", busy, 0)
+    hear(None, b'{"kind": "error", "component": "bolt"}', 0)
+    hear(b"bolt/1", line(250_000, 9, task=2, executor=1), 249)
+    assert reports.due(stats, 299) == []
+    assert reports.due(stats, 300) == [(b"bolt/0", idle)]
+    hear(b"bolt/0", idle, 301)  # what was written again is heard again
+    assert reports.due(stats, 400) == []
+
+
+def test_a_report_of_tasks_that_are_elsewhere_now_is_not_written_again():
+    reports, stats = NewestReports(300), TopologyStats()
+    for key, value in ((b"bolt/1", line(1000, 7, task=2, executor=1)), (b"bolt/0", line(2000, 9, task=2, executor=0))):
+        stats.feed(value)
+        reports.heard(key, value, 0)
+    assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
+    assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
