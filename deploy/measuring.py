@@ -30,6 +30,7 @@ __all__ = ["BUCKETS_S", "WINDOW_S", "Meter", "Passage", "Passages", "Source", "c
 WINDOW_S = 60.0
 BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 """Upper bounds of the latency histogram."""
+_ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
 _POINTS = 64
 _NEEDED = {"component", "executor", "pid", "tasks", "time_ms"}
 _CATCH_UP_S = 60
@@ -194,10 +195,10 @@ class Meter:
         return {id: t for id, t in sorted(self.stats.tasks.items()) if t["component"] == component}
 
     def edges(self) -> list[tuple[str, str, str]]:
-        """Return (source, stream, target) of every stream that has brought tuples, without system streams."""
+        """Return (source, stream, target) of every stream that has brought tuples, without system streams; DSkype's in the order of their numbers."""
         found = {(*key.rpartition("/")[::2], task["component"]) for task in list(self.stats.tasks.values())
                  for key in task.get("executed", ()) if "/" in key}
-        return sorted(edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__"))
+        return sorted((edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__")), key=lambda edge: (_ORDER.get(edge[1], len(_ORDER)), edge))
 
     def distribution(self) -> tuple[str, str] | None:
         """Return the components that distribute and that match messages: the ends of stream ``matching``; None where there is none."""
@@ -371,7 +372,7 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
     return {"component": component, **totals, "in_bytes": stats.total(component, "in_bytes"), "out_bytes": stats.total(component, "out_bytes"),
             "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3), "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
             "watermark": min(marks, default=None), "metrics": metrics,
-            "tasks": [{"task": id, "executed": sum(task["executed"].values()), "busy_s": round(task["busy_ns"] / 1e9, 3),
+            "tasks": [{"task": id, "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")), "busy_s": round(task["busy_ns"] / 1e9, 3),
                        "busy": rates.per_second(rates.of_task(id, "busy_ns") / 1e9), "watermark": task.get("watermark"),
                        "subscriptions": _metric(task, "subscriptions")} for id, task in tasks.items()]}
 

@@ -162,6 +162,7 @@ def test_streams_are_counted_where_they_arrive(plain: Metered) -> None:
     assert [t["tuples"] for t in edges["matching", "subscription-bolt"]["tasks"]] == [60, 60, 60]
     assert edges["window", "message-bolt"]["tuples"] == 60
     assert edges["placements", "subscription-bolt"]["tuples"] == 12
+    assert [s["stream"] for s in found["streams"]][:5] == ["messages", "subscriptions", "matching", "placements", "window"]
     for s in found["streams"]:
         assert 0 < s["frames"] <= s["tuples"]
         assert s["bytes"] > 8 * s["frames"]
@@ -182,6 +183,10 @@ def test_hashing_sends_every_message_to_every_task_and_keeps_every_subscription_
     assert found["balance"]["subscriptions"] == pytest.approx(max(lives) / (12 / 3))
     assert found["balance"]["busy"] >= 1
     assert found["lag"]["in_flight"] == {}
+    for component in found["components"]:
+        assert component["executed"] == sum(t["executed"] for t in component["tasks"])
+        assert component["busy_s"] >= 0
+    assert plain.meter.stats.total("message-spout", "busy_ns") > 0
 
 
 def test_rates_and_latency_are_those_of_the_window(plain: Metered) -> None:

@@ -8,7 +8,7 @@ records are released again, numbered as before, and the spout goes on behind the
 from __future__ import annotations
 
 from collections import deque
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Any, Callable, Iterable
 
 from dskype.topology.components import KafkaSpout, stateful
@@ -67,7 +67,7 @@ class SpoutTask(Task):
         if type(frame) is Pulse:
             self.credit, self.pulse = frame.credit, frame.number
             if self.active and self.credit:
-                self._guard(self._emit_loop)
+                self._emit()
         elif frame.command == "activate" and not self.active:
             self.active = True
             self._guard(self.component.activate)
@@ -81,7 +81,7 @@ class SpoutTask(Task):
         super().process(records)
         # A spout at topology.max.spout.pending goes on as soon as trees are settled, not at the next pulse.
         if self.limited and self.active and self.credit and before != [sum(counter.values()) for counter in settled]:
-            self._guard(self._emit_loop)
+            self._emit()
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
@@ -91,6 +91,11 @@ class SpoutTask(Task):
         while self._settle:
             completed, message_id = self._settle.popleft()
             self._settled(completed, message_id)
+
+    def _emit(self) -> None:
+        started = perf_counter_ns()
+        self._guard(self._emit_loop)
+        self.stats.busy_ns += perf_counter_ns() - started
 
     def _emit_loop(self) -> None:
         collector = self.collector
@@ -251,7 +256,7 @@ class KafkaSpoutTask(SpoutTask):
                 backlog.append(record)
                 self._held[key] = record.offset + 1
         if self.active and self.credit:
-            self._guard(self._emit_loop)
+            self._emit()
 
     def _emit_loop(self) -> None:
         budget = self._max_tuples
