@@ -18,7 +18,7 @@ INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
-PYTEST_FLAGS ?= -n 2 --dist loadgroup
+PYTEST_FLAGS ?= -n 2 --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 help: ## Say what there is

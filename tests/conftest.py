@@ -17,27 +17,35 @@ if TYPE_CHECKING:
 paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
 
 
-_MACHINE_FIXTURES = {"broker", "bootstrap_servers", "cluster"}
-_MACHINE_FILES = ("topology/runtime/", "deploy/test_broker.py", "deploy/test_cli_on_spark.py", "endtoend/test_on_spark.py")
-_SPREAD_FILES = ("endtoend/test_exactness.py",)
+_MACHINE = ("topology/runtime/", "endtoend/test_on_spark.py", "bolts/results/test_stores.py", *(f"deploy/test_{name}.py" for name in (
+    "broker", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
+"""Files whose tests need Spark or a broker."""
+
+_SPREAD = ("endtoend/test_exactness.py",)
+"""Files whose tests need nothing of each other, and much time."""
 
 
-@pytest.hookimpl(tryfirst=True)
+def _group(nodeid: str) -> str:
+    """Return what tests have in common that stay together when two processes share them: the machine, or a file."""
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    return "machine" if file.startswith(_MACHINE) else nodeid if file in _SPREAD else file
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together when two processes share them (``-n 2 --dist loadgroup``).
+    """Begin with the tests that need Spark or a broker: one process runs them one after the other, beside all the rest."""
+    items.sort(key=lambda item: _group(item.nodeid) != "machine")
 
-    Those that need Spark or a broker come first and run one after the other, beside all others; files stay whole.
-    """
-    def group(item: pytest.Item) -> str | None:
-        file = item.path.relative_to(Path(__file__).parent).as_posix()
-        if file.startswith(_MACHINE_FILES) or _MACHINE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-            return "machine"
-        return None if file in _SPREAD_FILES else file
 
-    for item in items:
-        if name := group(item):
-            item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: group(item) != "machine")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Keep groups together (``-n 2``); marks of pytest-xdist cannot say so with pytest 9."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")
