@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dskype.distribution import check_distributor, start_distributor
+from dskype.bolts.placer import Placer
+from dskype.distribution import Distributor, check_distributor, distributor_class, start_distributor
 from dskype.spouts import expression, streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
@@ -28,13 +29,19 @@ class DistributionBolt(BatchBolt):
     tasks of the subscription bolt that the distributor names, and ``window`` to the one task of the message bolt that
     keeps the message: its sequence number modulo their number.
 
+    With a distributor that replicates it also takes ``shortages`` (fields(subscription)) and ``switched`` (all) from the
+    subscription bolt and ``plans`` (all) from the subscription spout, and emits ``registrations`` (fields(subscription)) to the
+    result bolt; see :mod:`dskype.bolts.placer`.
+
     A placement is a map. Top-k: ``{"type": "topk", "k", "alpha", "lat", "lon", "terms": int64[], "weights": float64[],
     "meta"}``; boolean: ``{"type": "boolean", "bbox": [west, south, east, north], "expression": e, "expires_ms", "meta"}``
-    where an expression is a term id, ``["and", e, ...]`` or ``["or", e, ...]``.
+    where an expression is a term id, ``["and", e, ...]`` or ``["or", e, ...]``. None: the subscription ends.
 
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
     """
+
+    feedback_streams = (streams.SHORTAGES, streams.SWITCHED)
 
     def __init__(self, subscription_bolt: str = "subscription-bolt", message_bolt: str = "message-bolt") -> None:
         self._subscription_bolt, self._message_bolt = subscription_bolt, message_bolt
@@ -47,29 +54,61 @@ class DistributionBolt(BatchBolt):
             if other not in topology.components:
                 raise InvalidTopologyException(explain("The distribution bolt sends to a component that is not there.", given=other,
                                                        legal=", ".join(sorted(topology.components)), component=component_id))
+        if distributor_class(settings.distributor).replicates:
+            inputs = topology.components[component_id].inputs
+            for stream in self.feedback_streams:
+                if (self._subscription_bolt, stream) not in inputs:
+                    raise InvalidTopologyException(explain(
+                        f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.", given=stream,
+                        legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt", component=component_id))
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the direct streams ``matching``, ``placements`` and ``window``."""
+        """Declare the direct streams ``matching``, ``placements`` and ``window``, and ``registrations``."""
         for stream in (streams.MATCHING, streams.PLACEMENTS, streams.WINDOW):
             declarer.declare_stream(stream, streams.FIELDS[stream], direct=True)
+        declarer.declare_stream(streams.REGISTRATIONS, streams.FIELDS[streams.REGISTRATIONS])
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process) and make the distributor."""
-        self._settings = settings = Settings.from_conf(conf)
+        settings = Settings.from_conf(conf)
         self._collector = collector
         self._tokenizer = Tokenizer(settings.stop_words)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
         self._message_tasks = context.get_component_tasks(self._message_bolt)
-        self._distributor = start_distributor(settings, len(self._subscription_tasks), self._vocabulary)
+
+        def make(plan: Mapping[str, Any] | None) -> Distributor:
+            return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
+
+        self._distributor = make(None)
+        self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context) if self._distributor.replicates else None
 
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Distribute a frame of messages or of subscriptions."""
-        if batch.get_source_stream_id() == streams.MESSAGES:
+        """Distribute a frame of messages or of subscriptions, or take reports and plans."""
+        stream, placer = batch.get_source_stream_id(), self._placer
+        if stream == streams.MESSAGES:
             self._distribute(batch)
-        else:
+        elif stream == streams.SUBSCRIPTIONS:
             for subscription, registration, record in batch.rows():
                 self._place(subscription, registration, record)
+        elif placer is None:
+            if stream == streams.PLANS:
+                self._collector.report_error("a plan came, but this distributor has none; it is passed over")
+        elif stream == streams.SHORTAGES:
+            task = batch.get_source_task()
+            for row in batch.rows():
+                placer.report(*row, task)
+        elif stream == streams.PLANS:
+            for version, plan in batch.rows():
+                placer.take_plan(version, plan)
+        else:
+            for (version,) in batch.rows():
+                placer.switched(version)
+
+    def on_watermark(self, watermark: int) -> None:
+        """Note the watermark: placements say as of when they are in force."""
+        if self._placer is not None:
+            self._placer.watermark = watermark
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -78,7 +117,8 @@ class DistributionBolt(BatchBolt):
         offsets, terms, weights = self._vocabulary.weigh_texts(texts, self._tokenizer)
         messages = MessageBatch(np.array(seq), np.array(position), np.array(lat), np.array(lon), offsets, terms, weights)
         columns = [messages.seq, messages.position, ids, messages.lat, messages.lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
-        self._to_subscription_bolts([*columns, arrival_ms], self._distributor.message_tasks(messages))
+        routes = self._distributor.message_tasks(messages) if self._placer is None else self._placer.routes(messages)
+        self._to_subscription_bolts([*columns, arrival_ms], routes)
         self._to_message_bolts(columns, messages.seq)
 
     def _to_subscription_bolts(self, columns: list[Any], routes: Any) -> None:
@@ -86,10 +126,11 @@ class DistributionBolt(BatchBolt):
             for task in self._subscription_tasks:
                 self._collector.emit_direct_batch(task, columns, streams.MATCHING)
             return
-        for index, task in enumerate(self._subscription_tasks):
-            rows = routes.rows[routes.tasks == index]
-            if len(rows):
-                self._collector.emit_direct_batch(task, _take(columns, rows), streams.MATCHING)
+        order = np.argsort(routes.tasks, kind="stable")
+        bounds = np.searchsorted(routes.tasks[order], np.arange(len(self._subscription_tasks) + 1))
+        for task, start, stop in zip(self._subscription_tasks, bounds[:-1], bounds[1:]):
+            if start < stop:
+                self._collector.emit_direct_batch(task, _take(columns, routes.rows[order[start:stop]]), streams.MATCHING)
 
     def _to_message_bolts(self, columns: list[Any], seq: np.ndarray) -> None:
         tasks = self._message_tasks
@@ -106,6 +147,12 @@ class DistributionBolt(BatchBolt):
 
     def _place(self, subscription: str, registration: str, record: Mapping[str, Any] | None) -> None:
         placement = None if record is None else self._placement(record)
+        if self._placer is not None:
+            if placement is None:
+                self._placer.unregister(subscription)
+            else:
+                self._placer.register(subscription, registration, placement)
+            return
         if placement is not None or self._distributor.by_id:
             tasks = self._distributor.place(subscription, placement or {}).tasks
         else:
@@ -124,13 +171,13 @@ class DistributionBolt(BatchBolt):
                 "expires_ms": record.get("expires_ms"), "meta": record.get("meta")}
 
     def snapshot(self) -> Any:
-        """Return the plan that is in force."""
-        return None if self._distributor.by_id else self._distributor.plan()
+        """Return the plan that is in force, and what lives where."""
+        return None if self._placer is None else self._placer.snapshot()
 
     def restore(self, state: Any) -> None:
-        """Give it back."""
+        """Take it over."""
         if state is not None:
-            self._distributor = start_distributor(self._settings, len(self._subscription_tasks), self._vocabulary, state)
+            self._placer.restore(state)
 
 
 def _take(columns: list[Any], rows: np.ndarray) -> list[Any]:

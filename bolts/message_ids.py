@@ -85,6 +85,16 @@ class MessageIds:
         order[np.concatenate(places)] = np.arange(len(seqs))
         return pa.concat_arrays(parts).take(pa.array(order))
 
+    def positions(self, seqs: np.ndarray) -> np.ndarray:
+        """Return the positions of messages that are known, int64[n]; -1 for others."""
+        found = np.full(len(seqs), -1, np.int64)
+        for run in self._runs:
+            at = np.searchsorted(run.seqs, seqs)
+            at[at == len(run.seqs)] = 0
+            hit = run.seqs[at] == seqs
+            found[hit] = run.positions[at[hit]]
+        return found
+
     def free(self, position: int) -> None:
         """Forget messages with this position or a lower one; at once where that costs nothing, at last when half is old."""
         import pyarrow as pa

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from dskype.bolts.merging import PART, Merger, Removed
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
-from dskype.bolts.results.formats import heads
+from dskype.bolts.results.formats import MATCH, heads
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
+from dskype.distribution import distributor_class
+from dskype.spouts import streams
+from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 from dskype.topology.components import BatchBolt
 from dskype.topology.config import Config
@@ -19,7 +25,10 @@ __all__ = ["ResultBolt"]
 
 
 class ResultBolt(BatchBolt):
-    """Takes stream ``results``, grouped by subscription, from subscription bolts (see :class:`ResultPublisher` for its form).
+    """Takes streams ``results`` and ``lists``, grouped by subscription, from subscription bolts (see :class:`ResultPublisher`).
+
+    With a distributor that replicates it also takes ``registrations`` from distribution bolts, and merges what replicas have found:
+    see :mod:`dskype.bolts.merging`.
 
     Deltas and events go to Kafka; states go to the store ``dskype.store``, and with the store's option ``topic`` to Kafka as
     well. All of it is encoded here, so the work is spread over this bolt's tasks.
@@ -60,36 +69,133 @@ class ResultBolt(BatchBolt):
             if getattr(self._store, "topic", False):
                 self._topic = KafkaStore()
                 self._topic.open(Opening(topology, run, collector))
+        self._settings, self._context = settings, context
+        self._merger = Merger() if distributor_class(settings.distributor).replicates else None
+        self._matches: list[tuple[Any, ...]] = []     # columns of matches above the watermark
+        self._written_ms = 0
+        if self._merger is not None:
+            context.register_gauge("merged", lambda: len(self._merger))
         self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures")}
 
     # -- input ----------------------------------------------------------------------------------------------------------
 
     def execute_batch(self, batch: Any) -> None:
-        """Write one frame's results."""
-        deltas: list[tuple[str, list[Any]]] = []
+        """Write one frame's results, or merge them."""
+        stream = batch.get_source_stream_id()
+        if stream == streams.RESULTS:
+            self._take_deltas(batch)
+        elif stream == streams.LISTS:
+            self._take_lists(batch)
+        elif self._merger is not None:
+            for subscription, registration, event, record in batch.rows():
+                (self._merger.begin if event == "begin" else self._merger.end)(subscription, registration, **record)
+        if self._merger is not None:
+            self._write_merged()
+
+    def on_watermark(self, watermark: int) -> None:
+        """Publish what has waited for the watermark."""
+        if self._merger is not None:
+            self._write_matches(watermark)
+            self._merger.advance(watermark)
+            self._write_merged()
+
+    def _take_deltas(self, batch: Any) -> None:
+        subscriptions, registrations, kinds, watermarks, messages, scores, ranks, metas, seqs, positions = batch.columns
+        columns = [to_strings(subscriptions), to_strings(registrations), np.asarray(kinds), np.asarray(watermarks), to_strings(messages),
+                   np.asarray(scores), np.asarray(ranks), to_strings(metas)]
+        if self._merger is not None:
+            rows = self._left_by_merger(batch.get_source_task(), columns, np.asarray(seqs), np.asarray(positions))
+            if rows is not None:
+                columns = _take(columns, rows)
+        self._write_deltas(*columns)
+
+    def _left_by_merger(self, task: int, columns: list[Any], seqs: np.ndarray, positions: np.ndarray) -> np.ndarray | None:
+        """Keep matches, and changes that are to be merged; return the rows that are to be written at once, None for all."""
+        merger, kinds = self._merger, columns[2]
+        parts, matches = kinds >= PART, kinds == MATCH
+        if matches.any():
+            rows = np.flatnonzero(matches)
+            self._matches.append((*_take(columns, rows), seqs[rows]))
+        merged = parts
+        if len(merger):
+            names = columns[1].dictionary_encode()
+            owned = np.array([merger.owns(name, task) for name in names.dictionary.to_pylist()])
+            if owned.any():
+                merged = parts | (owned[names.indices.to_numpy()] & ~matches)
+                rows = np.flatnonzero(merged)
+                _, registrations, ops, watermarks, messages, scores, _, _ = (c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in _take(columns, rows))
+                for row in zip(registrations, ops, watermarks, seqs[rows].tolist(), positions[rows].tolist(), scores, messages):
+                    merger.change(row[0], task, row[1] % PART, *row[2:])
+        left = ~(merged | matches)
+        return None if left.all() else np.flatnonzero(left)
+
+    def _take_lists(self, batch: Any) -> None:
         items: list[State | Removal] = []
+        merger, task = self._merger, batch.get_source_task()
         for subscription, kind, record in batch.rows():
-            if kind == "delta":
-                deltas.append((subscription, record))
-            elif kind == "topk":
-                items.append(self._item(subscription, record))
+            if kind == "topk":
+                if merger is not None and merger.owns(record[0], task):
+                    merger.changed(record[0])
+                else:
+                    items.append(self._item(subscription, record))
+            elif kind == "event":
+                self._publisher.write_event(subscription, *record)
+            elif kind == "replica":
+                merger.replica(subscription, task, record)
+            elif kind == "drop":
+                merger.drop(task, record)
             else:
-                registration, event, watermark = record
-                self._publisher.write_event(subscription, registration, event, watermark)
-        if deltas:
-            self._write_deltas(deltas)
+                merger.gone(subscription, task, record)
         if items:
             self._write_states(items)
 
-    def _write_deltas(self, deltas: list[tuple[str, list[Any]]]) -> None:
-        shared: tuple[list[Any], ...] = ([], [], [])
-        columns: list[list[Any]] = [[], [], [], [], []]
-        for subscription, (registration, meta, *parts) in deltas:
-            for column, value in zip(shared, (subscription, registration, meta)):
-                column += [value] * len(parts[0])
-            for column, part in zip(columns, parts, strict=True):
-                column += part
-        self._publisher.write_deltas(heads(*shared), *columns)
+    def _write_deltas(self, subscriptions: Any, registrations: Any, ops: np.ndarray, watermarks: np.ndarray, messages: Any, scores: np.ndarray,
+                      ranks: np.ndarray, metas: Any) -> None:
+        import pyarrow.compute as pc
+
+        if not len(ops):
+            return
+        none = pc.equal(metas, "")
+        metas = None if pc.all(none).as_py() else pc.if_else(none, None, metas)
+        self._publisher.write_deltas(heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
+
+    def _write_matches(self, watermark: int) -> None:
+        """Write the matches up to a watermark, each once: several tasks may have found one."""
+        if not self._matches:
+            return
+        columns = [_concat(parts) for parts in zip(*self._matches)]
+        due = columns[3] <= watermark
+        self._matches = [] if due.all() else [tuple(_take(columns, np.flatnonzero(~due)))]
+        columns = _take(columns, np.flatnonzero(due))
+        if not len(columns[2]):
+            return
+        codes, seqs = columns[1].dictionary_encode().indices.to_numpy(), columns[8]
+        order = np.lexsort((seqs, columns[3], codes))
+        once = np.ones(len(order), bool)
+        once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (seqs[order[1:]] != seqs[order[:-1]])
+        rows = order[once]
+        self._write_deltas(*_take(columns[:8], rows[np.argsort(columns[3][rows], kind="stable")]))
+
+    def _write_merged(self) -> None:
+        """Write what the merger has to be published; lists at most every ``topk_interval_ms``."""
+        merger, settings, now_ms = self._merger, self._settings, self._context.clock_ms()
+        if now_ms - self._written_ms >= settings.topk_interval_ms and merger.write_lists():
+            self._written_ms = now_ms
+        deltas, events, items = merger.taken()
+        for event in events:
+            self._publisher.write_event(*event)
+        if deltas and self._publisher.wants_deltas:
+            names, registrations, metas, ops, messages, scores, ranks, watermarks = zip(*deltas)
+            shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
+            self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32))
+        if items and self._publisher.wants_states:
+            states: list[State | Removal] = []
+            for item in items:
+                if isinstance(item, Removed):
+                    states.append(Removal(*item))
+                else:
+                    states.append(self._item(item.subscription, [item.registration, item.watermark, item.messages, item.scores]))
+            self._write_states(states)
 
     def _item(self, subscription: str, record: list[Any]) -> State | Removal:
         registration, watermark, messages, scores = record
@@ -110,6 +216,8 @@ class ResultBolt(BatchBolt):
 
     def execute_tick(self, tup: Any) -> None:
         """Try to write what waits."""
+        if self._merger is not None:
+            self._write_merged()
         if self._buffer is not None:
             self._flush()
 
@@ -131,10 +239,28 @@ class ResultBolt(BatchBolt):
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return what waits for the store."""
-        return {"v": 1, "waiting": [] if self._buffer is None else self._buffer.snapshot()}
+        """Return what waits for the store, for replicas or for the watermark."""
+        return {"v": 1, "waiting": [] if self._buffer is None else self._buffer.snapshot(), "written_ms": self._written_ms,
+                "merger": None if self._merger is None else self._merger.snapshot(), "matches": [list(columns) for columns in self._matches]}
 
     def restore(self, state: Any) -> None:
         """Take over what waited."""
         if self._buffer is not None:
             self._buffer.restore(state["waiting"])
+        self._written_ms = state.get("written_ms", 0)
+        if self._merger is not None and state.get("merger") is not None:
+            self._merger.restore(state["merger"])
+            self._matches = [tuple(np.array(c) if isinstance(c, np.ndarray) else to_strings(c) for c in columns) for columns in state["matches"]]
+
+
+def _take(columns: list[Any], rows: np.ndarray) -> list[Any]:
+    import pyarrow as pa
+
+    index = pa.array(rows)
+    return [column[rows] if isinstance(column, np.ndarray) else column.take(index) for column in columns]
+
+
+def _concat(parts: Any) -> Any:
+    import pyarrow as pa
+
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)

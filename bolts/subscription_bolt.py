@@ -13,6 +13,9 @@ How a top-k list stays exact (journal paper, sections 6 and 7.2):
 4. The bolt announces the watermarks below which it will not ask any more (``progress``), so message bolts can forget.
    An announcement never overtakes a request: both travel on the same channels, in order.
 
+With a distributor that replicates, a subscription may live on several tasks: :mod:`dskype.bolts.replicas` says why it stays exact,
+and what is sent to whom.
+
 Everything is a function of the inbox: a task that is restored from a snapshot and gets its inbox again does the same.
 """
 
@@ -25,12 +28,14 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts import boolean
+from dskype.bolts.entries import Entries
 from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.replicas import Coverage, Replicas
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.formats import MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.engine import TopkEngine
-from dskype.distribution import DISTRIBUTORS
+from dskype.distribution import distributor_class
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
@@ -53,8 +58,9 @@ class SubscriptionBolt(BatchBolt):
     """Matches messages with the subscriptions of its task; see the module.
 
     Takes ``matching`` and ``placements`` (direct, from distribution bolts) and ``answers`` (direct, from aggregation
-    bolts); emits ``requests`` and ``progress`` (all, to message bolts) and ``results`` (fields(subscription), to the
-    result bolt), or writes results straight to their topics where nobody else has to see them.
+    bolts); emits ``requests`` and ``progress`` (all, to message bolts), ``results`` and ``lists`` (fields(subscription), to the
+    result bolt), or writes results straight to their topics where nobody else has to see them. With a distributor that
+    replicates also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts.
 
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
@@ -81,8 +87,8 @@ class SubscriptionBolt(BatchBolt):
         return TopkEngine(settings.extent, settings.space.diagonal_deg, settings.index, settings.buffer, settings.index_options, settings.buffer_options)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``requests``, ``progress`` and ``results``."""
-        for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS):
+        """Declare the streams."""
+        for stream in (streams.REQUESTS, streams.PROGRESS, streams.RESULTS, streams.LISTS, streams.SHORTAGES, streams.SWITCHED):
             declarer.declare_stream(stream, streams.FIELDS[stream])
 
     def get_component_configuration(self) -> dict[str, Any]:
@@ -95,7 +101,7 @@ class SubscriptionBolt(BatchBolt):
         self._collector, self._context = collector, context
         self._engine = self._make_engine(settings)
         self._boolean = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
-        replicates = DISTRIBUTORS[settings.distributor].replicates
+        replicates = distributor_class(settings.distributor).replicates
         self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
                                           run=run_of(context.get_storm_id()))
         self._ids = MessageIds()
@@ -103,8 +109,8 @@ class SubscriptionBolt(BatchBolt):
         self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
         self._topk: dict[str, int] = {}                # subscription -> slot of the engine
         self._filters: dict[str, int] = {}             # subscription -> slot of the boolean index
-        self._topk_entries = _Entries()
-        self._filter_entries = _Entries()
+        self._topk_entries = Entries()
+        self._filter_entries = Entries()
         self._requests: dict[int, int] = {}            # request -> slot
         self._request_of: dict[int, int] = {}          # slot -> its newest request
         self._asked = 0
@@ -114,6 +120,16 @@ class SubscriptionBolt(BatchBolt):
         self._written_ms = 0
         self._ends_ms: dict[int, int] = {}             # slot of the boolean index -> when it ends
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
+        self._coverage: Coverage | None = None
+        self._replicas: Replicas | None = None
+        self._filter_epochs: dict[int, dict[str, Any]] = {}   # slot of the boolean index -> its placement
+        self._ending: list[tuple[int, int]] = []              # (watermark, slot of the boolean index): to be removed then
+        self._span = np.zeros((2, 0), np.int64)               # of boolean slots: after which position, and up to which one they match
+        if replicates:
+            me = context.get_this_component_id()
+            self._coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)))
+            self._replicas = Replicas(self._engine, self._topk_entries, self._ids, collector, self._publisher, self._coverage,
+                                      context.get_component_tasks(me), context.get_this_task_index())
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
         context.register_gauge("pending_evaluations", lambda: len(self._request_of))
@@ -127,7 +143,10 @@ class SubscriptionBolt(BatchBolt):
         if stream == streams.MATCHING:
             self._queue.append(_messages(batch))
         elif stream == streams.PLACEMENTS:
-            self._place(list(batch.rows()))
+            if self._replicas is None:
+                self._place(list(batch.rows()))
+            else:
+                self._take_placements(list(batch.rows()), batch.get_source_task())
         else:
             self._take_answers(batch)
 
@@ -140,8 +159,17 @@ class SubscriptionBolt(BatchBolt):
         self._watermark = watermark
         for slot in changes.due.tolist():
             self._frozen.setdefault(slot, before)
-        self._publish_changes(changes)
-        self._match_filters(messages, ids, arrival_ms)
+        if self._replicas is None:
+            self._publish_changes(changes)
+            self._match_filters(messages, ids, arrival_ms)
+        else:
+            self._replicas.watermark = watermark
+            touched = self._replicas.send_changes(changes, before, self._counters["deltas"].inc)
+            if self._publisher.wants_states:
+                self._dirty.update(touched.tolist())
+            self._match_filters(messages, ids, arrival_ms)
+            self._end_filters()
+            self._check_coverage()
         self._ask(changes.due)
         self._write_states(self._context.clock_ms())
         self._ids.free(min([watermark, *self._frozen.values()]) - self._settings.extent)
@@ -206,11 +234,20 @@ class SubscriptionBolt(BatchBolt):
     def _insert_topk(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
         if not rows:
             return
+        complete = self._watermark == _BEFORE_ALL
+        slots = self._open_topk(rows, complete)
+        self._fresh.update(slots.tolist())
+        if complete:
+            self._publish_touched(slots)
+        else:
+            self._ask(slots)
+
+    def _open_topk(self, rows: list[tuple[str, str, Mapping[str, Any]]], complete: bool) -> np.ndarray:
+        """Put subscriptions into the engine; returns their slots."""
         placements = [p for _, _, p in rows]
         lengths = [len(p["terms"]) for p in placements]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        complete = self._watermark == _BEFORE_ALL
         slots = self._engine.insert(
             np.array([p["k"] for p in placements], np.int32), *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
             offsets, np.concatenate([np.asarray(p["terms"], np.int64) for p in placements]),
@@ -218,15 +255,15 @@ class SubscriptionBolt(BatchBolt):
         for slot, (subscription, registration, placement) in zip(slots.tolist(), rows):
             self._topk[subscription] = slot
             self._topk_entries.set(slot, subscription, registration, placement["meta"])
-            self._fresh.add(slot)
             if not complete:
                 self._frozen[slot] = self._watermark
-        if complete:
-            self._publish_touched(slots)
-        else:
-            self._ask(slots)
+        return slots
 
     def _insert_filter(self, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
+        self._open_filter(subscription, registration, placement)
+        self._publisher.events([subscription], [registration], ["active"], [self._watermark])
+
+    def _open_filter(self, subscription: str, registration: str, placement: Mapping[str, Any]) -> int:
         slot = self._filter_entries.free_slot()
         self._filters[subscription] = slot
         self._filter_entries.set(slot, subscription, registration, placement["meta"])
@@ -234,7 +271,7 @@ class SubscriptionBolt(BatchBolt):
         if placement["expires_ms"] is not None:
             self._ends_ms[slot] = placement["expires_ms"]
             heapq.heappush(self._expiring, (placement["expires_ms"], slot, registration))
-        self._publisher.events([subscription], [registration], ["active"], [self._watermark])
+        return slot
 
     def _remove(self, subscription: str, new_type: str | None) -> None:
         """Remove a subscription wherever it is; to unregister an unknown one is a no-op, and counted.
@@ -258,6 +295,9 @@ class SubscriptionBolt(BatchBolt):
             self._publisher.events([subscription], [registration], ["removed"], [self._watermark])
         else:
             self._publisher.removed([subscription], [registration], [self._watermark])
+        self._forget_topk(slot)
+
+    def _forget_topk(self, slot: int) -> None:
         self._engine.remove(np.array([slot], np.int32))
         self._topk_entries.clear(slot)
         for waiting in (self._fresh, self._dirty):
@@ -276,15 +316,137 @@ class SubscriptionBolt(BatchBolt):
     def _remove_filter(self, subscription: str, slot: int) -> None:
         entry = self._filter_entries
         self._publisher.removed([subscription], [entry.registration(slot)], [self._watermark], states=False)
+        self._forget_filter(slot)
+
+    def _forget_filter(self, slot: int) -> None:
+        entry = self._filter_entries
         self._boolean.remove(slot)
         self._ends_ms.pop(slot, None)
         entry.clear(slot)
         entry.free.append(slot)
 
+    # -- placements on several tasks --------------------------------------------------------------
+
+    def _take_placements(self, rows: list[tuple[str, str, Mapping[str, Any]]], source: int) -> None:
+        """Take placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together."""
+        new: list[tuple[str, str, Mapping[str, Any]]] = []
+        for subscription, registration, placement in rows:
+            if placement["type"] == "topk":
+                new.append((subscription, registration, placement))
+                continue
+            self._open_replicas(new)
+            new = []
+            self._take_placement(subscription, registration, placement, source)
+        self._open_replicas(new)
+
+    def _take_placement(self, subscription: str, registration: str, placement: Mapping[str, Any], source: int) -> None:
+        kind = placement["type"]
+        if kind == "boolean":
+            slot = self._open_filter(subscription, registration, placement)
+            if slot >= self._span.shape[1]:
+                self._span = np.concatenate((self._span, np.zeros((2, slot + 16 - self._span.shape[1] + slot // 2), np.int64)), axis=1)
+            self._span[:, slot] = placement["at"], _NEVER_MS
+            self._filter_epochs[slot] = dict(placement)
+            self._check_coverage()
+        elif kind == "plan":
+            self._coverage.mark(placement["version"], source, placement["high"])
+            self._check_coverage()
+        elif kind == "done":
+            if self._coverage.done(placement["version"], source):
+                self._collector.emit((placement["version"],), streams.SWITCHED)
+        elif subscription in self._topk:
+            self._take_topk_news(subscription, self._topk[subscription], placement)
+        else:
+            self._take_filter_news(subscription, self._filters[subscription], placement)
+
+    def _take_topk_news(self, subscription: str, slot: int, placement: Mapping[str, Any]) -> None:
+        replicas, kind = self._replicas, placement["type"]
+        if kind == "survey":
+            replicas.survey(slot)
+        elif kind == "epoch" and replicas.take_epoch(slot, placement):
+            self._settle(np.array([slot], np.int32))
+        else:
+            if kind == "end":
+                replicas.end(slot)
+            del self._topk[subscription]
+            replicas.forget(slot)
+            self._forget_topk(slot)
+
+    def _take_filter_news(self, subscription: str, slot: int, placement: Mapping[str, Any]) -> None:
+        kind, known = placement["type"], self._filter_epochs[slot]
+        if kind == "survey":
+            whole = {key: known[key] for key in ("type", "bbox", "expression", "expires_ms", "meta", "plan", "guard")}
+            self._report_filter(slot, "survey", whole)
+        elif kind == "epoch" and self._context.get_this_task_index() in placement["tasks"]:
+            known.update({key: value for key, value in placement.items() if key != "type"})
+            self._check_coverage()
+        else:
+            del self._filters[subscription]
+            self._span[1, slot] = placement["at"]
+            self._ending.append((placement["at"], slot))
+            self._end_filters()
+
+    def _report_filter(self, slot: int, kind: str, placement: Mapping[str, Any] | None = None) -> None:
+        entries = self._filter_entries
+        self._collector.emit((entries.name(slot), entries.registration(slot), self._filter_epochs[slot]["epoch"], kind, None, placement), streams.SHORTAGES)
+
+    def _open_replicas(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
+        """Begin replicas of top-k subscriptions."""
+        empty = self._watermark == _BEFORE_ALL
+        for complete in (True, False):
+            chosen = [row for row in rows if (empty and self._coverage.since(row[2]["plan"]) <= self._watermark) is complete]
+            if not chosen:
+                continue
+            slots = self._open_topk(chosen, complete)
+            self._replicas.open(slots.tolist(), [placement for _, _, placement in chosen], complete)
+            if complete:
+                self._settle(slots)
+            else:
+                self._ask(slots)
+
+    def _settle(self, slots: np.ndarray, bases: Mapping[int, Any] | None = None) -> None:
+        """Tell what has become of replicas; evaluate those anew for which that is asked."""
+        again = self._replicas.settle(slots, bases or {})
+        self._dirty.difference_update([slot for slot in slots.tolist() if slot in self._dirty and not self._replicas.is_alone(slot)])
+        for slot in again:
+            name, registration = self._topk_entries.name(slot), self._topk_entries.registration(slot)
+            placement = self._replicas.placement(slot) | self._replicas.epoch(slot)
+            self._replicas.forget(slot)
+            self._forget_topk(slot)
+            renewed = self._open_topk([(name, registration, placement)], False)
+            self._replicas.open(renewed.tolist(), [placement], False)
+            self._ask(renewed)
+
+    def _check_coverage(self) -> None:
+        """Do what has waited for a plan to be in force everywhere."""
+        waited = [slot for slot in self._replicas.covered() if slot not in self._request_of]
+        self._ask(np.array(waited, np.int32))
+        for slot, known in self._filter_epochs.items() if self._told_filters() else ():
+            if known["tell"] and self._coverage.since(known["plan"]) <= self._watermark:
+                if self._context.get_this_task_index() in known["tell"] and self._filter_entries.name(slot) is not None:
+                    self._report_filter(slot, "ready")
+                known["tell"] = []
+
+    def _told_filters(self) -> bool:
+        return any(known["tell"] for known in self._filter_epochs.values())
+
+    def _end_filters(self) -> None:
+        """Remove the boolean subscriptions whose end the watermark has reached."""
+        left = []
+        for at, slot in self._ending:
+            if at <= self._watermark:
+                del self._filter_epochs[slot]
+                self._forget_filter(slot)
+            else:
+                left.append((at, slot))
+        self._ending = left
+
     # -- evaluations ------------------------------------------------------------------------------
 
     def _ask(self, slots: np.ndarray) -> None:
         """Ask the message bolts for the windows of ``slots`` as of the present watermark."""
+        if self._replicas is not None and len(slots):
+            slots = self._replicas.askable(slots)
         if not len(slots):
             return
         n = len(slots)
@@ -323,12 +485,19 @@ class SubscriptionBolt(BatchBolt):
             del self._request_of[slot]
             slots.append(slot)
         self._ids.add(seqs, positions, ids)
-        changes = self._engine.resolve(np.array(slots, np.int32), offsets, seqs, positions, scores)
+        answered = np.array(slots, np.int32)
+        bases = None if self._replicas is None else self._replicas.bases(answered)
+        changes = self._engine.resolve(answered, offsets, seqs, positions, scores)
         due = set(changes.due.tolist())
         for slot in slots:
             if slot not in due:
                 del self._frozen[slot]
-        self._publish_changes(changes)
+        if self._replicas is None:
+            self._publish_changes(changes)
+        else:
+            known = np.setdiff1d(answered, changes.due)
+            self._replicas.resolved(known)
+            self._settle(known, bases)
         self._ask(changes.due)
         self._write_states(self._context.clock_ms())
 
@@ -369,7 +538,7 @@ class SubscriptionBolt(BatchBolt):
         self._publisher.states(names, registrations, np.full(len(slots), self._watermark), offsets, self._ids.get(seqs), scores)
 
     def _match_filters(self, messages: MessageBatch, ids: Any, arrival_ms: np.ndarray) -> None:
-        if not self._filters or not messages.n:
+        if not len(self._boolean) or not messages.n:
             return
         import pyarrow as pa
 
@@ -378,7 +547,14 @@ class SubscriptionBolt(BatchBolt):
             ends = [self._ends_ms.get(s, _NEVER_MS) for s in slots.tolist()]
             alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
-        if len(rows):
+        if self._replicas is not None and len(rows):
+            inside = (messages.position[rows] > self._span[0, slots]) & (messages.position[rows] <= self._span[1, slots])
+            rows, slots = rows[inside], slots[inside]
+            self._counters["matches"].inc(len(rows))
+            names, registrations, metas = self._filter_entries.take(slots)
+            self._publisher.emit_rows(names, registrations, np.full(len(rows), MATCH, np.int8), ids.take(pa.array(rows)), messages.position[rows],
+                                      metas=metas, seqs=messages.seq[rows])
+        elif len(rows):
             n = len(rows)
             self._counters["matches"].inc(n)
             names, registrations, metas = self._filter_entries.take(slots)
@@ -391,7 +567,11 @@ class SubscriptionBolt(BatchBolt):
         while self._expiring and self._expiring[0][0] <= now_ms:
             _, slot, registration = heapq.heappop(self._expiring)
             name = self._filter_entries.name(slot)
-            if name is not None and self._filter_entries.registration(slot) == registration:
+            if name is None or self._filter_entries.registration(slot) != registration:
+                continue
+            if self._replicas is not None:
+                self._report_filter(slot, "expired")    # it may live elsewhere, too: who owns it ends it
+            else:
                 del self._filters[name]
                 self._remove_filter(name, slot)
 
@@ -408,6 +588,9 @@ class SubscriptionBolt(BatchBolt):
             "ends_ms": [[slot, end] for slot, end in self._ends_ms.items()],
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
             "fresh": sorted(self._fresh), "dirty": sorted(self._dirty),
+            **({} if self._replicas is None else {
+                "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "span": np.array(self._span),
+                "filter_epochs": list(self._filter_epochs.items()), "ending": self._ending}),
         }
 
     def restore(self, state: Any) -> None:
@@ -429,62 +612,14 @@ class SubscriptionBolt(BatchBolt):
         self._request_of = {slot: request for request, slot in state["requests"]}
         self._frozen = {slot: watermark for slot, watermark in state["frozen"]}
         self._fresh, self._dirty = set(state["fresh"]), set(state["dirty"])
-
-
-class _Entries:
-    """What is known of the subscription in each slot, besides what its index holds: name, registration, meta."""
-
-    def __init__(self) -> None:
-        self._columns = np.empty((3, 0), object)
-        self.free: list[int] = []
-        self._slots = 0        # those below this one have been in use
-        self._with_meta = 0
-
-    def free_slot(self) -> int:
-        """Return a slot that is not in use, where nobody else gives them."""
-        return self.free.pop() if self.free else self._slots
-
-    def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
-        """Fill a slot."""
-        if slot >= self._columns.shape[1]:
-            self._columns = np.concatenate((self._columns, np.empty((3, slot + 16 - self._columns.shape[1] + slot // 2), object)), axis=1)
-        self._columns[:, slot] = name, registration, meta
-        self._with_meta += meta is not None
-        self._slots = max(self._slots, slot + 1)
-
-    def clear(self, slot: int) -> None:
-        """Empty a slot."""
-        self._with_meta -= self._columns[2, slot] is not None
-        self._columns[:, slot] = None
-
-    def name(self, slot: int) -> str | None:
-        """Return the name of the subscription in a slot; None: it is empty."""
-        return self._columns[0, slot] if slot < self._slots else None
-
-    def registration(self, slot: int) -> str:
-        """Return the registration of the subscription in a slot."""
-        return self._columns[1, slot]
-
-    def take(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return names, registrations and metas (None: nobody has one) of slots, as arrays of objects."""
-        return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
-
-    def by_name(self) -> dict[str, int]:
-        """Return name -> slot."""
-        return {name: slot for slot, name in enumerate(self._columns[0, :self._slots]) if name is not None}
-
-    def snapshot(self) -> Any:
-        """Return the slots as plain values."""
-        return [*(column.tolist() for column in self._columns[:, :self._slots]), self.free]
-
-    def restore(self, state: Any) -> None:
-        """Take them over."""
-        *columns, self.free = (list(part) for part in state)
-        self._slots = len(columns[0])
-        self._columns = np.empty((3, self._slots), object)
-        for row, column in zip(self._columns, columns):
-            row[:] = column
-        self._with_meta = sum(meta is not None for meta in columns[2])
+        if self._replicas is not None:
+            self._replicas.restore(state["replicas"])
+            self._coverage.restore(state["coverage"])
+            self._span = np.array(state["span"])
+            self._filter_epochs = {slot: dict(known) for slot, known in state["filter_epochs"]}
+            self._ending = [tuple(end) for end in state["ending"]]
+            ending = {slot for _, slot in self._ending}
+            self._filters = {name: slot for slot in self._filter_epochs if slot not in ending and (name := self._filter_entries.name(slot)) is not None}
 
 
 def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:

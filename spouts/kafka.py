@@ -155,12 +155,19 @@ class SubscriptionSpout(KafkaSpout):
 
     The registration ``<partition>-<offset>`` names the record of the topic, so results say which version they answer.
 
+    Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :data:`~dskype.spouts.topics.TOPIC_CONFIG`) are emitted on
+    stream ``plans``; whether they can be used is for the distribution bolt to say.
+
     :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
     :param kafka_options: see :class:`KafkaSpout`.
+    :param plans: the topic of plans, e.g. ``dskype.plans``; None: the plan at the start is the only one.
     """
 
-    def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(topics, kafka_options=kafka_options, outputs={streams.SUBSCRIPTIONS: streams.FIELDS[streams.SUBSCRIPTIONS]})
+    def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None, plans: str | None = None) -> None:
+        names = [topics] if isinstance(topics, str) else list(topics)
+        super().__init__([*names, plans] if plans else names, kafka_options=kafka_options,
+                         outputs={stream: streams.FIELDS[stream] for stream in (streams.SUBSCRIPTIONS, streams.PLANS)})
+        self._plans = plans
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings."""
@@ -169,7 +176,7 @@ class SubscriptionSpout(KafkaSpout):
 
     def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions."""
-        return dict.fromkeys(self.topics, TOPIC_CONFIG["subscriptions"])
+        return {name: TOPIC_CONFIG["plans" if name == self._plans else "subscriptions"] for name in self.topics}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
@@ -179,6 +186,8 @@ class SubscriptionSpout(KafkaSpout):
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
         """Parse and emit; see :meth:`KafkaSpout.emit_records`."""
+        if records and records[0].topic == self._plans:
+            return self._emit_plans(records)
         settings, rows, refused = self._settings, [], []
         for record in records:
             registration = f"{record.partition}-{record.offset}"
@@ -196,6 +205,22 @@ class SubscriptionSpout(KafkaSpout):
             rows.append((parsed.id, registration, entry))
         for row in rows:
             self._collector.emit(row, stream=streams.SUBSCRIPTIONS)
+        return refused
+
+    def _emit_plans(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
+        refused, rows = [], []
+        for record in records:
+            try:
+                given = json.loads(record.value or b"null")
+                good = given["v"] == 1 and type(given["version"]) is int and given["version"] > 0 and isinstance(given["plan"], dict)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                good = False
+            if good:
+                rows.append((given["version"], given["plan"]))
+            else:
+                refused.append((record, 'a plan is {"v": 1, "version": a number above 0, "plan": {...}}'))
+        for row in rows:
+            self._collector.emit(row, stream=streams.PLANS)
         return refused
 
     def snapshot(self) -> Any:

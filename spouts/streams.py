@@ -7,12 +7,17 @@ stream    name here           from -> to                      grouping
 2         ``subscriptions``   subscription-spout -> distr.    fields(subscription): an unregister never overtakes
 3         ``matching``        distribution -> subscription    direct: the messages that a task needs
 3         ``placements``      distribution -> subscription    direct: subscriptions placed on or removed from a task
+          ``shortages``       subscription -> distribution    fields(subscription): reports on placements
+          ``plans``           subscription-spout -> distr.    all: another plan of the distributor
+          ``switched``        subscription -> distribution    all: nobody uses the routes before this plan any more
+          ``registrations``   distribution -> result          fields(subscription): what begins, and what ends where
 4         ``window``          distribution -> message         direct: each message lives on one task
 5         ``requests``        subscription -> message         all: evaluate these subscriptions at a watermark
 5         ``progress``        subscription -> message         all: no request below this watermark will come any more
 6         ``partials``        message -> aggregation          fields(subscription)
 7         ``answers``         aggregation -> subscription     direct, to the task that asked
-8         ``results``         subscription -> result          fields(subscription)
+8         ``results``         subscription -> result          fields(subscription): deltas and matches, as columns
+8         ``lists``           subscription -> result          fields(subscription): whole lists and events
 ========  ==================  ==============================  =====================================================
 """
 
@@ -20,10 +25,12 @@ from __future__ import annotations
 
 from dskype.topology.fields import Fields
 
-__all__ = ["ANSWERS", "FIELDS", "MATCHING", "MESSAGES", "PARTIALS", "PLACEMENTS", "PROGRESS", "REQUESTS", "RESULTS", "SUBSCRIPTIONS", "WINDOW"]
+__all__ = ["ANSWERS", "FIELDS", "LISTS", "MATCHING", "MESSAGES", "PARTIALS", "PLACEMENTS", "PLANS", "PROGRESS", "REGISTRATIONS", "REQUESTS", "RESULTS",
+           "SHORTAGES", "SUBSCRIPTIONS", "SWITCHED", "WINDOW"]
 
 MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
 REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"
+SHORTAGES, PLANS, SWITCHED, REGISTRATIONS, LISTS = "shortages", "plans", "switched", "registrations", "lists"
 
 _MESSAGE = ("seq", "position", "id", "lat", "lon", "terms", "weights")
 
@@ -37,8 +44,17 @@ FIELDS = {
     PROGRESS: Fields("watermark"),
     PARTIALS: Fields("request", "subscription", "task", "count", "seqs", "positions", "scores", "ids"),
     ANSWERS: Fields("request", "subscription", "seqs", "positions", "scores", "ids"),
-    RESULTS: Fields("subscription", "kind", "records"),
+    SHORTAGES: Fields("subscription", "registration", "epoch", "kind", "theta", "placement"),
+    PLANS: Fields("version", "plan"),
+    SWITCHED: Fields("version"),
+    REGISTRATIONS: Fields("subscription", "registration", "event", "record"),
+    RESULTS: Fields("subscription", "registration", "kind", "watermark", "message", "score", "rank", "meta", "seq", "position"),
+    LISTS: Fields("subscription", "kind", "record"),
 }
 """Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
 lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
-lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants."""
+lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants.
+
+In ``placements`` a placement that may live on several tasks says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and other maps
+end it or tell of plans: see :mod:`dskype.bolts.placer` and :mod:`dskype.bolts.replicas`. ``shortages``, ``plans``, ``switched`` and
+``registrations`` are empty where the distributor does not replicate."""

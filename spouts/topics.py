@@ -20,6 +20,9 @@ TOPIC_CONFIG: dict[str, dict[str, str]] = {
     "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.2"},
     # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
     "registrations": {**_KEEP, "retention.ms": "-1"},
+    # Key "plan": {"v": 1, "version": int, "plan": {...}}: plans of the distributor that a running topology changes to, one after
+    # another. The plan is what Distributor.plan() returns; the version must be above all before it (and above 0), others are passed over.
+    "plans": _COMPACT,
     # As long as its messages: numbers of messages that are gone help nobody.
     "sequence": _KEEP,
 }
@@ -34,6 +37,7 @@ class Topics(NamedTuple):
     :ivar results: deltas, out.
     :ivar topk: the whole current top-k by subscription id, compacted, out.
     :ivar registrations: when a subscription became active and was removed, out.
+    :ivar plans: plans of the distributor, compacted, in; see ``TOPIC_CONFIG``.
     :ivar sequence: which records got which sequence numbers, out.
     """
 
@@ -42,6 +46,7 @@ class Topics(NamedTuple):
     results: str
     topk: str
     registrations: str
+    plans: str
     sequence: str
     dead_letters: str
     metrics: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.formats import ADD, EVENTS, MATCH, Heads, delta_records, event_record, heads, parse_registration, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.spouts import streams
+from dskype.spouts.columns import to_strings
 from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import column_rows
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ResultPublisher"]
 
-_ROWS = 4096
-"""Deltas per tuple at most: a tuple must fit into a record."""
-
 
 class ResultPublisher:
     """Turns results into records; one per task of a subscription bolt (or of the result bolt itself).
@@ -31,10 +28,11 @@ class ResultPublisher:
     All columns of a call have one entry per row, in the order of publication, as arrays or lists of plain values. A publisher
     has no state to be kept. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
 
-    On stream ``results`` a tuple is (subscription, kind, records), and ``records`` is, by kind::
+    To the result bolt deltas travel as columns, one tuple each (stream ``results``: ``kind`` is the op, ``meta`` "" where there is
+    none, ``seq`` and ``position`` 0 where they are not given). On stream ``lists`` a tuple is (subscription, kind, record), and
+    ``record`` is, by kind::
 
-        delta   [registration, meta, ops, messages, watermarks, scores, ranks]    columns as lists, one entry per delta
-        topk    [registration, watermark, messages, scores]                       in rank order; None, None: removed
+        topk    [registration, watermark, messages, scores]      in rank order; None, None: removed
         event   [registration, event, watermark]
 
     :param collector: the bolt's collector.
@@ -89,8 +87,7 @@ class ResultPublisher:
             raise IllegalArgumentException(explain("Deltas that add need scores and ranks.",
                                                    given={"scores": scores is not None, "ranks": ranks is not None}))
         if self._via_bolt:
-            self._emit_deltas(column_rows(subscriptions), column_rows(registrations), ops, column_rows(messages), scores, ranks, watermarks,
-                              None if metas is None else column_rows(metas))
+            self.emit_rows(subscriptions, registrations, ops, messages, watermarks, scores, ranks, metas)
         else:
             self.write_deltas(heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
         return len(ops)
@@ -173,31 +170,33 @@ class ResultPublisher:
                 self._store.remove([Removal(*row) for row in zip(subscriptions, registrations, watermarks, strict=True)])
         return n
 
-    # -- the stream to the result bolt --------------------------------------------------------------------------------
+    # -- the streams to the result bolt -------------------------------------------------------------------------------
+
+    def emit_rows(self, subscriptions: Any, registrations: Any, kinds: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None,
+                  metas: Any = None, seqs: Any = None, positions: Any = None) -> None:
+        """Emit deltas on stream ``results``, whatever is wanted; ``kinds`` (int8) are ops, or what the result bolt makes of them."""
+        import pyarrow as pa
+
+        n = len(subscriptions)
+        lengths = [len(column) for column in (subscriptions, registrations, kinds, messages, watermarks)]
+        if len(set(lengths)) > 1:
+            raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
+        if not n:
+            return
+        nothing = np.zeros(n, np.int64)
+        numbers = [np.asarray(_numbers(column), dtype) if column is not None else nothing.astype(dtype)
+                   for column, dtype in ((scores, np.float64), (ranks, np.int32), (seqs, np.int64), (positions, np.int64))]
+        texts = [to_strings(column).dictionary_encode() for column in (subscriptions, registrations)]
+        if metas is None:
+            metas = pa.DictionaryArray.from_arrays(pa.array(nothing.astype(np.int32)), pa.array([""]))
+        else:
+            metas = pa.array(metas, pa.string()).fill_null("").dictionary_encode()
+        self._collector.emit_batch([*texts, np.asarray(kinds, np.int8), np.asarray(watermarks, np.int64), to_strings(messages),
+                                    numbers[0], numbers[1], metas, numbers[2], numbers[3]], stream=streams.RESULTS)
 
     def _emit(self, subscriptions: Sequence[str], kind: str, records: list[Any]) -> None:
-        self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.RESULTS)
+        self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.LISTS)
 
-    def _emit_deltas(self, subscriptions: Sequence[str], registrations: Sequence[str], ops: np.ndarray, messages: Sequence[str],
-                     scores: Any, ranks: Any, watermarks: Any, metas: Sequence[str | None] | None) -> None:
-        """Emit one tuple per registration (with at most ``_ROWS`` deltas): what travels often is sent once."""
-        n = len(subscriptions)
-        nothing = [None] * n
-        scores = nothing if scores is None else np.asarray(scores, np.float64).tolist()
-        ranks = nothing if ranks is None else column_rows(ranks)
-        open_rows: dict[tuple[str, str], list[Any]] = {}
-        names: list[str] = []
-        records: list[list[Any]] = []
-        for subscription, registration, op, message, score, rank, watermark, meta in zip(
-                subscriptions, registrations, ops.tolist(), messages, scores, ranks, column_rows(watermarks), metas or nothing, strict=True):
-            row = open_rows.get((subscription, registration))
-            if row is None or len(row[2]) >= _ROWS:
-                row = open_rows[subscription, registration] = [registration, meta, [], [], [], [], []]
-                names.append(subscription)
-                records.append(row)
-            row[2].append(op)
-            row[3].append(message)
-            row[4].append(watermark)
-            row[5].append(score)
-            row[6].append(rank)
-        self._emit(names, "delta", records)
+
+def _numbers(column: Any) -> Any:
+    return [0 if number is None else number for number in column] if isinstance(column, list) else column

@@ -84,7 +84,8 @@ class Made(BatchBolt):
         pass
 
     def declare_output_fields(self, declarer):
-        declarer.declare_stream(streams.RESULTS, streams.FIELDS[streams.RESULTS])
+        for stream in (streams.RESULTS, streams.LISTS):
+            declarer.declare_stream(stream, streams.FIELDS[stream])
 
 
 def topology(via_bolt=True, tick_secs=2):
@@ -92,7 +93,8 @@ def topology(via_bolt=True, tick_secs=2):
     builder.set_spout("watermarks", Watermarks())
     builder.set_bolt("subscription-bolt", Made(via_bolt), 2).all_grouping("watermarks")
     if via_bolt:
-        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping("subscription-bolt", Fields("subscription"), streams.RESULTS)
+        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping("subscription-bolt", Fields("subscription"), streams.RESULTS) \
+            .fields_grouping("subscription-bolt", Fields("subscription"), streams.LISTS)
     return builder.create_topology()
 
 

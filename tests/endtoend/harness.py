@@ -35,16 +35,18 @@ def topology(tasks, name="dskype"):
     """Build DSkype; ``tasks``: component -> number of tasks."""
     builder, topics = TopologyBuilder(), Topics.of(name)
     builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
-    builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions), tasks.get("subscription-spout", 1))
+    builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions, plans=topics.plans), tasks.get("subscription-spout", 1))
     builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)) \
-        .shuffle_grouping("message-spout", "messages").fields_grouping("subscription-spout", Fields("subscription"), "subscriptions")
+        .shuffle_grouping("message-spout", "messages").fields_grouping("subscription-spout", Fields("subscription"), "subscriptions") \
+        .all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping("subscription-bolt", "switched")
     builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)) \
         .direct_grouping("distribution-bolt", "matching").direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
     builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)) \
         .direct_grouping("distribution-bolt", "window").all_grouping("subscription-bolt", "requests").all_grouping("subscription-bolt", "progress")
     builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks.get("aggregation-bolt", 1)) \
         .fields_grouping("message-bolt", Fields("subscription"), "partials")
-    builder.set_bolt("result-bolt", ResultBolt(), tasks.get("result-bolt", 1)).fields_grouping("subscription-bolt", Fields("subscription"), "results")
+    builder.set_bolt("result-bolt", ResultBolt(tick_secs=1), tasks.get("result-bolt", 1)).fields_grouping("subscription-bolt", Fields("subscription"), "results") \
+        .fields_grouping("subscription-bolt", Fields("subscription"), "lists").fields_grouping("distribution-bolt", Fields("subscription"), "registrations")
     return builder.create_topology()
 
 

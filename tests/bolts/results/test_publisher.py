@@ -5,11 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dskype.bolts.results import publisher as module
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
-from dskype.topology.core.frames import OutRecords
+from dskype.topology.core.frames import OutRecords, column_rows
 
 
 class Collector:
@@ -26,9 +25,9 @@ class Collector:
             self.records.append((topic, record.key, record.value, dict(record.headers)))
 
     def emit_batch(self, columns, stream="default", parents=None):
-        assert stream == "results"
+        assert stream in ("results", "lists")
         assert len({len(c) for c in columns}) == 1
-        self.tuples += zip(*columns)
+        self.tuples += zip(*(column_rows(c) for c in columns))
 
 
 def made(results="both", store="kafka", **kwargs):
@@ -67,7 +66,7 @@ def test_a_registration_that_appears_under_two_subscriptions_is_not_mixed_up():
     assert [json.loads(v)["subscription"] for _, _, v, _ in collector.records] == list("abab")
     publisher, collector = made(via_bolt=True)
     publisher.deltas(list("abab"), ["0-1"] * 4, [REMOVE] * 4, ["1"] * 4, None, None, [1, 2, 3, 4])
-    assert [(name, record[4]) for name, _, record in collector.tuples] == [("a", [1, 3]), ("b", [2, 4])]
+    assert [(name, watermark) for name, _, _, watermark, *_ in collector.tuples] == [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
 
 
 def test_without_deltas_matches_are_published_all_the_same():
@@ -117,26 +116,21 @@ def test_nothing_at_all_is_no_record():
         assert not collector.records and not collector.tuples
 
 
-def test_by_way_of_the_result_bolt_a_tuple_carries_the_deltas_of_one_registration():
+def test_by_way_of_the_result_bolt_deltas_travel_as_columns():
     publisher, collector = made(via_bolt=True)
     columns = mixed(500, 4)
     publisher.deltas(**columns)
     assert not collector.records
-    assert sorted(name for name, _, _ in collector.tuples) == [f"s{w}" for w in range(7)]
-    for name, kind, (registration, meta, ops, messages, watermarks, scores, ranks) in collector.tuples:
-        rows = [i for i, s in enumerate(columns["subscriptions"]) if s == name]
-        assert (kind, registration, meta) == ("delta", f"0-{name[1:]}", columns["metas"][rows[0]])
-        assert watermarks == rows and watermarks == sorted(watermarks)
-        assert ops == columns["ops"][rows].tolist()
-        assert (messages, scores, ranks) == ([columns["messages"][i] for i in rows], columns["scores"][rows].tolist(), columns["ranks"][rows].tolist())
+    assert collector.tuples == [
+        (subscription, registration, op, watermark, message, score, rank, meta or "", 0, 0) for subscription, registration, op, watermark, message, score, rank, meta in zip(
+            columns["subscriptions"], columns["registrations"], columns["ops"].tolist(), columns["watermarks"].tolist(), columns["messages"],
+            columns["scores"].tolist(), columns["ranks"].tolist(), columns["metas"])]
 
 
-def test_tuples_to_the_result_bolt_are_bounded(monkeypatch):
-    monkeypatch.setattr(module, "_ROWS", 10)
+def test_what_is_not_given_of_deltas_is_empty_on_the_way():
     publisher, collector = made(via_bolt=True)
-    publisher.deltas(["s"] * 25, ["0-1"] * 25, [REMOVE] * 25, [str(i) for i in range(25)], None, None, np.arange(25))
-    assert [len(record[2]) for _, _, record in collector.tuples] == [10, 10, 5]
-    assert [w for _, _, record in collector.tuples for w in record[4]] == list(range(25))
+    publisher.deltas(["s", "t"], ["0-1", "0-2"], [REMOVE, MATCH], ["1", '"x"'], None, None, np.array([3, 4]))
+    assert collector.tuples == [("s", "0-1", REMOVE, 3, "1", 0.0, 0, "", 0, 0), ("t", "0-2", MATCH, 4, '"x"', 0.0, 0, "", 0, 0)]
 
 
 def test_bad_input_is_refused_where_it_is_given():

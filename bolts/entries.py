@@ -1,0 +1,65 @@
+"""What a task of the subscription bolt knows of its subscriptions by slot, besides what its indexes hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Entries"]
+
+
+class Entries:
+    """What is known of the subscription in each slot, besides what its index holds: name, registration, meta."""
+
+    def __init__(self) -> None:
+        self._columns = np.empty((3, 0), object)
+        self.free: list[int] = []
+        self._slots = 0        # those below this one have been in use
+        self._with_meta = 0
+
+    def free_slot(self) -> int:
+        """Return a slot that is not in use, where nobody else gives them."""
+        return self.free.pop() if self.free else self._slots
+
+    def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
+        """Fill a slot."""
+        if slot >= self._columns.shape[1]:
+            self._columns = np.concatenate((self._columns, np.empty((3, slot + 16 - self._columns.shape[1] + slot // 2), object)), axis=1)
+        self._columns[:, slot] = name, registration, meta
+        self._with_meta += meta is not None
+        self._slots = max(self._slots, slot + 1)
+
+    def clear(self, slot: int) -> None:
+        """Empty a slot."""
+        self._with_meta -= self._columns[2, slot] is not None
+        self._columns[:, slot] = None
+
+    def name(self, slot: int) -> str | None:
+        """Return the name of the subscription in a slot; None: it is empty."""
+        return self._columns[0, slot] if slot < self._slots else None
+
+    def registration(self, slot: int) -> str:
+        """Return the registration of the subscription in a slot."""
+        return self._columns[1, slot]
+
+    def take(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return names, registrations and metas (None: nobody has one) of slots, as arrays of objects."""
+        return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
+
+    def by_name(self) -> dict[str, int]:
+        """Return name -> slot."""
+        return {name: slot for slot, name in enumerate(self._columns[0, :self._slots]) if name is not None}
+
+    def snapshot(self) -> Any:
+        """Return the slots as plain values."""
+        return [*(column.tolist() for column in self._columns[:, :self._slots]), self.free]
+
+    def restore(self, state: Any) -> None:
+        """Take them over."""
+        *columns, self.free = (list(part) for part in state)
+        self._slots = len(columns[0])
+        self._columns = np.empty((3, self._slots), object)
+        for row, column in zip(self._columns, columns):
+            row[:] = column
+        self._with_meta = sum(meta is not None for meta in columns[2])

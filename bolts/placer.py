@@ -1,0 +1,278 @@
+"""Places subscriptions that may live on several tasks, and moves them: what a distribution task does for those it owns.
+
+A subscription belongs to one distribution task (streams ``subscriptions`` and ``shortages`` are grouped by its id). Every
+decision about it is a new *epoch* of its placement, told to the tasks that have it and to those that shall. Channels keep
+order, so the tasks named by the registry are those that have it, or will before anything else that is sent to them.
+
+**Growing.** A replica whose floor is not above its guard is short (see :mod:`dskype.bolts.replicas`): it sends back its
+whole placement with the floor, and the distributor places anew, with tasks that are a superset.
+
+**A change of plan**, from version u to v:
+
+1. The plan arrives (stream ``plans``, at all distribution tasks). From here on messages go to the tasks that either plan
+   names, and new subscriptions are placed by v. Each subscription task gets a *marker*: up to which position this
+   distribution task has sent messages by u alone.
+2. Subscriptions placed by u are surveyed, some hundreds at a time: one of their tasks sends the placement back, and it is
+   placed by v. Where the tasks differ it lives on both (a *moving* epoch, in which the old epoch stays good) until the new
+   tasks have reported ready; then it gets an epoch of the new tasks alone.
+3. When all its own have moved, a distribution task says so to all subscription tasks (``done``). One of these that has
+   heard it from all distribution tasks tells them (stream ``switched``), and the routes of u are dropped.
+
+What a subscription task asks for by plan v it asks at a watermark that covers all markers of v: from there on it gets all
+that v sends it. So what a distribution task has sent by u alone is seen by that evaluation. Where no new task brings such
+an evaluation, either the guard of the old epoch stays (what was sent by u is covered as before), or the placement says
+which task has to *evaluate* anew.
+
+**Reports** carry registration and epoch; those that do not name the newest ones are passed over. So it does not matter in
+what order reports, unregistrations and other epochs meet, and a restored task does the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.registry import Entry, Registry
+from dskype.distribution import Distributor
+from dskype.spouts import streams
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.groupings import RowTasks
+
+__all__ = ["Placer", "union_of"]
+
+_PORTION = 512
+"""So many subscriptions are surveyed or moving at the same time."""
+_OF_EPOCH = ("epoch", "tasks", "guard", "plan", "at", "moving", "tell", "evaluate")
+
+
+class Placer:
+    """The subscriptions of one distribution task, and the plan by which they are placed; see the module.
+
+    :param distributor: the one at the start, version 0.
+    :param make: makes a distributor from a plan; raises IllegalArgumentException for one that cannot be used.
+    :param tasks: ids of the subscription bolt's tasks, by index.
+    :param collector: the bolt's.
+    :param context: for metrics.
+    """
+
+    def __init__(self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any, context: Any) -> None:
+        self._distributor, self._make, self._collector = distributor, make, collector
+        self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
+        self._registry = Registry()
+        self._old: Distributor | None = None          # its routes are kept while subscriptions move
+        self._version = self._newest = 0
+        self._plans: list[tuple[int, Any]] = []       # to come
+        self._to_survey: list[str] = []
+        self._surveyed: set[str] = set()
+        self._moving: dict[str, list[Any]] = {}       # subscription -> [target, guard, tasks that are not ready]
+        self._done = True                             # and said so
+        self.watermark = -1
+        self._high = -1                               # the highest position sent
+        self._counters = {name: context.register_counter(name) for name in ("reallocations", "plan_changes", "plans_refused", "unknown_unregistered")}
+        context.register_gauge("registered", lambda: len(self._registry))
+        context.register_gauge("replicas", lambda: self._registry.replicas)
+        context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
+        context.register_gauge("plan_version", lambda: self._version)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def routes(self, messages: MessageBatch) -> RowTasks | None:
+        """Return which task indexes get which messages; None: all of them get all."""
+        if messages.n:
+            self._high = max(self._high, int(messages.position.max()))
+        routes = self._distributor.message_tasks(messages)
+        return routes if self._old is None else union_of(routes, self._old.message_tasks(messages), len(self._tasks))
+
+    # -- subscriptions ------------------------------------------------------------------------------------------------
+
+    def register(self, subscription: str, registration: str, placement: dict[str, Any]) -> None:
+        """Place a subscription; one of the same id ends."""
+        topk = placement["type"] == "topk"
+        old = self._registry.get(subscription)
+        if old is not None:
+            self._end(subscription, old, replaced=topk)
+        # Before any message nobody can have k of them: what is placed by a threshold would have to grow at once.
+        placed = self._distributor.place(subscription, placement, -np.inf if self.watermark < 0 else None)
+        tasks, how = list(placed.tasks), {}
+        if self._old is not None and not topk:
+            # It counts from here on, and others may not know the plan yet: it lives where either plan puts it, and moves.
+            tasks = sorted({*tasks, *self._old.place(subscription, placement).tasks})
+            self._moving[subscription] = [list(placed.tasks), -np.inf, list(placed.tasks)]
+            how = {"moving": True, "tell": placed.tasks}
+        self._registry.set(subscription, registration, topk, 1, tasks)
+        self._collector.emit((subscription, registration, "begin", {"topk": topk, "at": self.watermark}), streams.REGISTRATIONS)
+        whole = placement | self._epoch_of(1, tasks, placed.guard, **how)
+        for index in tasks:
+            self._send(index, subscription, registration, whole)
+        self._go_on()
+
+    def unregister(self, subscription: str) -> None:
+        """End a subscription; an unknown one is counted."""
+        entry = self._registry.get(subscription)
+        if entry is None:
+            self._counters["unknown_unregistered"].inc()
+            return
+        self._end(subscription, entry, replaced=False)
+        self._registry.remove(subscription)
+        self._go_on()
+
+    def _end(self, subscription: str, entry: Entry, *, replaced: bool) -> None:
+        for index in entry.tasks:
+            self._send(index, subscription, entry.registration, {"type": "end", "at": self.watermark})
+        self._collector.emit((subscription, entry.registration, "end", {
+            "topk": entry.topk, "at": self.watermark, "tasks": [self._tasks[i] for i in entry.tasks], "replaced": replaced}), streams.REGISTRATIONS)
+        self._moving.pop(subscription, None)
+        self._surveyed.discard(subscription)
+
+    def _send(self, index: int, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
+        self._collector.emit_direct(self._tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
+
+    def _epoch_of(self, epoch: int, tasks: Any, guard: float, *, moving: bool = False, tell: Any = (), evaluate: Any = ()) -> dict[str, Any]:
+        return {"epoch": epoch, "tasks": list(tasks), "guard": float(guard), "plan": self._version, "at": self.watermark,
+                "moving": moving, "tell": list(tell), "evaluate": list(evaluate)}
+
+    def _place_anew(self, subscription: str, entry: Entry, tasks: Any, guard: float, placement: Mapping[str, Any], **how: Any) -> None:
+        """Begin the next epoch of a subscription."""
+        self._counters["reallocations"].inc()
+        tasks, epoch = sorted(tasks), entry.epoch + 1
+        news = self._epoch_of(epoch, tasks, guard, **how)
+        whole = {key: value for key, value in placement.items() if key not in _OF_EPOCH} | news
+        for index in sorted({*tasks, *entry.tasks}):
+            self._send(index, subscription, entry.registration, {"type": "epoch", **news} if index in entry.tasks else whole)
+        self._registry.set(subscription, entry.registration, entry.topk, epoch, tasks)
+        self._surveyed.discard(subscription)
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None, task: int) -> None:
+        """Take a report of a task: ``short``, ``survey`` (with placement and floor), ``ready`` or ``expired``."""
+        entry = self._registry.get(subscription)
+        if entry is None or entry.registration != registration:
+            return
+        if kind == "expired":
+            self.unregister(subscription)
+            return
+        if entry.epoch != epoch:
+            return
+        index, moving = self._index[task], self._moving.get(subscription)
+        if kind == "ready":
+            if moving is not None:
+                moving[2] = [i for i in moving[2] if i != index]
+                if not moving[2]:
+                    del self._moving[subscription]
+                    self._place_anew(subscription, entry, moving[0], moving[1], {})
+        elif moving is None or index in moving[0]:
+            self._reconsider(subscription, entry, index, kind, theta, placement)
+        self._go_on()
+
+    def _reconsider(self, subscription: str, entry: Entry, index: int, kind: str, theta: float | None, placement: Mapping[str, Any]) -> None:
+        """Place a subscription by what is known now."""
+        moving = self._moving.get(subscription)
+        current = placement["plan"] == self._version
+        if kind == "survey" and current:
+            self._surveyed.discard(subscription)
+            return
+        placed = self._distributor.place(subscription, placement, theta)
+        now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
+        if current and moving is None:
+            grown = now | target
+            self._place_anew(subscription, entry, grown, guard, placement, evaluate=[index] if grown == now else ())
+            return
+        if moving is not None:
+            target |= set(moving[0])
+        if moving is None and target == now:
+            self._relabel(subscription, entry, index, guard, theta, placement)
+        elif moving is None and target < now and entry.topk:
+            self._place_anew(subscription, entry, target, guard, placement, evaluate=[min(target)])
+        else:
+            self._moving[subscription] = [sorted(target), float(guard), sorted(target)]
+            self._place_anew(subscription, entry, now | target, guard, placement, moving=True, tell=sorted(target))
+
+    def _relabel(self, subscription: str, entry: Entry, index: int, guard: float, theta: float | None, placement: Mapping[str, Any]) -> None:
+        """Keep the tasks of a subscription under another plan: the guard must cover what either of them sends elsewhere."""
+        both = max(guard, placement["guard"])
+        if theta is not None and both > -np.inf and not theta > both:
+            self._place_anew(subscription, entry, entry.tasks, guard, placement, evaluate=[index])
+        elif both > placement["guard"]:
+            self._place_anew(subscription, entry, entry.tasks, both, placement)
+        else:
+            self._surveyed.discard(subscription)
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def take_plan(self, version: int, plan: Any) -> None:
+        """Take a plan; it begins when the change before it is over. A version that is not new is passed over."""
+        if version > self._newest:
+            self._newest = version
+            self._plans.append((version, plan))
+            self._next_plan()
+
+    def _next_plan(self) -> None:
+        while self._old is None and self._plans:
+            version, plan = self._plans.pop(0)
+            try:
+                distributor = self._make(plan)
+            except IllegalArgumentException as error:
+                self._counters["plans_refused"].inc()
+                self._collector.report_error(f"plan {version} is not used: {error}")
+                continue
+            self._counters["plan_changes"].inc()
+            self._old, self._distributor, self._version = self._distributor, distributor, version
+            self._to_survey, self._done = self._registry.names(), False
+            self._tell_all({"type": "plan", "version": version, "high": self._high})
+            self._go_on()
+
+    def _tell_all(self, what: dict[str, Any]) -> None:
+        for index in range(len(self._tasks)):
+            self._send(index, "", "", what)
+
+    def _go_on(self) -> None:
+        """Survey the next ones, or say that all have moved."""
+        if self._done:
+            return
+        while self._to_survey and len(self._surveyed) + len(self._moving) < _PORTION:
+            subscription = self._to_survey.pop()
+            entry = self._registry.get(subscription)
+            if entry is not None and subscription not in self._moving:
+                self._surveyed.add(subscription)
+                self._send(entry.tasks[0], subscription, entry.registration, {"type": "survey"})
+        if not self._to_survey and not self._surveyed and not self._moving:
+            self._done = True
+            self._tell_all({"type": "done", "version": self._version})
+
+    def switched(self, version: int) -> None:
+        """Drop the old routes: no distribution task has anything left that was placed by them."""
+        if self._old is not None and version == self._version:
+            self._old = None
+            self._next_plan()
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return the state as plain values."""
+        return {"registry": self._registry.snapshot(), "plan": self._distributor.plan(), "old": None if self._old is None else self._old.plan(),
+                "version": self._version, "newest": self._newest, "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
+                "surveyed": sorted(self._surveyed), "moving": [[name, *what] for name, what in self._moving.items()], "done": self._done,
+                "watermark": self.watermark, "high": self._high}
+
+    def restore(self, state: Any) -> None:
+        """Take it over."""
+        self._registry.restore(state["registry"])
+        self._distributor = self._make(state["plan"])
+        self._old = None if state["old"] is None else self._make(state["old"])
+        self._version, self._newest, self._done = state["version"], state["newest"], state["done"]
+        self._plans = [tuple(p) for p in state["plans"]]
+        self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
+        self._moving = {name: list(what) for name, *what in state["moving"]}
+        self.watermark, self._high = state["watermark"], state["high"]
+
+
+def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:
+    """Return the routes of both, each pair once; rows do not decrease."""
+    if one is None or other is None:
+        return None
+    keys = np.unique(np.concatenate([np.asarray(r.rows, np.int64) * tasks + np.asarray(r.tasks, np.int64) for r in (one, other)]))
+    return RowTasks(keys // tasks, (keys % tasks).astype(np.int32))
