@@ -1,4 +1,4 @@
-"""The verbs of publish/subscribe: ``sub``, ``publish``, ``tail``, ``vocabulary``, ``verify``, ``bench``."""
+"""The verbs of publish/subscribe: ``sub``, ``publish``, ``tail``, ``vocabulary``, ``partition``, ``verify``, ``bench``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dskype.deploy.verbs import LINE_BYTES, Pace, Progress, Refused, lines, open
 
 __all__ = ["add_verbs", "join_negative"]
 
+_PARTITION = "learn, show and change how subscriptions are distributed"
 _NEGATIVE = re.compile(r"-[\d.]")
 
 Verb = Callable[..., argparse.ArgumentParser]
@@ -103,6 +104,12 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
     _add_publish(verb("publish", _publish, "publish messages: JSON lines of a file", parents=options))
     _add_tail(verb("tail", _tail, "follow the results", parents=options))
     _add_vocabulary(actions("vocabulary", "build a vocabulary from a sample of messages, or look into one"))
+    if "partition" in requested:
+        from dskype.deploy import partition
+
+        partition.add_arguments(actions("partition", _PARTITION))
+    else:   # its actions need numpy, and help must not wait for that
+        actions("partition", _PARTITION)
     bench = actions("bench", "measure")
     engines = {
         "verify": verb("verify", _verify, "compare what a topology published with what a plain program finds", parents=options),

@@ -275,6 +275,10 @@ class PubSub:
         """Send bytes to the topic of subscriptions, unchecked; None unregisters. Returns kafka-python's future."""
         return self._send(self.topics.subscriptions, key, value)
 
+    def send_plan(self, value: bytes) -> Any:
+        """Send a plan of the distributor to its topic, unchecked; returns kafka-python's future."""
+        return self._send(self.topics.plans, b"plan", value)
+
     def flush(self) -> None:
         """Wait until Kafka has everything that was sent.
 
