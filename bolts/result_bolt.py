@@ -47,6 +47,10 @@ class ResultBolt(BatchBolt):
         """Ask for ticks."""
         return None if self._tick_secs is None else {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: self._tick_secs}
 
+    def wants_watermarks(self, conf: Mapping[str, Any]) -> bool:
+        """Only what is merged waits for watermarks."""
+        return distributor_class(Settings.from_conf(conf).distributor).replicates
+
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Refuse an unknown store and options that it cannot use."""
         settings = Settings.from_conf(conf)

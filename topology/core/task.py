@@ -101,7 +101,8 @@ class Task:
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
         following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
-        takers = {c for c in {plan.task_component[t] for t in following} if takes_watermarks(plan.topology, c)}
+        takers = {c for c in {plan.task_component[t] for t in following}
+                  if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)}
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
         self.component: Any = None

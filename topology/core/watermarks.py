@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from dskype.topology.builder import StormTopology
 from dskype.topology.components import BaseBolt
 
@@ -43,15 +46,25 @@ def watermark_sources(topology: StormTopology, component: str) -> list[str]:
     return sorted(s for s in _sources(topology, component) if s != component and component not in _reachable(topology, s) and carries(s))
 
 
-def takes_watermarks(topology: StormTopology, component: str) -> bool:
+def takes_watermarks(topology: StormTopology, component: str, conf_of: Callable[[str], Mapping[str, Any]] | None = None) -> bool:
     """Return whether a component does something with watermarks: it has the hook, or passes them on to one that has.
 
-    To others none are sent: an empty micro-batch costs as much as a full one.
+    To others none are sent: an empty micro-batch costs as much as a full one. A bolt that has the hook but does not need it with
+    some configurations says so by a method ``wants_watermarks(conf)``.
+
+    :param conf_of: returns the configuration of a component; None: whoever has the hook wants them.
     """
+
+    def wants(name: str) -> bool:
+        bolt = topology.components[name].obj
+        if getattr(type(bolt), "on_watermark", BaseBolt.on_watermark) is BaseBolt.on_watermark:
+            return False
+        return conf_of is None or not hasattr(bolt, "wants_watermarks") or bolt.wants_watermarks(conf_of(name))
+
     seen, stack = {component}, [component]
     while stack:
         name = stack.pop()
-        if getattr(type(topology.components[name].obj), "on_watermark", BaseBolt.on_watermark) is not BaseBolt.on_watermark:
+        if wants(name):
             return True
         for other, spec in topology.components.items():
             if other not in seen and spec.kind == "bolt" and name in watermark_sources(topology, other):
