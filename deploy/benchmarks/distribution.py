@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dskype.deploy.arguments import UsageError, output, positive, say
 from dskype.deploy.benchmarks.distribution_experiments import METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.distribution_simulation import Simulation
@@ -27,7 +25,7 @@ __all__ = ["Bench", "add_arguments", "run", "run_experiments"]
 _KEEP_BYTES = 2 << 30
 """Workloads are kept for the next run up to this size together."""
 
-SMALL = Scale(subscriptions=50_000, window=50_000, arrivals=5_000, warm_up=1_000)
+SMALL = Scale(subscriptions=40_000, window=50_000, arrivals=4_000, warm_up=1_000)
 FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_000, sample=50_000)
 
 
@@ -38,12 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"these experiments only: {', '.join(NAMES)}")
     parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"these data sets only: {PLACES}, {LONG}, the stems of files")
     parser.add_argument("--full", action="store_true", help="a million subscriptions; takes an hour")
-    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 40000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
-    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 5000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: 1000")
     parser.add_argument("--sample", type=positive, metavar="N", help="subscriptions, and messages at most, that plans are learned from; default: 20000")
     parser.add_argument("--check", type=positive, metavar="N", default=200, help="subscriptions of each run whose lists are compared with the truth; default: 200")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and take the least time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     spark = parser.add_argument_group("on Spark and Kafka")
@@ -71,11 +70,11 @@ class Bench:
 
     :param data: data sets by name.
     :param most_k: the largest k that will be run, by data set; where it is missing, 20.
-    :param check: see :func:`~dskype.deploy.benchmarks.distribution_simulation.simulate`.
+    :param check: see :func:`~dskype.deploy.benchmarks.distribution_simulation.simulate`; ``repeat`` alike.
     """
 
-    def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = 200) -> None:
-        self.data, self.scale, self.most_k, self.check = data, scale, dict(most_k or {}), check
+    def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = 200, repeat: int = 1) -> None:
+        self.data, self.scale, self.most_k, self.check, self.repeat = data, scale, dict(most_k or {}), check, repeat
         self._workloads: dict[tuple[str, int], Workload] = {}
         self._plans: dict[str, dict[str, Any]] = {}
         self._found: dict[str, dict[str, Any]] = {}
@@ -103,7 +102,7 @@ class Bench:
 
     def simulation(self, setting: Setting, view: View, plan: Mapping[str, Any]) -> Simulation:
         """Return a run that has not begun."""
-        return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check)
+        return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check, self.repeat)
 
     def view(self, setting: Setting) -> View:
         """Return the workload of a setting."""
@@ -127,12 +126,7 @@ class Bench:
                 def make(plan: Mapping[str, Any]) -> Distributor:
                     return make_distributor(setting.method, setting.tasks, setting.options, plan)
 
-                def loads(distributor: Distributor) -> np.ndarray:
-                    simulation = Simulation(view, distributor, 1)
-                    simulation.run()
-                    return simulation.loads()
-
-                self._plans[key] = maintain(make, self.plan(earlier), view, loads)
+                self._plans[key] = maintain(make, self.plan(earlier), view)
             else:
                 self._plans[key] = DISTRIBUTORS[setting.method].learn(setting.tasks, self.view(before).sample, setting.options)
         return self._plans[key]
@@ -181,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
     found = {"machine": distribution_report.machine(), "scale": vars(scale),
              "data": [{"name": one.name, "source": one.corpus.source, "messages": len(one.corpus), "vocabulary": len(one.corpus.vocabulary),
                        "keywords_per_message": len(one.corpus.terms) / len(one.corpus)} for one in data.values()],
-             "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check))}
+             "repeat": args.repeat, "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat))}
     found["seconds"] = time.perf_counter() - began
     if args.output == "json":
         print(json.dumps(found, indent=1))

@@ -7,42 +7,44 @@ from typing import Any
 
 import numpy as np
 
-from dskype.deploy.benchmarks.distribution_workload import View
-from dskype.distribution.base import Distributor
-from dskype.distribution.partitioned import Partitioned
+from dskype.deploy.benchmarks.distribution_workload import View, sample_of
+from dskype.distribution.base import Distributor, Sample
+from dskype.distribution.partitioned import Partitioned, measure
+from dskype.distribution.plans import edited
 
 __all__ = ["maintain", "rebalance"]
 
 _ROUNDS = 8
+_MESSAGES = 20_000
 _WANTED = 1.2
 """max / mean of loads at which maintenance stops."""
 
 
-def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View, loads_of: Callable[[Distributor], np.ndarray]) -> dict[str, Any]:
-    """Return a plan that has been changed until loads are balanced, or the best one found.
+def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View) -> dict[str, Any]:
+    """Return a plan that has been changed until loads (subscriptions x messages of the view) are balanced, or the best one found.
 
     :param make: makes a distributor of a plan.
-    :param loads_of: measures the load of each task under a distributor.
     """
-    best, least = plan, np.inf
+    now, best, least = sample_of(view.workload.window_messages(), view.subscriptions, view.floors, _MESSAGES), plan, np.inf
     for _ in range(_ROUNDS):
         distributor = make(plan)
         if not isinstance(distributor, Partitioned):
             return plan
-        loads = loads_of(distributor)
+        loads = measure(distributor, now).loads
         uneven = float(loads.max() / loads.mean())
         if uneven < least:
             best, least = plan, uneven
         if uneven <= _WANTED:
             break
-        plan = rebalance(make, plan, view, loads)
+        plan = rebalance(make, plan, now, loads)
     return best
 
 
-def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View, loads: np.ndarray) -> dict[str, Any]:
-    """Return a plan in which the most loaded tasks have given parts to the least loaded ones, by measured loads of tasks.
+def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], now: Sample, loads: np.ndarray) -> dict[str, Any]:
+    """Return a plan in which the most loaded tasks have given to the least loaded ones: a partition that fits, or half of the largest.
 
-    A partition's load is taken to be its share of its task's in the plan. Partitions that fit are handed over whole (merged), larger ones are split.
+    :param now: what there is.
+    :param loads: of the tasks.
     """
     loads = loads.astype(np.float64).copy()
     mean = loads.mean()
@@ -50,29 +52,34 @@ def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, 
         heavy, light = int(loads.argmax()), int(loads.argmin())
         if loads[heavy] <= _WANTED * mean:
             break
-        distributor = make(plan)
-        parts = distributor.partitions()       # type: ignore[attr-defined]
-        own = [part for part in parts if heavy in part["tasks"]]
-        whole = sum(part["load"] / len(part["tasks"]) for part in own) or 1.0
-        share = {part["number"]: part["load"] / len(part["tasks"]) / whole * loads[heavy] for part in own}
-        room = mean - loads[light]
-        fitting = [part for part in own if len(part["tasks"]) == 1 and len(own) > 1 and share[part["number"]] <= max(room, 0.0)]
-        targets = [part for part in parts if part["tasks"] == [light]]
-        if fitting and targets:
-            part = max(fitting, key=lambda one: share[one["number"]])
-            if share[part["number"]] >= 0.25 * (loads[heavy] - mean):
-                plan = distributor.merge(targets[0]["number"], part["number"])     # type: ignore[attr-defined]
-                loads[heavy] -= share[part["number"]]
-                loads[light] += share[part["number"]]
-                continue
-        candidates = [part for part in own if light not in part["tasks"]]
-        if not candidates:
-            break
-        part = max(candidates, key=lambda one: share[one["number"]])
-        plan = distributor.split(part["number"], light, view.sample)       # type: ignore[attr-defined]
-        n = len(part["tasks"])
-        moved = share[part["number"]] / 2 if n == 1 else share[part["number"]] / (n + 1)
-        for task in part["tasks"]:
-            loads[task] -= moved
-        loads[light] += moved * n
+        distributor: Any = make(plan)
+        parts = distributor.partitions()
+        costs = _partition_loads(distributor, plan, now)
+        own = [part["number"] for part in parts if heavy in part["tasks"]]
+        spread = np.array([len(part["tasks"]) for part in parts])
+        share = costs / spread      # what one of its tasks bears
+        share *= loads[heavy] / (share[own].sum() or 1.0)
+        whole = [number for number in own if spread[number] == 1 and share[number] <= mean - loads[light]] if len(own) > 1 else []
+        target = next((part["number"] for part in parts if part["tasks"] == [light]), None)
+        if whole and target is not None and share[best := max(whole, key=lambda number: share[number])] >= (loads[heavy] - mean) / 4:
+            plan = distributor.merge(target, best)
+            moved, givers = share[best], [heavy]
+        else:
+            able = [number for number in own if light not in parts[number]["tasks"]]
+            if not able:
+                break
+            best = max(able, key=lambda number: share[number])
+            plan = distributor.split(best, light, now)
+            givers = parts[best]["tasks"]
+            moved = share[best] / 2 if len(givers) == 1 else share[best] / (len(givers) + 1)
+        loads[givers] -= moved
+        loads[light] += moved * len(givers)
     return plan
+
+
+def _partition_loads(distributor: Partitioned, plan: Mapping[str, Any], now: Sample) -> np.ndarray:
+    """Return subscriptions x messages of each partition: as if each had a task for itself."""
+    n = len(distributor.partitions())
+    root = edited(plan["root"], lambda number, node: {**node, "tasks": [number]})
+    kind = type(distributor)
+    return measure(kind(n, distributor.options, kind.planned(n, root, [1.0] * n)), now).loads

@@ -14,21 +14,21 @@ __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
 
 _MEASURES = {
     "throughput": ("messages/s", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
-    "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_busy": ("bal. work", 2), "balance_planned": ("bal. plan", 2),
+    "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_load": ("bal. load", 2), "balance_busy": ("bal. work", 2),
     "route_us": ("route us", 2), "distribution_us": ("distr. us", 1), "work_us": ("work us", 1), "slowest_us": ("slowest us", 1), "critical_us": ("critical us", 1),
     "place_us": ("place us", 1), "grown": ("grown", 0),
 }
 """Measure -> heading, digits."""
 
-_OTHERS = ("cpu_us", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
+_OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
            "learn_s", "checked", "different", "subscriptions", "seconds")
 """Measures that only the CSV file has."""
 
-_LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_busy": "work: max / mean of tasks"}
+_LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks"}
 
 _LEGEND = (
     "messages/s: what the busiest subscription task could do; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
-    "bal.: max / mean over tasks of subscriptions, messages, measured work, and the plan's own estimate.",
+    "bal.: max / mean over tasks of subscriptions, messages, load (their product, the paper's cost), measured work.",
     "distr.: of the distribution task per message, of which *route* is the distributor's part; work: of all subscription tasks; slowest: of the busiest; "
     "critical: distribution and the slowest task of each step; place: per subscription; us of CPU time.",
     "grown: placements that had to grow because a floor fell below their guard.",
@@ -51,7 +51,8 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
               for d in found["data"]),
             f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, N = 32, k = 20 and 1 to 5 keywords unless varied; {s['arrivals']:,} arrivals measured, after "
             f"{s['warm_up']:,}, {s['step']:,} at a time; plans learned from {s['sample']:,} other subscriptions and as many messages",
-            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times, each task for itself; "
+            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times, each task for itself"
+            f"{', the least of ' + str(found['repeat']) + ' runs of each step' if found['repeat'] > 1 else ''}; "
             f"took {found['seconds']:.0f} s"]
 
 
