@@ -21,7 +21,8 @@ from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.plan import metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.simulated.engine import Faults
-from tests.endtoend.harness import BAD, Simulation, random_message, topology
+from tests.deploy.small_topology import small_topology
+from tests.endtoend.harness import BAD, Simulation, random_message
 
 TASKS = {"subscription-bolt": 3, "message-bolt": 2}
 
@@ -334,19 +335,19 @@ def test_what_is_asked_for_must_run(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 @pytest.fixture
 def running(cluster: Any, name: str, bootstrap_servers: str) -> Iterator[str]:
-    """A DSkype on Spark that has had 200 messages."""
-    conf = {"topology.acker.executors": 0, "dskype.window.messages": 50, "topology.message.timeout.secs": 10}
+    """A topology on Spark that has had 200 messages and a bad one."""
     topics, kafka, rng = Topics.of(name), KafkaSettings(bootstrap_servers), random.Random(1)
-    with cluster.submit_topology(name, conf, topology({"subscription-bolt": 2}, name)) as handle:
+    conf = {"topology.acker.executors": 0, "dskype.window.messages": 50, "topology.message.timeout.secs": 10}
+    with cluster.submit_topology(name, conf, small_topology(name)) as handle:
         producer = kafka.producer()
-        for i in range(20):
-            producer.send(topics.subscriptions, key=f"s{i}".encode(), value=json.dumps(
-                {"type": "topk", "keywords": ["lake"], "k": 3, "alpha": 0.5, "lat": 0, "lon": 0}).encode())
         for number in range(200):
             producer.send(topics.messages, value=json.dumps(random_message(rng, number)).encode())
+            if number == 100:  # in two batches, most likely
+                producer.flush()
+                handle.backend.wait_until(lambda stats: stats.total("sink", "executed", "relay/matching") > 0, 60)
         producer.send(topics.messages, value=b"{")
         producer.close()
-        handle.backend.wait_until(lambda stats: stats.total("subscription-bolt", "executed", "distribution-bolt/matching") == 400, 60)
+        handle.backend.wait_until(lambda stats: stats.total("sink", "executed", "relay/matching") == 400, 60)
         yield name
 
 
@@ -361,7 +362,10 @@ def test_stats_and_the_endpoint_measure_a_topology_on_spark(running: str, bootst
     found = json.loads(capsys.readouterr().out)
     assert (found["topology"], found["status"], found["messages"]["processed"]) == (running, "ACTIVE", 200)
     assert found["communication"]["tuples_per_message"] == 2
-    assert found["lag"]["records"] == {f"{running}.messages": 0, f"{running}.subscriptions": 0}
+    assert found["replication"] == {"placements": 8, "subscriptions": 5, "ratio": 1.6}
+    assert found["lag"] == {"records": {f"{running}.messages": 0}, "in_flight": {}}
+    assert [row["component"] for row in found["latency"]] == ["relay", "sink"]
+    assert 0 < found["latency"][0]["p50_ms"] <= found["latency"][1]["p99_ms"] < 60_000
     assert [(row["stage"], row["count"]) for row in found["dead_letters"]] == [("translate", 1)]
     assert cli.main(["stats", running, "--watch", "--count", "2", "-i", "0.2", *servers]) == 0
     assert capsys.readouterr().out.count("2.00 tuples per message") == 2
