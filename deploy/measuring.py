@@ -31,6 +31,7 @@ WINDOW_S = 60.0
 BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 """Upper bounds of the latency histogram."""
 _ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
+_REGISTERED = ("subscriptions_registered", "registered")
 _POINTS = 64
 _NEEDED = {"component", "executor", "pid", "tasks", "time_ms"}
 _CATCH_UP_S = 60
@@ -228,9 +229,10 @@ def registered_subscriptions(meter: Meter, conf: Mapping[str, Any]) -> int | Non
     roles = meter.distribution()
     if roles is None:
         return None
-    known = [n for task in meter.tasks(roles[0]).values() if (n := _metric(task, "subscriptions_registered")) is not None]
-    if known:
-        return int(sum(known))
+    for name in _REGISTERED:
+        known = [n for task in meter.tasks(roles[0]).values() if (n := _metric(task, name)) is not None]
+        if known:
+            return int(sum(known))
     from dskype.distribution import DISTRIBUTORS
 
     kind = DISTRIBUTORS.get(str(conf.get("dskype.distributor", "hashing")))

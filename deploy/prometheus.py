@@ -68,7 +68,7 @@ METRICS = tuple(Metric(*row) for row in (
     ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
     ("dskype_end_to_end_latency_seconds", "histogram", (_T, "component"), "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on."),
     ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
-    ("dskype_results_emitted_total", "counter", (_T, "kind"), "Results by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions."),
+    ("dskype_results_emitted_total", "counter", (_T, "kind"), "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged."),
     ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up anew in the window of messages."),
     ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
     ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),

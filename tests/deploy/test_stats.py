@@ -230,6 +230,29 @@ def test_registered_subscriptions_are_asked_for_where_they_may_be_replicated(pla
         tasks.update(before)
 
 
+@pytest.mark.parametrize("distributor", ["keyword", "prefix"])
+def test_replicas_are_measured_where_subscriptions_may_live_on_several_tasks(distributor: str) -> None:
+    metered, rng = Metered(conf={"dskype.distributor": distributor}), random.Random(4)
+    words = ["lake", "park", "river", "hill", "old", "harbour"]
+    for i in range(20):
+        metered.simulation.subscription(f"s{i}", {"type": "topk", "keywords": rng.sample(words, 3), "k": 2, "alpha": 0.2, "lat": 0, "lon": 0})
+    metered.simulation.step()
+    for number in range(60):
+        metered.simulation.message(random_message(rng, number))
+        metered.simulation.step()
+    metered.simulation.subscription("s0", None)
+    metered.simulation.drain()
+    found = metered.measure()
+    replication = found["replication"]
+    assert replication["subscriptions"] == 19
+    assert 19 <= replication["placements"] <= 19 * 3
+    assert replication["ratio"] == replication["placements"] / 19
+    assert 0 < found["communication"]["tuples_per_message"] < 3
+    assert found["balance"]["messages"] >= 1
+    if distributor == "keyword":
+        assert replication["ratio"] > 1
+
+
 def test_a_table_shows_all_of_it(plain: Metered) -> None:
     from rich.console import Console
 
