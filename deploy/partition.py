@@ -385,7 +385,7 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
         if not due:
             continue
         version, plan = current()
-        distributor = _partitioned(plan)
+        distributor = _partitioned(_partitioned(plan).with_loads(loads))
         change = decide(loads, distributor.partitions())
         if change is None:
             tell("there is nothing to split or merge")

@@ -219,6 +219,23 @@ class Partitioned(Distributor):
                 loads[own] = max(0.0, loads[own] + sign * away["load"] / len(tasks))
         return self._changed(lambda number, node: {**node, "tasks": list(to["tasks"])} if number == other else node, loads, None)
 
+    def with_loads(self, loads: np.ndarray) -> dict[str, Any]:
+        """Return the plan with loads that were measured, float64[tasks] in any unit: a partition's changes by as much as its tasks'.
+
+        So what ``split`` and ``merge`` know of partitions comes closer to the truth from change to change.
+        """
+        parts = [part.node for part in leaves(self._root)]
+        planned = np.zeros(self.tasks)
+        for node in parts:
+            planned[node["tasks"]] += max(node["load"], 1e-9) / len(node["tasks"])
+        loads = np.asarray(loads, np.float64)
+        factor = loads / max(1e-12, loads.sum()) * planned.sum() / np.maximum(planned, 1e-12)
+
+        def change(number: int, node: Node) -> Node:
+            return {**node, "load": float(max(node["load"], 1e-9) * factor[node["tasks"]].mean())}
+
+        return self.planned(self.tasks, edited(self._root, change), (planned * factor).tolist())
+
     def _changed(self, change: Any, loads: list[float], sample: Sample | None) -> dict[str, Any]:
         plan = self.planned(self.tasks, edited(self._root, change), loads)
         if sample is not None:

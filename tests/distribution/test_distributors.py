@@ -1,76 +1,202 @@
 """What every distributor keeps to."""
 
+import json
 import subprocess
 import sys
+from functools import lru_cache
 
 import numpy as np
 import pytest
 
-from dskype.distribution import DISTRIBUTORS, make_distributor
+from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor
+from dskype.distribution.partitioned import measure
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.expression import satisfies, terms
 from dskype.topology.errors import IllegalArgumentException
-from tests import naive
+from tests.distribution import worlds
+from tests.distribution.worlds import EVERY
 
-every_distributor = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
+every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
+every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
 every_size = pytest.mark.parametrize("tasks", [1, 2, 5, 32])
+PARTITIONED = sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned))
 
 
-def random_messages(rng, n):
-    lengths = rng.integers(0, 5, n)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    terms = np.concatenate([np.sort(rng.choice(20, size, replace=False)) for size in lengths] or [[]]).astype(np.int64)
-    return MessageBatch(np.arange(n), np.arange(n), rng.uniform(-90, 90, n), rng.uniform(-180, 180, n), offsets.astype(np.int64), terms, np.ones(len(terms)))
+@lru_cache
+def world(seed):
+    return worlds.sample(np.random.default_rng([seed, 1]))
 
 
-def random_placement(rng):
-    terms = np.sort(rng.choice(20, rng.integers(1, 4), replace=False)).astype(np.int64)
-    return {"type": "topk", "k": 3, "alpha": float(rng.random()), "lat": float(rng.uniform(-90, 90)), "lon": float(rng.uniform(-180, 180)),
-            "terms": terms, "weights": np.full(len(terms), len(terms) ** -0.5), "meta": None}
+def distributor(name, tasks, options=None, seed=0):
+    """Return a distributor with a plan that has been a file."""
+    plan = json.loads(json.dumps(distributor_class(name).learn(tasks, world(seed), options)))
+    return make_distributor(name, tasks, options, plan)
 
 
-@every_distributor
+def routed(found, messages):
+    """Return the set of tasks of each message, after a look at the form of the answer."""
+    routes = found.message_tasks(messages)
+    if routes is None:
+        return [set(range(found.tasks))] * messages.n
+    rows, tasks = routes
+    assert rows.dtype == np.int64 and tasks.dtype == np.int32 and len(rows) == len(tasks)
+    assert (np.diff(rows) >= 0).all() and len(np.unique(rows * found.tasks + tasks)) == len(rows) and (tasks >= 0).all() and (tasks < found.tasks).all()
+    sets = [set() for _ in range(messages.n)]
+    for row, task in zip(rows.tolist(), tasks.tolist()):
+        sets[row].add(task)
+    return sets
+
+
+def assert_placed(found, placed, threshold):
+    assert placed.tasks and placed.tasks == sorted(set(placed.tasks)) and all(type(t) is int and 0 <= t < found.tasks for t in placed.tasks)
+    assert found.replicates or len(placed.tasks) == 1
+    assert threshold is None or placed.guard < threshold or placed.guard == -np.inf
+
+
+def assert_exact(found, sample, messages, rng, some=60):
+    """Assert that messages reach a task of each placement, or cannot exceed its guard."""
+    sets = routed(found, messages)
+    for i in rng.choice(sample.n, some, replace=False).tolist():
+        true, at = worlds.scores(sample, i, messages), worlds.placement(sample, i)
+        for threshold in (None, float(sample.thresholds[i]), -np.inf, 0.0, float(rng.random())):
+            placed = found.place(f"s{i}", at, threshold)
+            assert_placed(found, placed, threshold)
+            mine = set(placed.tasks)
+            assert all(score is None or sets[j] & mine or score <= placed.guard for j, score in enumerate(true))
+    for number in range(some):
+        placement = worlds.boolean(rng, 300)
+        placed = found.place(f"b{number}", placement)
+        assert_placed(found, placed, None)
+        assert placed.guard == -np.inf
+        mine = set(placed.tasks)
+        for j in range(messages.n):
+            own = set(messages.terms[messages.offsets[j]:messages.offsets[j + 1]].tolist())
+            assert not satisfies(placement["expression"], own) or sets[j] & mine
+
+
+@every
 @every_size
-def test_a_subscription_gets_every_message_that_it_may_want(name, tasks):
-    rng = np.random.default_rng(tasks)
-    distributor, messages = make_distributor(name, tasks), random_messages(rng, 200)
-    routes = distributor.message_tasks(messages)
-    for number in range(100):
-        placement = random_placement(rng)
-        places = distributor.place(f"s{number}", placement, -np.inf).tasks
-        assert places == sorted(set(places)) and places and all(0 <= t < tasks for t in places)
-        assert distributor.replicates or len(places) == 1
-        for i in range(messages.n):
-            common = naive.score({"weights": dict.fromkeys(placement["terms"].tolist(), 1.0), **{k: placement[k] for k in ("lat", "lon", "alpha")}},
-                                 {"weights": dict.fromkeys(messages.terms[messages.offsets[i]:messages.offsets[i + 1]].tolist(), 1.0), "lat": 0, "lon": 0}, 1.0)
-            if common is not None and routes is not None:
-                assert set(routes.tasks[routes.rows == i].tolist()) & set(places)
+def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, options, tasks):
+    if options.get("n2", 1) != 1:
+        return
+    rng = np.random.default_rng([tasks, 2])
+    messages = worlds.messages(rng, 150, first=400)
+    assert_exact(distributor(name, tasks, options), world(0), messages, rng, 12)
+    assert_exact(make_distributor(name, tasks, options), world(0), messages, rng, 6)
 
 
-@every_distributor
-def test_routing_is_the_same_in_another_process_and_after_a_restart(name):
-    code = ("import numpy as np; from tests.distribution.test_distributors import *\n"
-            f"rng = np.random.default_rng(3); d = make_distributor({name!r}, 5)\n"
-            "print([d.place(f's{i}', random_placement(rng)).tasks for i in range(50)])")
-    outputs = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout for seed in "12"}
+@every_name
+@every_size
+def test_words_that_the_sample_did_not_have_are_distributed_as_well(name, tasks):
     rng = np.random.default_rng(3)
-    first = make_distributor(name, 5)
-    placements = [random_placement(rng) for _ in range(50)]
-    here = [first.place(f"s{i}", placement).tasks for i, placement in enumerate(placements[:25])]
-    second = make_distributor(name, 5, plan=first.plan())
-    here += [second.place(f"s{i}", placement).tasks for i, placement in enumerate(placements[25:], 25)]
-    assert outputs == {f"{here}\n"}
+    other = worlds.sample(rng, 100, 60, vocabulary=4000, unknown=0.5)
+    assert_exact(distributor(name, tasks), other, other.messages, rng, 12)
 
 
-@every_distributor
-def test_loads_are_one_number_per_task(name):
-    assert make_distributor(name, 5).loads().shape == (5,)
+@every_name
+def test_a_batch_may_be_empty_or_a_part_of_another(name):
+    found, messages = distributor(name, 5), world(0).messages
+    assert routed(found, MessageBatch.empty()) == []
+    assert routed(found, messages.slice(30, 90)) == routed(found, messages)[30:90]
+
+
+@every_name
+def test_many_are_placed_as_one_after_another(name):
+    found, sample = distributor(name, 5), world(0)
+    if not isinstance(found, Partitioned):
+        return
+    from zlib import crc32
+
+    hashes = np.array([crc32(b"s%d" % i) for i in range(sample.n)])
+    for thresholds in (None, sample.thresholds):
+        offsets, tasks, guards = found.place_all(sample, thresholds, hashes)
+        for i in range(sample.n):
+            placed = found.place(f"s{i}", worlds.placement(sample, i), None if thresholds is None else float(thresholds[i]))
+            assert placed == (tasks[offsets[i]:offsets[i + 1]].tolist(), guards[i])
+
+
+def decisions(name, tasks):
+    """Return what a distributor decides, as text."""
+    found, sample, rng = distributor(name, tasks, seed=7), world(8), np.random.default_rng(9)
+    placed = [found.place(f"s{i}", worlds.placement(sample, i), float(sample.thresholds[i])) for i in range(60)]
+    placed += [found.place(f"b{i}", worlds.boolean(rng, 300)) for i in range(60)]
+    return repr((placed, [sorted(s) for s in routed(found, sample.messages)], json.dumps(found.plan())))
+
+
+@every_name
+def test_a_plan_that_was_stored_decides_the_same(name):
+    found, sample = distributor(name, 5), world(8)
+    again = make_distributor(name, 5, plan=json.loads(json.dumps(found.plan())))
+    assert again.plan() == found.plan() and routed(again, sample.messages) == routed(found, sample.messages)
+    assert all(again.place(f"s{i}", worlds.placement(sample, i), 0.4) == found.place(f"s{i}", worlds.placement(sample, i), 0.4) for i in range(sample.n))
+
+
+def test_decisions_are_the_same_in_every_process():
+    code = ("import zlib; from tests.distribution.test_distributors import *\n"
+            "for name in sorted(DISTRIBUTORS): print(name, zlib.crc32(decisions(name, 5).encode()))")
+    import zlib
+
+    here = "".join(f"{name} {zlib.crc32(decisions(name, 5).encode())}\n" for name in sorted(DISTRIBUTORS))
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "1"}).stdout == here
+
+
+@every
+def test_loads_are_one_number_per_task(name, options):
+    if options.get("n2", 1) == 1:
+        loads = distributor(name, 6, options).loads()
+        assert loads.shape == (6,) and loads.dtype == np.float64 and (loads >= 0).all()
+
+
+# -- the paper's bounds ---------------------------------------------------------------------------
+
+
+@every_size
+def test_hashing_and_location_have_replication_1_and_communication_n(tasks):
+    for name in ("hashing", "location"):
+        found = measure(distributor(name, tasks), world(0))
+        assert found.replication == 1 and found.communication == tasks
+
+
+@every_size
+@pytest.mark.parametrize("name", ["keyword", "prefix"])
+def test_keyword_and_prefix_use_no_more_tasks_than_there_are_keywords(name, tasks):
+    found, sample = distributor(name, tasks, {"method": "paper"}), world(0)
+    for lengths, used in ((np.diff(sample.messages.offsets), list(map(len, routed(found, sample.messages)))),
+                          (np.diff(sample.offsets), np.diff(found.place_all(sample, sample.thresholds)[0]))):
+        assert (np.array(used) <= np.minimum(lengths, tasks)).all()
+
+
+@every_size
+def test_prefix_never_replicates_more_than_keyword(tasks):
+    plan = distributor_class("keyword").learn(tasks, world(0))
+    keyword, prefix = make_distributor("keyword", tasks, plan=plan), make_distributor("prefix", tasks, {"slack": 0}, {**plan, "distributor": "prefix"})
+    sample = world(0)
+    for i in range(sample.n):
+        all_of_them = keyword.place(f"s{i}", worlds.placement(sample, i)).tasks
+        placed = [set(prefix.place(f"s{i}", worlds.placement(sample, i), t).tasks) for t in (None, float(sample.thresholds[i]), -np.inf)]
+        assert placed[0] <= placed[1] <= placed[2] == set(all_of_them)
+
+
+def test_the_loose_prefix_contains_every_prefix_of_a_place():
+    # Definition 4: the shortest prefix without which the textual similarity stays below (threshold - alpha * SSim) / (1 - alpha).
+    rng, sample = np.random.default_rng(4), world(0)
+    loose = distributor("prefix", 5, {"slack": 0}).prefixes(sample)
+    for i in np.flatnonzero(np.isfinite(sample.thresholds)).tolist():
+        weights = sample.weights[sample.offsets[i]:sample.offsets[i + 1]]
+        for near in rng.random(5).tolist():
+            wanted = (sample.thresholds[i] - sample.alpha[i] * near) / (1 - sample.alpha[i])
+            exact = next(p for p in range(len(weights) + 1) if p == len(weights) or np.sqrt((weights[p:] ** 2).sum()) < wanted)
+            assert exact <= loose[i]
+
+
+# -- what is refused ------------------------------------------------------------------------------
 
 
 def test_hashing_spreads_subscriptions_evenly():
-    distributor = make_distributor("hashing", 8)
-    counts = np.bincount([distributor.place(f"s{i}", {}).tasks[0] for i in range(8000)], minlength=8)
+    found = make_distributor("hashing", 8)
+    counts = np.bincount([found.place(f"s{i}", {}).tasks[0] for i in range(8000)], minlength=8)
     assert counts.min() > 900 and counts.max() < 1100
-    assert [distributor.place(id, {}).tasks for id in ("s0", "s1", "lake-park", "東京")] == [[6], [0], [7], [7]]  # CRC-32 modulo 8
+    assert [found.place(id, {}).tasks for id in ("s0", "s1", "lake-park", "東京")] == [[6], [0], [7], [7]]  # CRC-32 modulo 8
 
 
 def test_an_unknown_distributor_is_refused():
@@ -78,3 +204,48 @@ def test_an_unknown_distributor_is_refused():
         make_distributor("hasing", 2)
     with pytest.raises(IllegalArgumentException, match="takes no options"):
         make_distributor("hashing", 2, {"n": 1})
+
+
+@pytest.mark.parametrize(("name", "options", "text"), [
+    ("location", {"slack": 0.1}, "no such option.*given: 'slack'.*legal: method"), ("prefix", {"slac": 0.1}, "did you mean slack"),
+    ("prefix", {"slack": 2}, "slack.*given: 2"), ("prefix", {"slack": True}, "slack.*given: True"), ("keyword", {"method": "best"}, "balanced | paper"),
+    ("spatial-first", {"n1": 4}, r"given: '4 x 1'.*n1 \* n2 = 6"), ("keyword-first", {"n2": 0}, "n2.*1 or more"), ("keyword-first", {"keywords": "x"}, "prefix | keyword")])
+def test_options_that_make_no_sense_are_refused(name, options, text):
+    with pytest.raises(IllegalArgumentException, match=text):
+        make_distributor(name, 6, options)
+
+
+def test_the_levels_of_hybrids_follow_from_each_other():
+    assert [(d.options["n1"], d.options["n2"]) for d in (make_distributor("spatial-first", 12, o) for o in ({}, {"n1": 2}, {"n2": 2}))] == [(3, 4), (2, 6), (6, 2)]
+
+
+@every_name
+def test_a_plan_of_something_else_is_refused(name):
+    plan = distributor_class(name).learn(4, world(0))
+    for change in ({"v": 2}, {"distributor": "other"}, {"tasks": 5}):
+        with pytest.raises(IllegalArgumentException, match="plan"):
+            make_distributor(name, 4, plan={**plan, **change})
+
+
+@pytest.mark.parametrize("root", [None, {}, {"tasks": [4]}, {"tasks": []}, {"tasks": [1, 1]}, {"axis": "x", "at": 1}, {"axis": "lat", "at": 1.0, "below": {"tasks": [0]}},
+                                  {"ranges": []}, {"ranges": [{"from": 1, "node": {"tasks": [0]}}]},
+                                  {"ranges": [{"from": 0, "node": {"ranges": [{"from": 0, "node": {"tasks": [0]}}]}}]}])
+def test_a_damaged_plan_is_refused(root):
+    plan = {"v": 1, "distributor": "prefix", "tasks": 4, "loads": [1.0] * 4, "root": root}
+    with pytest.raises(IllegalArgumentException, match="plan is damaged"):
+        make_distributor("prefix", 4, plan=plan)
+    with pytest.raises(IllegalArgumentException, match="plan is damaged"):
+        make_distributor("prefix", 4, plan={**plan, "root": {"tasks": [0], "load": 1.0, "marks": {}}, "loads": [1.0]})
+
+
+def test_terms_of_expressions_cover_them():
+    from dskype.distribution.partitioned import cover
+
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        expression = worlds.expression(rng, 30, 3)
+        covering = set(cover(expression))
+        assert covering <= set(terms(expression))
+        for _ in range(20):
+            words = {int(t) for t in rng.choice(30, rng.integers(1, 12), replace=False)}
+            assert not satisfies(expression, words) or words & covering

@@ -1,0 +1,219 @@
+"""Plans: what is learned, and how it is changed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dskype.deploy import places
+from dskype.distribution import distributor_class, make_distributor
+from dskype.distribution.learning import Postings, learn_ranges, learn_tree
+from dskype.distribution.partitioned import measure
+from dskype.distribution.plans import leaves
+from dskype.distribution.sampling import make_sample
+from dskype.spouts.records import Message, TopkSubscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException
+from tests.distribution import worlds
+from tests.distribution.test_distributors import PARTITIONED, assert_exact, world
+
+every_partitioned = pytest.mark.parametrize("name", PARTITIONED)
+
+
+@pytest.fixture(scope="module")
+def real():
+    """Two samples of the world's places: one to learn from, one to measure on; and as many messages again."""
+    found = places.load()
+    rng = np.random.default_rng(1)
+    tokenizer, settings = Tokenizer(), Settings(extent=8000)
+    rows = rng.permutation(len(found))[:32_000]
+    texts, lat, lon = found.texts.take(rows).to_pylist(), found.lat[rows].tolist(), found.lon[rows].tolist()
+    vocabulary = Vocabulary.build(texts, tokenizer)
+    samples = []
+    for part in range(2):
+        own = range(8000 * part, 8000 * part + 8000)
+        subscriptions = []
+        for i in rng.choice(own, 5000).tolist():
+            words = list(dict.fromkeys(tokenizer.tokens(texts[i]))) or ["a"]
+            keywords = rng.choice(words, min(len(words), int(rng.integers(1, 6))), replace=False).tolist()
+            subscriptions.append(TopkSubscription(f"s{i}", keywords, int(rng.integers(1, 6)), float(rng.random()), lat[i], lon[i]))
+        samples.append(make_sample([Message(None, texts[i], lat[i], lon[i], None) for i in own], subscriptions, vocabulary, settings))
+    return samples
+
+
+@every_partitioned
+def test_what_matters_reaches_its_task_on_real_places(name, real):
+    sample, other = real
+    found = make_distributor(name, 32, plan=distributor_class(name).learn(32, sample))
+    assert_exact(found, other, sample.messages.slice(0, 400), np.random.default_rng(2), 25)
+
+
+@every_partitioned
+@pytest.mark.parametrize("tasks", [5, 32])
+def test_loads_are_balanced_after_learning(name, tasks, real):
+    sample, other = real
+    found = make_distributor(name, tasks, plan=distributor_class(name).learn(tasks, sample))
+    learned = measure(found, sample)
+    assert np.allclose(found.loads(), learned.loads)
+    assert learned.balance <= 1.25 and measure(found, other).balance <= (1.25 if tasks == 5 else 1.5)  # 250 messages and 160 subscriptions each vary
+    if name in ("keyword", "prefix"):
+        assert learned.communication <= 0.3 * tasks or tasks < 32
+
+
+def test_ranges_have_the_least_cap():
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        vocabulary, tasks = int(rng.integers(3, 12)), int(rng.integers(2, 5))
+        documents = [[np.flatnonzero(rng.random(vocabulary) < 0.3) for _ in range(30)] for _ in range(2)]
+        s, m = (Postings.of(np.cumsum([0, *map(len, rows)]), np.concatenate(rows), vocabulary) for rows in documents)
+
+        def cost(begin, end):
+            return np.prod([sum(bool(((row >= begin) & (row < end)).any()) for row in rows) for rows in documents]) / 30
+
+        def best(begin, left):
+            return min((max(cost(begin, end), best(end, left - 1)) for end in range(begin + 1, vocabulary + 1)), default=0.0) if left > 1 else cost(begin, vocabulary)
+
+        parts = [(part.terms, part.node) for part in leaves(learn_ranges(s, m, range(tasks), shared=False))]
+        found = [cost(begin, vocabulary if end is None else end) for (begin, end), _ in parts]
+        assert found == [node["load"] for _, node in parts]
+        assert max(found) <= best(0, tasks) * 1.002
+
+
+def test_a_word_that_is_too_much_for_one_task_is_shared():
+    words = [np.array([i % 50, 99]) if i % 2 else np.array([i % 50]) for i in range(1000)]
+    posted = Postings.of(np.cumsum([0, *map(len, words)]), np.concatenate(words), 100)
+    shared, alone = (list(leaves(learn_ranges(posted, posted, range(8), shared=shared))) for shared in (True, False))
+    assert len(shared[-1].node["tasks"]) > 1 and shared[-1].terms[0] > 49 and all(len(part.node["tasks"]) == 1 for part in alone)
+    greatest = [max(part.node["load"] / len(part.node["tasks"]) for part in parts) for parts in (shared, alone)]
+    assert greatest[0] < 0.6 * greatest[1]
+
+
+def test_places_that_are_all_the_same_are_shared():
+    same = np.full(100, 7.0)
+    assert list(leaves(learn_tree(same, same, same, same, range(3))))[0].node["tasks"] == [0, 1, 2]
+
+
+@every_partitioned
+def test_a_sample_of_nothing_gives_the_plan_without_one(name):
+    nothing = worlds.sample(np.random.default_rng(1), 0, 0)
+    assert distributor_class(name).learn(4, nothing)["root"] == make_distributor(name, 4).plan()["root"]
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+@every_partitioned
+@pytest.mark.parametrize("learned", [False, True], ids=["uniform", "learned"])
+def test_splits_and_merges_keep_everything_exact(name, learned):
+    rng, sample = np.random.default_rng([4, learned]), world(0)
+    found = make_distributor(name, 6, plan=distributor_class(name).learn(6, sample) if learned else None)
+    before = found.loads().sum()
+    for step in range(24):
+        parts = found.partitions()
+        one, other = rng.integers(0, len(parts), 2).tolist()
+        free = [t for t in range(6) if t not in parts[one]["tasks"]]
+        if rng.random() < 0.6 and free:
+            task = int(rng.choice(free))
+            plan = found.split(one, task, sample if step % 3 == 0 else None)
+            assert task in make_distributor(name, 6, plan=plan).message_tasks(sample.messages).tasks if name != "location" else True
+        elif parts[one]["tasks"] != parts[other]["tasks"]:
+            plan = found.merge(one, other)
+        else:
+            continue
+        found = make_distributor(name, 6, plan=json.loads(json.dumps(plan)))
+        if step % 6 == 0:
+            assert_exact(found, sample, worlds.messages(rng, 80, first=400), rng, 5)
+    assert_exact(found, sample, worlds.messages(rng, 120, first=400), rng, 12)
+    assert found.loads().sum() > 0 and before > 0
+
+
+@every_partitioned
+def test_a_split_gives_half_to_the_other_task(name):
+    sample = world(0)
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample))
+    partition = next(p for p in found.partitions() if p["tasks"] == [1])["number"]
+    for given in (None, sample):
+        split = make_distributor(name, 4, plan=found.split(partition, 2, given))
+        before, after = (measure(d, sample).loads for d in (found, split))
+        assert after[1] < 0.85 * before[1] and after[2] > before[2]
+
+
+@every_partitioned
+def test_merging_what_was_split_gives_the_plan_back(name):
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, world(0)))
+    number = next(p for p in found.partitions() if p["tasks"] == [1])["number"]
+    split = make_distributor(name, 4, plan=found.split(number, 2))
+    parts = split.partitions()
+    assert len(parts) in (len(found.partitions()), len(found.partitions()) + 1)
+    if len(parts) == len(found.partitions()) + 1:
+        again = make_distributor(name, 4, plan=split.merge(number, number + 1))
+        assert [{k: p.get(k) for k in ("tasks", "box", "terms")} for p in again.partitions()] == [
+            {k: p.get(k) for k in ("tasks", "box", "terms")} for p in found.partitions()]
+
+
+def test_changes_that_make_no_sense_are_refused():
+    found = make_distributor("prefix", 3)
+    for change, text in ((lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"), (lambda: found.split(9, 1), "no such partition.*0 to 2"),
+                         (lambda: found.merge(1, 1), "not with the same tasks"), (lambda: found.split(0, 3), "does not have it"), (lambda: found.merge(0, -1), "no such")):
+        with pytest.raises(IllegalArgumentException, match=text):
+            change()
+
+
+def test_neighbours_with_the_same_task_become_one():
+    found = make_distributor("prefix", 3)
+    one = make_distributor("prefix", 3, plan=found.merge(0, 1))
+    assert [p["tasks"] for p in one.partitions()] == [[0], [2]]
+    assert [p["tasks"] for p in make_distributor("prefix", 3, plan=found.merge(0, 2)).partitions()] == [[0], [1], [0]]
+    assert len(make_distributor("location", 3, plan=make_distributor("location", 3).merge(0, 1)).partitions()) == 2
+
+
+def test_a_location_without_partitions_on_a_task_spares_it_the_messages():
+    found = make_distributor("location", 3)
+    fewer = make_distributor("location", 3, plan=found.merge(0, 1))
+    routes = fewer.message_tasks(world(0).messages)
+    assert found.message_tasks(world(0).messages) is None and set(routes.tasks.tolist()) == {0, 2}
+
+
+# -- samples --------------------------------------------------------------------------------------
+
+
+def test_thresholds_are_the_scores_of_the_kth_best():
+    sample = world(0)
+    for i in range(60):
+        scores = sorted((s for s in worlds.scores(sample, i, sample.messages) if s is not None), reverse=True)
+        k = int(sample.k[i])
+        assert sample.thresholds[i] == (pytest.approx(scores[k - 1], abs=1e-12) if len(scores) >= k else -np.inf)
+
+
+def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
+    from dskype.distribution import check_distributor, start_distributor
+
+    messages, subscriptions, plan = tmp_path / "m", tmp_path / "s", tmp_path / "p"
+    rng = np.random.default_rng(5)
+    words = [f"w{i}" for i in range(30)]
+    messages.write_text("".join(json.dumps({"text": " ".join(rng.choice(words, 3)), "lat": float(rng.uniform(-9, 9)), "lon": 5}) + "\n" for _ in range(200)) + "no message\n")
+    subscriptions.write_text("".join(json.dumps({"id": f"s{i}", "type": "topk", "keywords": rng.choice(words, 2).tolist(), "lat": float(rng.uniform(-9, 9)), "lon": 5,
+                                                 "k": 2, "alpha": 0.4}) + "\n" for i in range(100))
+                             + json.dumps({"key": "b", "value": {"type": "boolean", "bbox": [1, 1, 2, 2], "expression": "w1 OR (w2 AND w3)"}}) + "\n")
+    vocabulary = Vocabulary.build([json.loads(line)["text"] for line in messages.read_text().splitlines()[:-1]], Tokenizer())
+    files = {"messages": str(messages), "subscriptions": str(subscriptions)}
+    conf = {"dskype.distributor": "prefix", "dskype.distributor.options": {"slack": 0.2, "sample": files}}
+    settings = Settings.from_conf(conf)
+    check_distributor(settings)
+    found = start_distributor(settings, 4, vocabulary)
+    assert found.options["slack"] == 0.2 and found.plan() == start_distributor(settings, 4, vocabulary).plan() != make_distributor("prefix", 4).plan()
+    plan.write_text(json.dumps(found.plan()))
+    from_file = Settings.from_conf({**conf, "dskype.distributor.options": {"plan": str(plan)}})
+    check_distributor(from_file)
+    assert start_distributor(from_file, 4, vocabulary).plan() == found.plan()
+    changed = found.split(0, 3)
+    assert start_distributor(from_file, 4, vocabulary, changed).plan() == changed
+    with pytest.raises(IllegalArgumentException, match="another number of tasks.*given: 4.*legal: 5"):
+        start_distributor(from_file, 5, vocabulary)
+    for options, text in (({"plan": str(plan), "sample": files}, "a plan or a sample"), ({"plan": 3}, "option plan"), ({"plan": str(messages)}, "cannot be read"),
+                          ({"sample": str(messages)}, "option sample"), ({"sample": {"messages": "x"}}, "option sample"),
+                          ({"sample": {**files, "messages": "nowhere"}}, "not there"), ({"plan": "nowhere"}, "cannot be read")):
+        with pytest.raises(IllegalArgumentException, match=text):
+            check_distributor(Settings.from_conf({**conf, "dskype.distributor.options": options}))

@@ -1,0 +1,83 @@
+"""Random messages, subscriptions and samples for tests of distributors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dskype.distribution import DISTRIBUTORS, Sample
+from dskype.distribution.sampling import sample_thresholds
+from dskype.spouts.batch import MessageBatch
+
+DIAGONAL = 402.5
+
+EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
+    ("location", {"method": "paper"}), ("keyword", {"method": "paper"}), ("prefix", {"method": "paper", "slack": 0}), ("prefix", {"slack": 0.5}),
+    ("spatial-first", {"keywords": "keyword", "n2": 1}), ("keyword-first", {"keywords": "keyword", "method": "paper"})]
+"""Every distributor, and its options."""
+
+
+def csr(rng, n, low, high, vocabulary, unknown=0.0):
+    """Return keywords of n documents, the common ones (high ids) often; some are unknown to the vocabulary."""
+    offsets, terms, weights = [0], [], []
+    for _ in range(n):
+        size = int(rng.integers(low, high + 1))
+        own = np.unique(vocabulary - 1 - (rng.zipf(1.3, 4 * size) - 1) % vocabulary)
+        own = rng.permutation(own)[:size]
+        own = np.unique(np.where(rng.random(len(own)) < unknown, -1 - own * 2654435761, own))
+        weight = rng.uniform(0.2, 1.0, len(own))
+        terms.append(own)
+        weights.append(weight / np.sqrt((weight * weight).sum()) if len(own) else weight)
+        offsets.append(offsets[-1] + len(own))
+    return np.array(offsets, np.int64), np.concatenate([np.zeros(0), *terms]).astype(np.int64), np.concatenate([np.zeros(0), *weights])
+
+
+def places(rng, n):
+    """Return places, most of them in a few clusters."""
+    centres = rng.uniform((-60, -170), (70, 170), (7, 2))
+    found = centres[rng.integers(0, 7, n)] + rng.normal(0, 4, (n, 2))
+    return np.clip(np.round(found[:, 0], 2), -90, 90), np.clip(np.round(found[:, 1], 2), -180, 180)
+
+
+def messages(rng, n, vocabulary=300, unknown=0.05, first=0):
+    return MessageBatch(np.arange(first, first + n), np.arange(first, first + n), *places(rng, n), *csr(rng, n, 0, 8, vocabulary, unknown))
+
+
+def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
+    """Return a sample with true thresholds."""
+    found = Sample(messages(rng, n_messages, vocabulary, unknown), rng.integers(1, 6, n), rng.random(n), *places(rng, n), *csr(rng, n, 1, 5, vocabulary, unknown),
+                   np.full(n, -np.inf))
+    return found._replace(thresholds=sample_thresholds(found, found.messages, DIAGONAL))
+
+
+def placement(sample, i):
+    """Return the placement of a subscription, as the distribution bolt makes it."""
+    own = slice(sample.offsets[i], sample.offsets[i + 1])
+    return {"type": "topk", "k": int(sample.k[i]), "alpha": float(sample.alpha[i]), "lat": float(sample.lat[i]), "lon": float(sample.lon[i]),
+            "terms": sample.terms[own], "weights": sample.weights[own], "meta": None}
+
+
+def expression(rng, vocabulary, depth=2):
+    """Return a random expression over term ids."""
+    if depth == 0 or rng.random() < 0.3:
+        term = int(vocabulary - 1 - (rng.zipf(1.3) - 1) % vocabulary)
+        return term if rng.random() < 0.9 else -1 - term
+    return [str(rng.choice(["and", "or"])), *(expression(rng, vocabulary, depth - 1) for _ in range(rng.integers(2, 4)))]
+
+
+def boolean(rng, vocabulary):
+    """Return a placement of a boolean subscription; its rectangle may cross the antimeridian."""
+    west, east = rng.uniform(-180, 180, 2)
+    south, north = np.sort(rng.uniform(-90, 90, 2))
+    return {"type": "boolean", "bbox": [float(west), float(south), float(east), float(north)], "expression": expression(rng, vocabulary), "expires_ms": None, "meta": None}
+
+
+def scores(sample, i, messages):
+    """Return the scores of all messages for a subscription, None without a common keyword: the plain way."""
+    own = dict(zip(*(column[sample.offsets[i]:sample.offsets[i + 1]].tolist() for column in (sample.terms, sample.weights))))
+    found = []
+    for j in range(messages.n):
+        m = slice(messages.offsets[j], messages.offsets[j + 1])
+        common = [own[t] * w for t, w in zip(messages.terms[m].tolist(), messages.weights[m].tolist()) if t in own]
+        near = 1.0 - np.hypot(messages.lon[j] - sample.lon[i], messages.lat[j] - sample.lat[i]) / DIAGONAL
+        found.append(float(sample.alpha[i] * near + (1.0 - sample.alpha[i]) * sum(common)) if common else None)
+    return found
