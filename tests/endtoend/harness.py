@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
 import re
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
@@ -16,9 +19,11 @@ from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.subscription_bolt import SubscriptionBolt
+from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -29,6 +34,16 @@ TOPICS = Topics.of("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
+KNOWN = {word: df for df, word in enumerate(sorted(WORDS[:8]), 1)}
+"""How many of 20 documents a word is in, where there is a vocabulary; it has not all of them."""
+
+
+@functools.cache
+def vocabulary():
+    """Return the file of a vocabulary."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".vocabulary", delete=False) as file:
+        file.write("\n".join(['{"documents": 20}', *(f"{word}\t{df}" for word, df in KNOWN.items())]) + "\n")
+    return str(Path(file.name))
 
 
 def topology(tasks, name="dskype"):
@@ -68,6 +83,9 @@ class Simulation:
     def subscription(self, id, record, partition=0):
         self.log.append(TOPICS.subscriptions, partition, id.encode() if isinstance(id, str) else id,
                         record if record is None or isinstance(record, bytes) else json.dumps(record).encode())
+
+    def change_plan(self, version, plan):
+        self.log.append(TOPICS.plans, 0, b"plan", json.dumps({"v": 1, "version": version, "plan": plan}).encode())
 
     def step(self, max_batches=100_000, ms=200):
         self.time_ms += ms
@@ -125,7 +143,46 @@ def random_subscription(rng):
 BAD = [b"{", b"[]", b'{"text": "lake"}', b'{"text": "lake", "lat": NaN, "lon": 1}', b'{"text": "lake", "lat": 50, "lon": 1}', b'{"text": 1, "lat": 0, "lon": 0}']
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1):
+def another_plan(rng, name, tasks, options, plan):
+    """Return a plan some splits and merges away from another one; the same one for distributors without partitions."""
+    distributor = make_distributor(name, tasks, options, plan)
+    for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, Partitioned) else 0):
+        parts = len(distributor.partitions())
+        try:
+            plan = distributor.split(rng.randrange(parts), rng.randrange(tasks)) if rng.random() < 0.6 else distributor.merge(rng.randrange(parts), rng.randrange(parts))
+        except IllegalArgumentException:
+            continue
+        distributor = make_distributor(name, tasks, options, plan)
+    return distributor.plan()
+
+
+class Planner:
+    """Writes plans now and then: mostly good ones."""
+
+    def __init__(self, simulation, rng, often=0.3):
+        self.simulation, self.rng, self.often, self.version = simulation, rng, often, 0
+        conf = simulation.conf
+        self.name, self.tasks = conf.get("dskype.distributor", "hashing"), len(simulation.plan.component_tasks("subscription-bolt"))
+        self.options = conf.get("dskype.distributor.options", {})
+        self.newest = make_distributor(self.name, self.tasks, self.options).plan()
+
+    def step(self):
+        rng = self.rng
+        if rng.random() >= self.often:
+            return
+        kind = rng.random()
+        if kind < 0.05:
+            self.simulation.change_plan(max(1, self.version), self.newest)
+        elif kind < 0.1:
+            self.version += 1
+            self.simulation.change_plan(self.version, {**self.newest, "tasks": self.tasks + 1})
+        else:
+            self.version += 1
+            self.newest = another_plan(rng, self.name, self.tasks, self.options, self.newest)
+            self.simulation.change_plan(self.version, self.newest)
+
+
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None):
     """Write messages and subscriptions bit by bit and let the topology run in between."""
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
@@ -143,27 +200,58 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng))
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']))
+        if planner is not None:
+            planner.step()
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
     simulation.drain(16 if timed else 8)  # with time windows the last message waits until nothing has come for a while
 
 
-def random_run(seed):
-    """Play a random scenario with random numbers of tasks and heavy faults, and check it; returns what was compared, and the faults."""
+def options_of(name, tasks):
+    """Return options of a distributor for a number of tasks."""
+    if name not in ("spatial-first", "keyword-first"):
+        return {}
+    n1 = max(n for n in range(1, tasks + 1) if tasks % n == 0 and n * n <= tasks)
+    return {"n1": n1, "n2": tasks // n1}
+
+
+def random_run(seed, distributor=None, most=5):
+    """Play a random scenario with random numbers of tasks and heavy faults, and check it; returns what was compared, and the faults.
+
+    :param distributor: its name; None: any.
+    :param most: how many tasks the subscription bolt has at most.
+    """
     rng = random.Random(seed)
     timed = seed % 4 == 3
     partitions = rng.choice([1, 1, 2])
-    tasks = {"subscription-bolt": rng.randint(1, 4), "message-bolt": rng.randint(1, 3), "distribution-bolt": rng.randint(1, 3),
+    name = distributor or rng.choice(sorted(DISTRIBUTORS))
+    n = 32 if most == 32 else rng.randint(1, most)
+    tasks = {"subscription-bolt": n, "message-bolt": rng.randint(1, 3), "distribution-bolt": rng.randint(1, 3),
              "aggregation-bolt": rng.randint(1, 2), "subscription-spout": rng.randint(1, 2), "result-bolt": rng.randint(1, 2)}
     conf = {"dskype.results.topk.interval.ms": rng.choice([0, 300]), "dskype.index": rng.choice(sorted(INDEXES)), "dskype.buffer": rng.choice(sorted(BUFFERS)),
-            "dskype.window.index": rng.choice(sorted(WINDOWS))}
+            "dskype.window.index": rng.choice(sorted(WINDOWS)), "dskype.distributor": name, "dskype.distributor.options": options_of(name, n)}
+    if rng.random() < 0.7:
+        conf["dskype.vocabulary"] = vocabulary()
     if timed:
         tasks["message-spout"] = rng.randint(1, partitions)
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
     else:
         conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
-    play(simulation, rng, timed=timed, partitions=partitions)
-    return check(simulation, timed, f"reproduce with DSKYPE_SEED={seed}"), simulation.sim.fault_counts
+    planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
+    play(simulation, rng, timed=timed, partitions=partitions, planner=planner)
+    for _ in range(4):      # what moves last may take its time
+        if not metric(simulation, "moving"):
+            break
+        simulation.drain(4)
+    compared = check(simulation, timed, f"reproduce with DSKYPE_SEED={seed}")
+    assert not metric(simulation, "moving"), f"subscriptions still move; reproduce with DSKYPE_SEED={seed}"
+    compared["plans"] += metric(simulation, "plan_changes")
+    return compared, simulation.sim.fault_counts
+
+
+def metric(simulation, name):
+    """Return a metric of a running simulation, summed over tasks."""
+    return sum(task.get("metrics", {}).get(name, 0) for task in simulation.sim.stats.tasks.values())
 
 
 # -- the check ------------------------------------------------------------------------------------
@@ -187,6 +275,7 @@ def tokens(text):
 def world_of(simulation, timed=False):
     """Read what went in back from the log: numbers from the sequence topic, everything else from the inputs."""
     world = World()
+    df, documents = (KNOWN, 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
     numbered, tasks = {}, {}
     for _, run, _ in simulation.json(TOPICS.sequence):
@@ -202,7 +291,7 @@ def world_of(simulation, timed=False):
             counts[token] += 1
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
         message = {"seq": seq, "position": value.get("ts", record.timestamp_ms) if timed else seq, "lat": value["lat"], "lon": value["lon"], "id": id,
-                   "weights": naive.norm_weights(counts, {}, 1) if counts else {}, "arrival_ms": record.timestamp_ms}
+                   "weights": naive.norm_weights(counts, df, documents) if counts else {}, "arrival_ms": record.timestamp_ms}
         world.messages.append(message)
         world.by_id[id] = message
     assert len(world.by_id) == len(world.messages), "the scenario repeats a message id"
@@ -227,7 +316,7 @@ def world_of(simulation, timed=False):
             words = [t for w in value["keywords"] for t in tokens(w)] if "keywords" in value else None
             value["id"], value["at_ms"] = id, record.timestamp_ms
             if value["type"] == "topk":
-                value["weights"] = naive.norm_weights(dict.fromkeys(words, 1), {}, 1)
+                value["weights"] = naive.norm_weights(dict.fromkeys(words, 1), df, documents)
             world.subscriptions[registration] = value
     return world
 
