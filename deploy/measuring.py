@@ -283,6 +283,9 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
     found["latency"] = _latency(meter, rates)
     found["lag"] = _lag(meter, ends)
     found["streams"] = [_stream(meter, rates, *edge) for edge in meter.edges()]
+    found["total"] = {name: sum(s[name] for s in found["streams"]) for name in ("tuples", "frames", "bytes")}
+    for name in ("tuples_per_second", "bytes_per_second"):
+        found["total"][name] = None if any(s[name] is None for s in found["streams"]) else sum(s[name] for s in found["streams"])
     found["components"] = [_component(meter, rates, component) for component in meter.components]
     found["dead_letters"] = [{"component": c, "stage": stage, "reason": reason, "count": n} for (c, stage, reason), n in sorted(rejected(meter).items())]
     return found

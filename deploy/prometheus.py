@@ -256,8 +256,8 @@ class Exporter:
         self._thread.start()
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
-        return [(describe(self._records[name]), source.meter, self._ends.get(name, {})) for name, (_, source) in sorted(self._sources.items())
-                if name in self._records]
+        records = dict(self._records)
+        return [(describe(records[name]), source.meter, self._ends.get(name, {})) for name, (_, source) in sorted(self._sources.items()) if name in records]
 
     def __enter__(self) -> Exporter:
         return self
@@ -291,6 +291,8 @@ class Exporter:
                         ends = time.monotonic()
                 except KafkaError as error:
                     log.warning("the metrics cannot be read: %s; trying again", error)
+                except Exception:  # whatever it was: an endpoint that serves old numbers for ever is worse
+                    log.exception("the metrics could not be read; trying again")
                 self._stop.wait(_STEP_MS / 1000)
         finally:
             for _, source in self._sources.values():

@@ -71,6 +71,9 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("replication", f"{_figure(replication['ratio'])}: {_count(replication['placements'])} placements of {_count(replication['subscriptions'])} subscriptions"))
         over = "in the window" if balance["over"] == "window" else "since the start"
         lines.append(("balance (max/mean)", f"subscriptions {_figure(balance['subscriptions'])}, messages {_figure(balance['messages'])}, busy {_figure(balance['busy'])} {over}"))
+    total = m["total"]
+    lines.append(("between tasks", f"{_count(total['tuples'])} tuples in {_count(total['frames'])} frames of {_size(total['bytes'])}; "
+                                   f"{_rate(total['tuples_per_second'])} tuples/s, {_size(total['bytes_per_second'])}/s"))
     for row in m["latency"]:
         lines.append((f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records"))
     lag = [f"{n:,} of {topic}" for topic, n in sorted(m["lag"]["records"].items())]

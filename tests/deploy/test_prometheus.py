@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +22,8 @@ from dskype.deploy import cli, prometheus
 from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.deploy.measuring import Meter
 from dskype.topology.errors import TopologyError
+from dskype.topology.plan import metrics_topic
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 
 REPOSITORY = Path(__file__).parents[2]
 IDENTIFIERS = {"subscription", "message", "id", "registration", "key", "offset", "host", "pid"}
@@ -219,3 +226,124 @@ def test_local_serves_while_the_topology_is_shown(monkeypatch: pytest.MonkeyPatc
     assert (seen[0]["port"], seen[0]["names"], seen[1]) == (0, ["wc"], ("wc", 3))
     assert cli.main(["local", str(tmp_path / "t.yaml"), "--local-ttl", "3"]) == 0
     assert len(seen) == 3
+
+
+# --- topologies that come and go --------------------------------------------------------------------------------------
+
+
+class Log:
+    """Kafka settings whose consumers read lists; ``topics``: name -> [(key, value), ...], one partition each."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
+        self.open = 0
+
+    def consumer(self, **_: Any) -> LogConsumer:
+        self.open += 1
+        return LogConsumer(self)
+
+    def say(self, name: str, identity: str, status: str = "ACTIVE") -> None:
+        record = {"v": 1, "state": {"name": name, "id": identity, "submitted_ms": 0, "conf": {}}, "summary": {"status": status},
+                  "driver": {"host": socket.gethostname(), "pid": os.getpid()}, "heartbeat_ms": time.time_ns() // 1_000_000}
+        self.topics.setdefault(NIMBUS_TOPIC, []).append((f"topology:{name}".encode(), json.dumps(record).encode()))
+
+    def report(self, name: str, identity: str, executed: int) -> None:
+        self.topics.setdefault(metrics_topic(name), []).append((b"b/0", _record("b", executed, _task("b", 1, executed={"a/default": executed}), identity=identity)))
+
+
+class LogConsumer:
+    """As much of a consumer as is used."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._where, self._at = log, None, 0
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {0} if topic in self._log.topics else set()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        [self._where] = partitions
+
+    def seek_to_beginning(self, *_: Any) -> None:
+        self._at = 0
+
+    def position(self, _: Any) -> int:
+        return self._at
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: len(self._log.topics.get(p.topic, ())) for p in partitions}
+
+    def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Any]]:
+        records = self._log.topics.get(self._where.topic, [])[self._at:]
+        self._at += len(records)
+        return {self._where: [SimpleNamespace(key=key, value=value) for key, value in records]} if records else {}
+
+    def close(self) -> None:
+        self._log.open -= 1
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LIST_EVERY_S", "_ENDS_EVERY_S"):
+        monkeypatch.setattr(prometheus, name, 0.01)
+    monkeypatch.setattr(prometheus, "_STEP_MS", 5)
+
+
+def _until(exporter: Exporter, condition: Any) -> dict[Any, float]:
+    deadline = time.monotonic() + 10
+    while True:
+        text = urlopen(exporter.url, timeout=5).read().decode()
+        found = {(s.name, s.labels.get("topology")): s.value for family in text_string_to_metric_families(text) for s in family.samples}
+        if condition(found) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.01)
+
+
+TUPLES = "dskype_comm_tuples_total"
+
+
+def test_topologies_are_followed_from_when_they_come_until_they_go(quick: None) -> None:
+    log = Log()
+    with Exporter(log) as exporter:
+        assert ("dskype_topology_active", "x") not in _until(exporter, lambda found: True)
+        for name in ("x", "y"):
+            log.say(name, f"{name}-1-1")
+            log.report(name, f"{name}-1-1", 5)
+        found = _until(exporter, lambda found: (TUPLES, "x") in found and (TUPLES, "y") in found)
+        assert found[TUPLES, "x"] == found[TUPLES, "y"] == 5
+        log.say("x", "x-1-1", "INACTIVE")
+        assert _until(exporter, lambda found: found["dskype_topology_active", "x"] == 0)["dskype_topology_active", "x"] == 0
+        del log.topics[metrics_topic("x")]  # submitted again: its topic is made anew
+        log.report("x", "x-2-9", 2)
+        log.say("x", "x-2-9")
+        assert _until(exporter, lambda found: found.get((TUPLES, "x")) == 2)[TUPLES, "x"] == 2
+        log.topics[NIMBUS_TOPIC].append((b"topology:y", None))
+        found = _until(exporter, lambda found: (TUPLES, "y") not in found)
+        assert {name for _, name in found if name is not None} == {"x"}
+    assert log.open == 0
+
+
+def test_only_the_topologies_that_are_asked_for_are_followed(quick: None) -> None:
+    log = Log()
+    for name in ("x", "y"):
+        log.say(name, f"{name}-1-1")
+        log.report(name, f"{name}-1-1", 5)
+    with Exporter(log, names=["y"]) as exporter:
+        found = _until(exporter, lambda found: (TUPLES, "y") in found)
+    assert {name for _, name in found if name is not None} == {"y"}
+
+
+def test_a_broker_that_is_away_for_a_while_is_tried_again(quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    log, failures = Log(), [KafkaError("away"), KafkaError("away")]
+    log.say("x", "x-1-1")
+    log.report("x", "x-1-1", 5)
+    poll = LogConsumer.poll
+
+    def failing(self: LogConsumer, timeout_ms: int = 0) -> Any:
+        if failures:
+            raise failures.pop()
+        return poll(self, timeout_ms)
+
+    monkeypatch.setattr(LogConsumer, "poll", failing)
+    with Exporter(log) as exporter:
+        assert _until(exporter, lambda found: (TUPLES, "x") in found)[TUPLES, "x"] == 5
+    assert caplog.text.count("trying again") == 2

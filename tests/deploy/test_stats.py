@@ -169,6 +169,8 @@ def test_streams_are_counted_where_they_arrive(plain: Metered) -> None:
         assert s["bytes"] > 8 * s["frames"]
         for name in ("tuples", "frames", "bytes"):
             assert s[name] == sum(t[name] for t in s["tasks"])
+    for name in ("tuples", "frames", "bytes", "tuples_per_second"):
+        assert found["total"][name] == pytest.approx(sum(s[name] for s in found["streams"]))
     for component in ("subscription-bolt", "message-bolt", "distribution-bolt"):
         inside = sum(s["bytes"] for s in found["streams"] if s["target"] == component)
         assert 0.5 * stats.total(component, "in_bytes") < inside <= stats.total(component, "in_bytes")
