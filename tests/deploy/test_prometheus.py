@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from kafka import TopicPartition
@@ -347,3 +347,16 @@ def test_a_broker_that_is_away_for_a_while_is_tried_again(quick: None, monkeypat
     with Exporter(log) as exporter:
         assert _until(exporter, lambda found: (TUPLES, "x") in found)[TUPLES, "x"] == 5
     assert caplog.text.count("trying again") == 2
+
+
+def test_prometheus_itself_asks_for_open_metrics_and_gets_them(quick: None) -> None:
+    from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
+
+    registry = CollectorRegistry()
+    registry.register(Collector(lambda: [(ABOUT, _meter(), ENDS)]))
+    families = {family.name: family for family in parse_open_metrics(open_metrics(registry).decode())}
+    assert {m.name.removesuffix("_total").removesuffix("_info"): m.type for m in METRICS} == {name: family.type for name, family in families.items()}
+    with Exporter(NoBroker()) as exporter:
+        asked = Request(exporter.url, headers={"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"})
+        assert urlopen(asked, timeout=5).headers["Content-Type"].startswith("application/openmetrics-text")

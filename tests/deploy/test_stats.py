@@ -411,3 +411,12 @@ def test_arguments_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[
     for arguments in (["stats", "--window", "0"], ["metrics", "--port", "70000"], ["metrics", "--port", "x"], ["local", "--metrics-port", "-1", "f"]):
         assert cli.main(arguments) == 2
     assert "expected a port from 0 to 65535" in capsys.readouterr().err
+
+
+def test_the_verbs_explain_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb, options in (("stats", ("--watch", "--window SECS", "-o {text,json}")), ("metrics", ("--port N", "--host ADDRESS", "127.0.0.1"))):
+        for arguments in ([verb, "-h"], ["help", verb]):
+            assert cli.main(arguments) == 0
+            text = capsys.readouterr().out
+            for shown in (*options, "--bootstrap-servers", "--config FILE", "TOPOLOGY"):
+                assert shown in text
