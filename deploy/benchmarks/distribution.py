@@ -77,11 +77,12 @@ class Bench:
         self.data, self.scale, self.most_k, self.check, self.repeat = data, scale, dict(most_k or {}), check, repeat
         self._workloads: dict[tuple[str, int], Workload] = {}
         self._plans: dict[str, dict[str, Any]] = {}
+        self.changes: dict[str, int] = {}
         self._found: dict[str, dict[str, Any]] = {}
         self._warm = False
 
     def run(self, setting: Setting) -> dict[str, Any]:
-        """Return what the simulation finds, and ``learn_s``: seconds to learn the plan."""
+        """Return what the simulation finds, ``learn_s``: seconds to learn the plan, and ``changes``: how many maintenance made of it."""
         if setting.key not in self._found:
             if not self._warm:      # kernels compile before anything is measured
                 self._warm = True
@@ -91,7 +92,8 @@ class Bench:
             began = time.perf_counter()
             plan = self.plan(setting)
             learn_s = time.perf_counter() - began
-            self._found[setting.key] = {**self.simulation(setting, view, plan).run(), "learn_s": learn_s}
+            self._found[setting.key] = {**self.simulation(setting, view, plan).run(), "learn_s": learn_s,
+                                        "changes": self.changes.get(setting.key, 0)}
         return self._found[setting.key]
 
     def warm_up(self, methods: Sequence[str], data: str) -> None:
@@ -115,18 +117,18 @@ class Bench:
 
     def plan(self, setting: Setting) -> dict[str, Any]:
         """Return the plan of a setting: learned, and for a maintained one what maintenance has made of it, hotspot after hotspot."""
-        before = Setting(**{**vars(setting), "hotspot": 0, "maintained": False})
+        before = Setting(**{**vars(setting), "hotspot": 0, "maintained": ""})
         key = before.key if not setting.maintained else setting.key
         if key not in self._plans:
             if setting.maintained:
                 from dskype.deploy.benchmarks.distribution_maintenance import maintain
 
-                earlier, view = Setting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.hotspot > 1}), self.view(setting)
+                earlier, view = Setting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.maintained if setting.hotspot > 1 else ""}), self.view(setting)
 
                 def make(plan: Mapping[str, Any]) -> Distributor:
                     return make_distributor(setting.method, setting.tasks, setting.options, plan)
 
-                self._plans[key] = maintain(make, self.plan(earlier), view)
+                self._plans[key], self.changes[key] = maintain(make, self.plan(earlier), view, setting.maintained)
             else:
                 self._plans[key] = DISTRIBUTORS[setting.method].learn(setting.tasks, self.view(before).sample, setting.options)
         return self._plans[key]

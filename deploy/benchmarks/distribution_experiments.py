@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dskype.deploy.benchmarks.distribution_maintenance import MONITOR, SAMPLE
 from dskype.deploy.benchmarks.distribution_workload import LONG, PLACES
 from dskype.deploy.benchmarks.papers import Claim, Experiment, Row, Rows, listed, ratio, series, slower_than_x, trend
 
@@ -27,7 +28,7 @@ class Setting:
     :ivar method: a name in ``dskype.distribution.DISTRIBUTORS``, with its options.
     :ivar data: name of a data set.
     :ivar subscriptions: as a share of the benchmark's number.
-    :ivar hotspot: which one; 0: none, and with one the plan is that of before, or with ``maintained`` what maintenance has made of it.
+    :ivar hotspot: which one; 0: none. With one the plan is that of before, or what maintenance (``maintained``: how) has made of it.
     """
 
     method: str
@@ -37,7 +38,7 @@ class Setting:
     k: int = 20
     subscriptions: float = 1.0
     hotspot: int = 0
-    maintained: bool = False
+    maintained: str = ""
 
     @property
     def key(self) -> str:
@@ -207,17 +208,18 @@ def _hybrids(x: str) -> Experiment:
 
 def _hotspot(x: str) -> Experiment:
     methods = ("location", "keyword", "prefix")
-    rows = [Row(name + (", maintained" if kept else ""), n, Setting(name, data=x, hotspot=n, maintained=kept and n > 0))
-            for name in methods for kept in (False, True) for n in _HOTSPOTS]
+    rows = [Row(name + (f", {way}" if way else ""), n, Setting(name, data=x, hotspot=n, maintained=way if n else ""))
+            for name in methods for way in ("", MONITOR, SAMPLE) for n in _HOTSPOTS]
 
-    def balanced(name: str, measure: str, what: str) -> Claim:
+    def balanced(name: str, way: str, measure: str, what: str) -> Claim:
         def check(found: Rows) -> tuple[bool, str]:
-            points = [point for point in series(found, f"{name}, maintained", measure) if point[0]]
+            points = [point for point in series(found, f"{name}, {way}", measure) if point[0]]
             before = [point for point in series(found, name, measure) if point[0]]
             return max(value for _, value in points) <= 1.5, f"{listed(points, 2)}; without maintenance {listed(before, 2)}"
-        return Claim(f"Goal: after maintenance the {what} of {name} is balanced within 1.5, wherever the hotspot is", check)
+        return Claim(f"Goal: after maintenance ({way}) the {what} of {name} is balanced within 1.5, wherever the hotspot is", check)
 
-    claims = [balanced(name, *what) for name in methods for what in (("balance_load", "load (subscriptions x messages)"), ("balance_busy", "measured work"))]
+    claims = [balanced(name, way, *what) for name in methods for way in (MONITOR, SAMPLE)
+              for what in (("balance_load", "load (subscriptions x messages)"), ("balance_busy", "measured work"))]
     return Experiment("hotspot", "A hotspot that moves, with and without maintenance (7.4)", "hotspot", rows, claims, "balance_load")
 
 

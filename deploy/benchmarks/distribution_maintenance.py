@@ -1,4 +1,4 @@
-"""Maintenance in the simulation (journal paper, section 7.4): the partitions of overloaded tasks are split and merged, as the monitor of a topology would."""
+"""Maintenance in the simulation (journal paper, section 7.4): splits and merges, by what is measured of tasks alone or by a new sample as well."""
 
 from __future__ import annotations
 
@@ -8,46 +8,62 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.benchmarks.distribution_workload import View, sample_of
+from dskype.deploy.partition import changed, decide
 from dskype.distribution.base import Distributor, Sample
 from dskype.distribution.partitioned import Partitioned, measure
 from dskype.distribution.plans import edited
 
-__all__ = ["maintain", "rebalance"]
+__all__ = ["MONITOR", "SAMPLE", "maintain"]
 
-_ROUNDS = 8
-_MESSAGES = 20_000
+MONITOR, SAMPLE = "monitor", "sample"
+"""Ways of maintenance: that of ``dskype partition watch``, which sees the loads of tasks and otherwise trusts the plan; and with a new sample,
+which says what partitions cost now and where to cut them."""
+
 _WANTED = 1.2
-"""max / mean of loads at which maintenance stops."""
+"""max / mean of loads at which maintenance ends."""
+
+_MOST = 100
+_MESSAGES = 20_000
 
 
-def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View) -> dict[str, Any]:
-    """Return a plan that has been changed until loads (subscriptions x messages of the view) are balanced, or the best one found.
+def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View, way: str) -> tuple[dict[str, Any], int]:
+    """Return the plan that maintenance leads to, or the best on the way, and how many rounds or changes it took.
+
+    Loads are subscriptions x messages of the view.
 
     :param make: makes a distributor of a plan.
+    :param way: :data:`MONITOR`, one change at a time, or :data:`SAMPLE`.
     """
-    now, best, least = sample_of(view.workload.window_messages(), view.subscriptions, view.floors, _MESSAGES), plan, np.inf
-    for _ in range(_ROUNDS):
+    now = sample_of(view.workload.window_messages(), view.subscriptions, view.floors, _MESSAGES)
+    best, least, after, changes = plan, np.inf, 0, 0
+    while changes <= _MOST:
         distributor = make(plan)
         if not isinstance(distributor, Partitioned):
-            return plan
+            break
         loads = measure(distributor, now).loads
         uneven = float(loads.max() / loads.mean())
         if uneven < least:
-            best, least = plan, uneven
-        if uneven <= _WANTED:
+            best, least, after = plan, uneven, changes
+        if uneven <= _WANTED or changes - after > 2 * len(loads):
             break
-        plan = rebalance(make, plan, now, loads)
-    return best
+        if way == SAMPLE:
+            plan, made = rebalance(make, plan, now, loads)
+            changes += made or _MOST
+        elif (change := decide(loads, distributor.partitions())) is not None:
+            plan, changes = changed(distributor, change), changes + 1
+        else:
+            break
+    return best, after
 
 
-def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], now: Sample, loads: np.ndarray) -> dict[str, Any]:
-    """Return a plan in which the most loaded tasks have given to the least loaded ones: a partition that fits, or half of the largest.
+def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], now: Sample, loads: np.ndarray) -> tuple[dict[str, Any], int]:
+    """Return a plan in which the most loaded tasks have given to the least loaded ones, a partition that fits or half of the largest, and how often.
 
     :param now: what there is.
     :param loads: of the tasks.
     """
     loads = loads.astype(np.float64).copy()
-    mean = loads.mean()
+    mean, made = loads.mean(), 0
     for _ in range(len(loads)):
         heavy, light = int(loads.argmax()), int(loads.argmin())
         if loads[heavy] <= _WANTED * mean:
@@ -74,7 +90,8 @@ def rebalance(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, 
             moved = share[best] / 2 if len(givers) == 1 else share[best] / (len(givers) + 1)
         loads[givers] -= moved
         loads[light] += moved * len(givers)
-    return plan
+        made += 1
+    return plan, made
 
 
 def _partition_loads(distributor: Partitioned, plan: Mapping[str, Any], now: Sample) -> np.ndarray:

@@ -21,7 +21,7 @@ _MEASURES = {
 """Measure -> heading, digits."""
 
 _OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
-           "learn_s", "checked", "different", "subscriptions", "seconds")
+           "learn_s", "changes", "checked", "different", "subscriptions", "seconds")
 """Measures that only the CSV file has."""
 
 _LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks"}
