@@ -48,7 +48,7 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
     boxes = any(border is not None for part in parts for border in part.box)
     ranges = any(part.terms != (0, None) for part in parts)
     height, body = 70, []
-    for wanted, make in ((boxes, lambda y: _map(parts, plan["tasks"], messages, y)), (ranges, lambda y: _bars(parts, plan["tasks"], y))):
+    for wanted, make in ((boxes, lambda y: _maps(parts, plan["tasks"], messages, y)), (ranges, lambda y: _bars(parts, plan["tasks"], y))):
         if wanted:
             drawn, used = make(height)
             body += drawn
@@ -63,20 +63,37 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
         f'<text x="{_MARGIN}" y="58" font-size="13" class="far">greatest load / mean: {spread:.2f}; a colour is a task</text>', *body, "</svg>\n"])
 
 
-def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] | None, y0: float) -> tuple[list[str], int]:
+def _maps(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] | None, y0: float) -> tuple[list[str], int]:
+    """Draw a map, or one for each range of keywords that has cells of its own."""
+    ranges = list(dict.fromkeys(part.terms for part in parts))
+    if len(ranges) == 1 or not any(not part.in_range for part in parts):
+        return _map(parts, tasks, messages, (_MARGIN, y0), _WIDTH - 2 * _MARGIN)
+    drawn, used = [], 0
+    width = (_WIDTH - 3 * _MARGIN) / 2
+    for number, terms in enumerate(ranges):
+        first, end = terms
+        x = _MARGIN + number % 2 * (width + _MARGIN)
+        some, height = _map([part for part in parts if part.terms == terms], tasks, messages, (x, y0 + used + 18), width)
+        last = "the last" if end is None else f"{end - 1:,}"
+        drawn += [f'<text x="{x:g}" y="{y0 + used + 12:g}" font-size="12" class="far">words {first:,} to {last}</text>', *some]
+        used += height + 18 if number % 2 or number == len(ranges) - 1 else 0
+    return drawn, used
+
+
+def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] | None, corner: tuple[float, float], width: float) -> tuple[list[str], int]:
     west, south, east, north = _WORLD
-    width = _WIDTH - 2 * _MARGIN
+    x0, y0 = corner
     scale = width / (east - west)
     height = (north - south) * scale
 
     def at(lat: float, lon: float) -> tuple[float, float]:
-        return _MARGIN + (min(max(lon, west), east) - west) * scale, y0 + (north - min(max(lat, south), north)) * scale
+        return x0 + (min(max(lon, west), east) - west) * scale, y0 + (north - min(max(lat, south), north)) * scale
 
-    drawn = [f'<rect x="{_MARGIN}" y="{y0}" width="{width}" height="{height:.1f}" fill="#101a2e" rx="6"/>']
+    drawn = [f'<rect x="{x0:g}" y="{y0:g}" width="{width:g}" height="{height:.1f}" fill="#101a2e" rx="6"/>']
     seen: dict[tuple[Any, ...], list[int]] = {}
     for part in parts:
         seen.setdefault(part.box, []).extend(part.node["tasks"])
-    hybrid = any(part.terms != (0, None) for part in parts)
+    hybrid = any(part.in_range for part in parts)
     cells, dots = [], []
     for number, (box, own) in enumerate(seen.items()):
         x1, y2 = at(south if box[1] is None else box[1], west if box[0] is None else box[0])
@@ -100,7 +117,7 @@ def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] |
             ends = np.flatnonzero((np.diff(some) != 1) | (some[1:] % columns == 0))
             first, last = some[np.concatenate(([0], ends + 1))], some[np.concatenate((ends, [len(some) - 1]))]
             path = "".join(f"M{a % columns} {a // columns}h{b - a}" for a, b in zip(first.tolist(), last.tolist()))
-            dots.append(f'<path class="dots" transform="translate({_MARGIN} {y0})scale(1.9)" stroke-width=".8" opacity="{opacity}" d="{path}"/>')
+            dots.append(f'<path class="dots" transform="translate({x0:g} {y0:g})scale(1.9)" stroke-width=".8" opacity="{opacity}" d="{path}"/>')
     return [*drawn, *dots, *cells], round(height) + 24
 
 
