@@ -104,7 +104,7 @@ class Bench:
 
     def simulation(self, setting: Setting, view: View, plan: Mapping[str, Any]) -> Simulation:
         """Return a run that has not begun."""
-        return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check, self.repeat)
+        return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check, self.repeat, setting.index)
 
     def view(self, setting: Setting) -> View:
         """Return the workload of a setting."""
@@ -117,7 +117,7 @@ class Bench:
 
     def plan(self, setting: Setting) -> dict[str, Any]:
         """Return the plan of a setting: learned, and for a maintained one what maintenance has made of it, hotspot after hotspot."""
-        before = Setting(**{**vars(setting), "hotspot": 0, "maintained": ""})
+        before = Setting(**{**vars(setting), "hotspot": 0, "maintained": "", "index": None})
         key = before.key if not setting.maintained else setting.key
         if key not in self._plans:
             if setting.maintained:

@@ -29,6 +29,7 @@ class Setting:
     :ivar data: name of a data set.
     :ivar subscriptions: as a share of the benchmark's number.
     :ivar hotspot: which one; 0: none. With one the plan is that of before, or what maintenance (``maintained``: how) has made of it.
+    :ivar index: of the subscriptions; None: the default.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Setting:
     subscriptions: float = 1.0
     hotspot: int = 0
     maintained: str = ""
+    index: str | None = None
 
     @property
     def key(self) -> str:
@@ -147,6 +149,18 @@ def _methods(data: Sequence[str]) -> Experiment:
     return Experiment("methods", "Distribution mechanisms (Figure 21, Table 5)", "data", rows, [*claims, *goals(data[0])], "communication")
 
 
+def _by_index(data: Sequence[str]) -> Experiment:
+    """Return the first experiment with the paper's index: what is left of its claims may hang on that."""
+    short = [x for x in data if x != LONG]
+    rows = [Row(name, x, Setting(name, data=x, index="igpt")) for x in short for name in METHODS]
+    claims: list[Claim] = []
+    for x in short:
+        claims += [_more(f"{x}: with IGPT, location has a higher throughput than hashing", "location", "hashing", x, "throughput"),
+                   _extreme(f"{x}: with IGPT, keyword has the lowest throughput", "keyword", x, "throughput", -1),
+                   _extreme(f"{x}: with IGPT, prefix has the highest throughput", "prefix", x, "throughput", 1)]
+    return Experiment("igpt", "Distribution mechanisms with the paper's index (Figure 21)", "data", rows, claims, "work_us")
+
+
 def _by_tasks(x: str) -> Experiment:
     rows = [Row(name, n, Setting(name, tasks=n, data=x)) for name in _COMPARED for n in _TASKS]
     claims = [trend(f"{name} scales with the number of tasks", name, "throughput", 1, 0) for name in _COMPARED]
@@ -225,6 +239,7 @@ def _hotspot(x: str) -> Experiment:
 
 _BUILDERS: dict[str, Callable[[Sequence[str]], Experiment]] = {
     "methods": _methods,
+    "igpt": _by_index,
     "tasks": lambda data: _by_tasks(data[0]),
     "tasks-long": lambda data: _by_tasks(LONG),
     "k": lambda data: _by_k(data[0]),

@@ -13,7 +13,7 @@ from dskype.deploy.benchmarks.throughput_report import machine
 __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
 
 _MEASURES = {
-    "throughput": ("messages/s", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
+    "throughput": ("messages/s", 0), "even_per_s": ("if even", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
     "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_load": ("bal. load", 2), "balance_busy": ("bal. work", 2),
     "route_us": ("route us", 2), "distribution_us": ("distr. us", 1), "work_us": ("work us", 1), "slowest_us": ("slowest us", 1), "critical_us": ("critical us", 1),
     "place_us": ("place us", 1), "grown": ("grown", 0),
@@ -27,7 +27,7 @@ _OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_
 _LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks"}
 
 _LEGEND = (
-    "messages/s: what the busiest subscription task could do; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
+    "messages/s: what the busiest subscription task could do; if even: were all equally busy; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
     "bal.: max / mean over tasks of subscriptions, messages, load (their product, the paper's cost), measured work.",
     "distr.: of the distribution task per message, of which *route* is the distributor's part; work: of all subscription tasks; slowest: of the busiest; "
     "critical: distribution and the slowest task of each step; place: per subscription; us of CPU time.",
@@ -75,7 +75,7 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        settings = ["method", "options", "tasks", "data", "k", "hotspot", "maintained"]
+        settings = ["method", "options", "tasks", "data", "k", "hotspot", "maintained", "index"]
         measures = [*_MEASURES, *_OTHERS]
         table.writerow(["experiment", "series", "x", *settings, *measures])
         for e in found["experiments"]:

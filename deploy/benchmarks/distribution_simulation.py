@@ -70,15 +70,16 @@ def simulate(view: View, distributor: Distributor, check: int = 200, repeat: int
 
 
 class Simulation:
-    """One run; see the module.
+    """One run; see the module, and :func:`simulate`.
 
+    :param index: of the subscriptions; None: the default.
     :ivar tasks_of: of each subscription, rising.
     :ivar guards: float64[n], of their placements.
     :ivar merged: of the checked subscriptions, row -> {seq: score}, of all tasks.
     """
 
-    def __init__(self, view: View, distributor: Distributor, check: int = 200, repeat: int = 1) -> None:
-        self.view, self.workload, self.distributor, self.repeat = view, view.workload, distributor, repeat
+    def __init__(self, view: View, distributor: Distributor, check: int = 200, repeat: int = 1, index: str | None = None) -> None:
+        self.view, self.workload, self.distributor, self.repeat, self.index = view, view.workload, distributor, repeat, index
         self.n, self.tasks = len(view.subscriptions), distributor.tasks
         scale = self.workload.scale
         edges = np.unique(np.r_[np.arange(scale.window, self.workload.messages.n, scale.step), self.workload.messages.n])
@@ -104,7 +105,7 @@ class Simulation:
         :returns: per message (of those measured): ``communication`` (tuples), ``bytes``, ``weigh_us``, ``route_us``, ``encode_us``, ``distribution_us`` (their sum),
             ``work_us`` (of all subscription tasks), ``slowest_us`` (of the busiest one), ``critical_us`` (distribution and, in each step, its
             slowest task), ``look_up_us`` (message tasks), ``evaluations_per_1000``; ``cpu_us`` (of distribution and subscription tasks); ``throughput`` (messages/s that the busiest
-            subscription task could do), ``distribution_per_s`` (that one distribution task could do); of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves), ``unbounded`` (share without threshold),
+            subscription task could do), ``even_per_s`` (if all were equally busy), ``distribution_per_s`` (that one distribution task could do); of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves), ``unbounded`` (share without threshold),
             ``grown`` (placements that had to grow meanwhile); max / mean of tasks: ``balance_subscriptions``, ``balance_messages``,
             ``balance_load`` (subscriptions x messages, the paper's cost), ``balance_busy`` (CPU time), ``balance_planned``; ``memory_mib`` (of all tasks), ``largest_mib`` (of one), ``checked`` and ``different`` (subscriptions), ``seconds``.
         """
@@ -218,7 +219,7 @@ class Simulation:
 
     def _turn(self, rows: np.ndarray, late: list[_Late], task: int, first: bool, count: bool) -> np.ndarray:
         """Run a task through all steps; return the seconds of each."""
-        engine = self.workload.engine()
+        engine = self.workload.engine(self.index)
         own, seconds = _Rows(engine), np.zeros(len(self.steps))
         engine.advance(MessageBatch.empty(), self.workload.scale.window - 1)
         if len(rows):
@@ -307,7 +308,7 @@ class Simulation:
             "weigh_us": weigh_us, "route_us": route_us, "encode_us": encode_us, "distribution_us": distribution_us,
             "work_us": busy.sum() * us, "slowest_us": slowest_us, "critical_us": distribution_us + busy.max(axis=1).sum() * us,
             "look_up_us": self.looking[on].sum() * us, "evaluations_per_1000": self.evaluations[on].sum() / n * 1e3,
-            "throughput": 1e6 / slowest_us, "distribution_per_s": 1e6 / distribution_us, "cpu_us": distribution_us + busy.sum() * us,
+            "throughput": 1e6 / slowest_us, "distribution_per_s": 1e6 / distribution_us, "even_per_s": self.tasks * n / busy.sum(), "cpu_us": distribution_us + busy.sum() * us,
             "place_us": place_us, "replication": sum(map(len, self.tasks_of)) / self.n, "probes_enough": self.probes_enough,
             "unbounded": float((self.view.floors == -np.inf).mean()), "grown": self.grown, "late": self.late,
             "balance_subscriptions": _balance(self.living), "balance_messages": _balance(received.sum(axis=0)),

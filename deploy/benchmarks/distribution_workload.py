@@ -171,9 +171,9 @@ class Workload:
         """Return how many messages a buffer wants for a subscription."""
         return int(self.engine().buffers.limits(np.array([k]))[0])
 
-    def engine(self) -> TopkEngine:
-        """Return a new engine: the default index and buffer."""
-        return TopkEngine(self.scale.window, self.diagonal_deg)
+    def engine(self, index: str | None = None) -> TopkEngine:
+        """Return a new engine: the default buffer, and the default index or another one."""
+        return TopkEngine(self.scale.window, self.diagonal_deg, **({"index": index} if index else {}))
 
     def window_messages(self) -> MessageBatch:
         """Return the messages of the window at the start."""
