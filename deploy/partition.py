@@ -119,11 +119,9 @@ def _write(path: str, text: str, force: bool) -> None:
     os.replace(partial, path)
 
 
-def _distributor(plan: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Any:
+def _distributor(plan: Mapping[str, Any]) -> Any:
     """Return the distributor of a plan."""
-    if plan["distributor"].endswith("-first") and not {"n1", "n2"} & set(options or {}):
-        options = {**(options or {}), "n1": 1}      # the plan knows better
-    return make_distributor(plan["distributor"], plan["tasks"], options, plan)
+    return make_distributor(plan["distributor"], plan["tasks"], plan=plan)
 
 
 def _partitioned(plan: Mapping[str, Any]) -> Partitioned:

@@ -42,6 +42,7 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
         return False
     progress("compiling kernels (once)")
     _run_small_topology()
+    _distribute()
     stamp.write_text(state)
     return True
 
@@ -77,3 +78,19 @@ def _run_small_topology() -> None:
     if letters := simulation.dead_letters():
         msg = f"the warm-up has dead letters: {letters[0].headers}"
         raise RuntimeError(msg)
+
+
+def _distribute() -> None:
+    """Place and route as distribution bolts with partitions do."""
+    import numpy as np
+
+    from dskype.distribution import make_distributor
+    from dskype.spouts.batch import MessageBatch
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
+    prefix.message_tasks(MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer())))
+    terms, weights = vocabulary.weigh(_WORDS)
+    prefix.place("s", {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": terms, "weights": weights}, 0.5)
+    prefix.place("s", {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": ["or", 1, 2]})
