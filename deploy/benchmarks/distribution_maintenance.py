@@ -16,8 +16,8 @@ from dskype.distribution.plans import edited
 __all__ = ["MONITOR", "SAMPLE", "maintain"]
 
 MONITOR, SAMPLE = "monitor", "sample"
-"""Ways of maintenance: that of ``dskype partition watch``, which sees the loads of tasks and otherwise trusts the plan; and with a new sample,
-which says what partitions cost now and where to cut them."""
+"""Ways of maintenance: that of ``dskype partition watch``, which sees the loads of tasks alone; and with a new sample, which says what
+partitions cost now, and where to cut them."""
 
 _WANTED = 1.2
 """max / mean of loads at which maintenance ends."""
@@ -49,10 +49,13 @@ def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, A
         if way == SAMPLE:
             plan, made = rebalance(make, plan, now, loads)
             changes += made or _MOST
-        elif (change := decide(loads, distributor.partitions())) is not None:
-            plan, changes = changed(distributor, change), changes + 1
         else:
-            break
+            told = make(distributor.with_loads(loads))
+            assert isinstance(told, Partitioned)
+            change = decide(loads, told.partitions())
+            if change is None:
+                break
+            plan, changes = changed(told, change), changes + 1
     return best, after
 
 
