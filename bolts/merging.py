@@ -350,7 +350,7 @@ class Merger:
         _, task, what, *given = action
         if what == "replica":
             claims, alone, entries, base = given
-            if base is not None and life.published is None:
+            if base is not None and life.published is None and not life.begun:     # (of one that has begun here nothing is published yet)
                 life.published = _rows(base)
                 self._dirty[life.registration] = None       # the replica may have had it to write
             if claims:

@@ -10,8 +10,9 @@ whole placement with the floor, and the distributor places anew, with tasks that
 **A change of plan**, from version u to v:
 
 1. The plan arrives (stream ``plans``, at all distribution tasks). From here on messages go to the tasks that either plan
-   names, and new subscriptions are placed by v. Each subscription task gets a *marker*: up to which position this
+   names. Each subscription task gets a *marker*: up to which position this
    distribution task has sent messages by u alone.
+   New subscriptions, and those that grow, get the tasks of both plans.
 2. Subscriptions placed by u are surveyed, some hundreds at a time: one of their tasks sends the placement back, and it is
    placed by v. Where the tasks differ it lives on both (a *moving* epoch, in which the old epoch stays good) until the new
    tasks have reported ready; then it gets an epoch of the new tasks alone.
@@ -35,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.registry import Entry, Registry
-from dskype.distribution import Distributor
+from dskype.distribution import Distributor, Placed
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException
@@ -45,7 +46,6 @@ __all__ = ["Placer", "union_of"]
 
 _PORTION = 512
 """So many subscriptions are surveyed or moving at the same time."""
-_OF_EPOCH = ("epoch", "tasks", "guard", "plan", "at", "moving", "tell", "evaluate")
 
 
 class Placer:
@@ -63,7 +63,7 @@ class Placer:
         self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
         self._old: Distributor | None = None          # its routes are kept while subscriptions move
-        self._version = self._newest = 0
+        self._version = self._old_version = self._newest = 0
         self._plans: list[tuple[int, Any]] = []       # to come
         self._to_survey: list[str] = []
         self._surveyed: set[str] = set()
@@ -95,19 +95,21 @@ class Placer:
         if old is not None:
             self._end(subscription, old, replaced=topk)
         # Before any message nobody can have k of them: what is placed by a threshold would have to grow at once.
-        placed = self._distributor.place(subscription, placement, -np.inf if self.watermark < 0 else None)
-        tasks, how = list(placed.tasks), {}
-        if self._old is not None and not topk:
-            # It counts from here on, and others may not know the plan yet: it lives where either plan puts it, and moves.
-            tasks = sorted({*tasks, *self._old.place(subscription, placement).tasks})
-            self._moving[subscription] = [list(placed.tasks), -np.inf, list(placed.tasks)]
-            how = {"moving": True, "tell": placed.tasks}
-        self._registry.set(subscription, registration, topk, 1, tasks)
+        placed = self._placed(subscription, placement, -np.inf if self.watermark < 0 else None)
+        self._registry.set(subscription, registration, topk, 1, placed.tasks)
         self._collector.emit((subscription, registration, "begin", {"topk": topk, "at": self.watermark}), streams.REGISTRATIONS)
-        whole = placement | self._epoch_of(1, tasks, placed.guard, **how)
-        for index in tasks:
+        whole = placement | self._epoch_of(1, placed.tasks, placed.guard)
+        for index in placed.tasks:
             self._send(index, subscription, registration, whole)
         self._go_on()
+
+    def _placed(self, subscription: str, placement: Mapping[str, Any], theta: float | None) -> Placed:
+        """Place a subscription; while the plan changes where either plan puts it: others may still send by the old one alone."""
+        placed = self._distributor.place(subscription, placement, theta)
+        if self._old is None:
+            return placed
+        other = self._old.place(subscription, placement, theta)
+        return Placed(sorted({*placed.tasks, *other.tasks}), max(placed.guard, other.guard))
 
     def unregister(self, subscription: str) -> None:
         """End a subscription; an unknown one is counted."""
@@ -130,20 +132,27 @@ class Placer:
     def _send(self, index: int, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
         self._collector.emit_direct(self._tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
 
-    def _epoch_of(self, epoch: int, tasks: Any, guard: float, *, moving: bool = False, tell: Any = (), evaluate: Any = ()) -> dict[str, Any]:
-        return {"epoch": epoch, "tasks": list(tasks), "guard": float(guard), "plan": self._version, "at": self.watermark,
-                "moving": moving, "tell": list(tell), "evaluate": list(evaluate)}
+    def _epoch_of(self, epoch: int, tasks: Any, guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False,
+                  tell: Any = (), evaluate: Any = ()) -> dict[str, Any]:
+        """Return what a placement says of its epoch.
+
+        ``plan``: by which it was placed; ``since``: the plan that has to be in force before a new replica, or one that is to
+        ``evaluate``, may ask for the window; ``tell``: tasks that report when they are ready.
+        """
+        if since is None:
+            since = self._version if self._old is None else self._old_version
+        return {"epoch": epoch, "tasks": list(tasks), "guard": float(guard), "plan": self._version if plan is None else plan, "since": since,
+                "at": self.watermark, "moving": moving, "tell": list(tell), "evaluate": list(evaluate)}
 
     def _place_anew(self, subscription: str, entry: Entry, tasks: Any, guard: float, placement: Mapping[str, Any], **how: Any) -> None:
         """Begin the next epoch of a subscription."""
         self._counters["reallocations"].inc()
         tasks, epoch = sorted(tasks), entry.epoch + 1
         news = self._epoch_of(epoch, tasks, guard, **how)
-        whole = {key: value for key, value in placement.items() if key not in _OF_EPOCH} | news
+        whole = {key: value for key, value in placement.items() if key not in news} | news
         for index in sorted({*tasks, *entry.tasks}):
             self._send(index, subscription, entry.registration, {"type": "epoch", **news} if index in entry.tasks else whole)
         self._registry.set(subscription, entry.registration, entry.topk, epoch, tasks)
-        self._surveyed.discard(subscription)
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
@@ -171,35 +180,43 @@ class Placer:
     def _reconsider(self, subscription: str, entry: Entry, index: int, kind: str, theta: float | None, placement: Mapping[str, Any]) -> None:
         """Place a subscription by what is known now."""
         moving = self._moving.get(subscription)
-        current = placement["plan"] == self._version
-        if kind == "survey" and current:
-            self._surveyed.discard(subscription)
+        if kind == "short" and moving is None:
+            self._grow(subscription, entry, index, theta, placement)
+            return
+        self._surveyed.discard(subscription)
+        if placement["plan"] == self._version and moving is None:
             return
         placed = self._distributor.place(subscription, placement, theta)
         now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
-        if current and moving is None:
-            grown = now | target
-            self._place_anew(subscription, entry, grown, guard, placement, evaluate=[index] if grown == now else ())
-            return
         if moving is not None:
             target |= set(moving[0])
-        if moving is None and target == now:
+        elif target == now:
             self._relabel(subscription, entry, index, guard, theta, placement)
-        elif moving is None and target < now and entry.topk:
-            self._place_anew(subscription, entry, target, guard, placement, evaluate=[min(target)])
-        else:
-            self._moving[subscription] = [sorted(target), float(guard), sorted(target)]
-            self._place_anew(subscription, entry, now | target, guard, placement, moving=True, tell=sorted(target))
+            return
+        elif target < now and entry.topk:
+            self._place_anew(subscription, entry, target, guard, placement, since=self._version, evaluate=[min(target)])
+            return
+        self._moving[subscription] = [sorted(target), float(guard), sorted(target)]
+        self._place_anew(subscription, entry, now | target, guard, placement, since=self._version, moving=True, tell=sorted(target))
+
+    def _grow(self, subscription: str, entry: Entry, index: int, theta: float | None, placement: Mapping[str, Any]) -> None:
+        """Give a subscription the tasks that a lower floor asks for; it loses none."""
+        placed = self._placed(subscription, placement, theta)
+        now = set(entry.tasks)
+        grown = now | set(placed.tasks)
+        if subscription in self._surveyed:      # the answer will be of an epoch that is over
+            self._surveyed.discard(subscription)
+            self._to_survey.append(subscription)
+        self._place_anew(subscription, entry, grown, placed.guard, placement, plan=self._version if self._old is None else placement["plan"],
+                         evaluate=[index] if grown == now else ())
 
     def _relabel(self, subscription: str, entry: Entry, index: int, guard: float, theta: float | None, placement: Mapping[str, Any]) -> None:
         """Keep the tasks of a subscription under another plan: the guard must cover what either of them sends elsewhere."""
         both = max(guard, placement["guard"])
         if theta is not None and both > -np.inf and not theta > both:
-            self._place_anew(subscription, entry, entry.tasks, guard, placement, evaluate=[index])
+            self._place_anew(subscription, entry, entry.tasks, guard, placement, since=self._version, evaluate=[index])
         elif both > placement["guard"]:
             self._place_anew(subscription, entry, entry.tasks, both, placement)
-        else:
-            self._surveyed.discard(subscription)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
@@ -220,7 +237,8 @@ class Placer:
                 self._collector.report_error(f"plan {version} is not used: {error}")
                 continue
             self._counters["plan_changes"].inc()
-            self._old, self._distributor, self._version = self._distributor, distributor, version
+            self._old, self._old_version = self._distributor, self._version
+            self._distributor, self._version = distributor, version
             self._to_survey, self._done = self._registry.names(), False
             self._tell_all({"type": "plan", "version": version, "high": self._high})
             self._go_on()
@@ -254,7 +272,7 @@ class Placer:
     def snapshot(self) -> Any:
         """Return the state as plain values."""
         return {"registry": self._registry.snapshot(), "plan": self._distributor.plan(), "old": None if self._old is None else self._old.plan(),
-                "version": self._version, "newest": self._newest, "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
+                "version": self._version, "old_version": self._old_version, "newest": self._newest, "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
                 "surveyed": sorted(self._surveyed), "moving": [[name, *what] for name, what in self._moving.items()], "done": self._done,
                 "watermark": self.watermark, "high": self._high}
 
@@ -263,7 +281,7 @@ class Placer:
         self._registry.restore(state["registry"])
         self._distributor = self._make(state["plan"])
         self._old = None if state["old"] is None else self._make(state["old"])
-        self._version, self._newest, self._done = state["version"], state["newest"], state["done"]
+        self._version, self._old_version, self._newest, self._done = state["version"], state["old_version"], state["newest"], state["done"]
         self._plans = [tuple(p) for p in state["plans"]]
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: list(what) for name, *what in state["moving"]}

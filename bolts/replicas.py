@@ -17,7 +17,7 @@ owns the subscription, which places it anew with a guard below theta: a new epoc
 buffers and lists and take epoch and guard only; new ones begin pending.
 
 **Claims.** A replica tells the result bolt for which epochs it is ready: the newest, and while the subscription moves to other
-tasks also the one before, which stays good as long as the replica has not been pending since: messages still go by the old plan.
+tasks also the one before it moved, with that one's guard, which stays good: messages still go by the old plan, too.
 
 **Modes.** What the result bolt has of a replica: nothing; or it is *alone*, the ready and only replica of its newest epoch: its
 deltas are what is to be published, and it writes its lists; or it is one of several (*part*), whose list the result bolt
@@ -113,9 +113,9 @@ class Replicas:
         self._state = np.zeros(0, _STATE)
         self._placed: list[tuple[int, ...]] = []       # tasks by slot
         self._same: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._standing: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._standing: dict[int, tuple[int, tuple[int, ...], float]] = {}   # epoch, tasks and guard from before a move
         self._tell: set[int] = set()
-        self._evaluate: set[int] = set()
+        self._evaluate: dict[int, int] = {}            # slots to be evaluated anew, when this plan is in force
         self._waiting: dict[int, dict[int, None]] = {}     # plan -> slots that ask when it is covered
 
     # -- placements -----------------------------------------------------------------------------------------------------
@@ -126,18 +126,21 @@ class Replicas:
             if slot >= len(self._state):
                 self._state = np.concatenate((self._state, np.zeros(slot + 16 - len(self._state) + slot // 2, _STATE)))
                 self._placed += [()] * (len(self._state) - len(self._placed))
-            self._state[slot] = (0, 0.0, 0, _NOTHING, False, self.watermark if evaluated else _NEVER, _NEVER)
+            self._state[slot] = (0, 0.0, 0, placement["since"], _NOTHING, self.watermark if evaluated else _NEVER, _NEVER)
             self._take(slot, placement)
 
     def _take(self, slot: int, placement: Mapping[str, Any]) -> None:
         state, tasks = self._state[slot], tuple(placement["tasks"])
         state["epoch"], state["guard"], state["plan"] = placement["epoch"], placement["guard"], placement["plan"]
         self._placed[slot] = self._same.setdefault(tasks, tasks)
-        for flags, named in ((self._tell, placement["tell"]), (self._evaluate, placement["evaluate"])):
-            if self._me[0] in named:
-                flags.add(slot)
-            else:
-                flags.discard(slot)
+        if self._me[0] in placement["tell"]:
+            self._tell.add(slot)
+        else:
+            self._tell.discard(slot)
+        if self._me[0] in placement["evaluate"]:
+            self._evaluate[slot] = placement["since"]
+        else:
+            self._evaluate.pop(slot, None)
 
     def take_epoch(self, slot: int, placement: Mapping[str, Any]) -> bool:
         """Take another epoch; returns False if this task is not among its tasks any more, and the slot is to be forgotten."""
@@ -146,8 +149,8 @@ class Replicas:
             return False
         if not placement["moving"]:
             self._standing.pop(slot, None)
-        elif self._state[slot]["ready"]:
-            self._standing.setdefault(slot, (int(self._state[slot]["epoch"]), self._placed[slot]))
+        elif slot not in self._evaluate:
+            self._standing.setdefault(slot, (int(self._state[slot]["epoch"]), self._placed[slot], float(self._state[slot]["guard"])))
         self._take(slot, placement)
         return True
 
@@ -161,7 +164,7 @@ class Replicas:
         """Forget a slot."""
         self._standing.pop(slot, None)
         self._tell.discard(slot)
-        self._evaluate.discard(slot)
+        self._evaluate.pop(slot, None)
         for waiting in self._waiting.values():
             waiting.pop(slot, None)
 
@@ -178,16 +181,23 @@ class Replicas:
         """Return what :meth:`open` has to know to go on with the newest epoch in another slot."""
         state = self._state[slot]
         return {"epoch": int(state["epoch"]), "guard": float(state["guard"]), "plan": int(state["plan"]), "tasks": list(self._placed[slot]),
-                "tell": list(self._me) if slot in self._tell else [], "evaluate": []}
+                "since": self._evaluate.get(slot, int(state["origin"])), "tell": list(self._me) if slot in self._tell else [], "evaluate": []}
 
     # -- asking ---------------------------------------------------------------------------------------------------------
 
     def askable(self, slots: np.ndarray) -> np.ndarray:
-        """Return the slots that may ask for the window now; the others will when their plan is covered."""
-        plans = self._state["plan"][slots]
-        covered = np.array([self._coverage.since(v) <= self.watermark for v in plans.tolist()], bool)
-        for slot, plan in zip(slots[~covered].tolist(), plans[~covered].tolist()):
-            self._waiting.setdefault(plan, {})[slot] = None
+        """Return the slots that may ask for the window now; the others will when their plan is covered.
+
+        A replica that has asked under one plan need not wait for the next one: until that is in force it gets what it got.
+        """
+        covered = np.ones(len(slots), bool)
+        for i, slot in enumerate(slots.tolist()):
+            state = self._state[slot]
+            if slot in self._evaluate or state["asked"] == _NEVER:
+                plan = self._evaluate.get(slot, int(state["origin"]))
+                if self._coverage.since(plan) > self.watermark:
+                    covered[i] = False
+                    self._waiting.setdefault(plan, {})[slot] = None
         asking = slots[covered]
         self._state["asked"][asking] = self.watermark
         return asking
@@ -196,8 +206,12 @@ class Replicas:
         """Return slots that have waited for their plan."""
         found: list[int] = []
         for plan in [v for v in self._waiting if self._coverage.since(v) <= self.watermark]:
-            found += [slot for slot in self._waiting.pop(plan) if self._state[slot]["plan"] == plan]
-        return sorted(found)
+            found += self._waiting.pop(plan)
+        found = sorted(set(found))
+        if not found:
+            return []
+        pending = self._engine.pending(np.array(found, np.int32))
+        return [slot for slot, waits in zip(found, pending.tolist()) if waits]
 
     # -- lists ----------------------------------------------------------------------------------------------------------
 
@@ -215,11 +229,11 @@ class Replicas:
             self._publisher.emit_rows(names, registrations, changes.op[rows] + np.where(modes[rows] == _PART, PART, 0).astype(np.int8), self._ids.get(seqs),
                                       changes.watermark[rows], changes.score[rows], changes.rank[rows], metas, seqs, self._ids.positions(seqs))
         for slot in changes.due.tolist():
-            self._state[slot]["ready"] = False
-            self._standing.pop(slot, None)
-            if self._state[slot]["mode"] == _PART:
-                # When in between it fell due is not known; the list was right at the former watermark.
+            if self._state[slot]["mode"] != _NOTHING:
+                # When in between it fell due is not known; the list was right at the former watermark. (Of one that is alone the
+                # result bolt need not know anything; but it may not be done yet with making it so.)
                 self._send_list(slot, [], False, None, None, before + 1)
+            if self._state[slot]["mode"] == _PART:
                 self._state[slot]["mode"] = _NOTHING
         touched = changes.touched
         return touched[self._state["mode"][touched] == _ALONE] if len(touched) else touched
@@ -248,11 +262,9 @@ class Replicas:
         for slot, pending, theta in zip(slots.tolist(), engine.pending(slots).tolist(), engine.buffers.thresholds(slots).tolist()):
             state, tasks = self._state[slot], self._placed[slot]
             ready, claims = False, []
-            if pending:
-                self._standing.pop(slot, None)
-            else:
-                if slot in self._evaluate and state["evaluated"] >= self._coverage.since(int(state["plan"])):
-                    self._evaluate.discard(slot)
+            if not pending:
+                if slot in self._evaluate and state["evaluated"] >= self._coverage.since(self._evaluate[slot]):
+                    del self._evaluate[slot]
                 if slot in self._evaluate:
                     again.append(slot)
                 else:
@@ -260,10 +272,11 @@ class Replicas:
                     if not ready:
                         self._report(slot, "short", theta)
                 if slot in self._standing:
-                    claims.append(self._standing[slot])
+                    epoch, before, guard = self._standing[slot]
+                    if guard == -np.inf or theta > guard:
+                        claims.append((epoch, before))
                 if ready:
                     claims.append((int(state["epoch"]), tasks))
-            state["ready"] = ready
             alone, mode = ready and tasks == self._me, int(state["mode"])
             if claims:
                 if not (mode == _ALONE and alone and slot not in bases):
@@ -317,8 +330,8 @@ class Replicas:
     def snapshot(self) -> Any:
         """Return the state as arrays and plain values."""
         return {"columns": {name: np.array(self._state[name]) for name in _STATE.names}, "placed": [list(tasks) for tasks in self._placed],
-                "standing": [[slot, epoch, list(tasks)] for slot, (epoch, tasks) in self._standing.items()], "tell": sorted(self._tell),
-                "evaluate": sorted(self._evaluate), "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()], "watermark": self.watermark}
+                "standing": [[slot, epoch, list(tasks), guard] for slot, (epoch, tasks, guard) in self._standing.items()], "tell": sorted(self._tell),
+                "evaluate": list(self._evaluate.items()), "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()], "watermark": self.watermark}
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -327,11 +340,11 @@ class Replicas:
         for name in _STATE.names:
             self._state[name] = columns[name]
         self._placed = [self._same.setdefault(tuple(tasks), tuple(tasks)) for tasks in state["placed"]]
-        self._standing = {slot: (epoch, tuple(tasks)) for slot, epoch, tasks in state["standing"]}
-        self._tell, self._evaluate = set(state["tell"]), set(state["evaluate"])
+        self._standing = {slot: (epoch, tuple(tasks), guard) for slot, epoch, tasks, guard in state["standing"]}
+        self._tell, self._evaluate = set(state["tell"]), {slot: plan for slot, plan in state["evaluate"]}
         self._waiting = {plan: dict.fromkeys(slots) for plan, slots in state["waiting"]}
         self.watermark = state["watermark"]
 
 
-_STATE = np.dtype([("epoch", np.int32), ("guard", np.float64), ("plan", np.int32), ("mode", np.int8), ("ready", np.bool_), ("evaluated", np.int64),
+_STATE = np.dtype([("epoch", np.int32), ("guard", np.float64), ("plan", np.int32), ("origin", np.int32), ("mode", np.int8), ("evaluated", np.int64),
                    ("asked", np.int64)])

@@ -394,7 +394,7 @@ class SubscriptionBolt(BatchBolt):
         """Begin replicas of top-k subscriptions."""
         empty = self._watermark == _BEFORE_ALL
         for complete in (True, False):
-            chosen = [row for row in rows if (empty and self._coverage.since(row[2]["plan"]) <= self._watermark) is complete]
+            chosen = [row for row in rows if (empty and self._coverage.since(row[2]["since"]) <= self._watermark) is complete]
             if not chosen:
                 continue
             slots = self._open_topk(chosen, complete)
@@ -422,7 +422,7 @@ class SubscriptionBolt(BatchBolt):
         waited = [slot for slot in self._replicas.covered() if slot not in self._request_of]
         self._ask(np.array(waited, np.int32))
         for slot, known in self._filter_epochs.items() if self._told_filters() else ():
-            if known["tell"] and self._coverage.since(known["plan"]) <= self._watermark:
+            if known["tell"] and self._coverage.since(known["since"]) <= self._watermark:
                 if self._context.get_this_task_index() in known["tell"] and self._filter_entries.name(slot) is not None:
                     self._report_filter(slot, "ready")
                 known["tell"] = []

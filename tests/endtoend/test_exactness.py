@@ -1,19 +1,29 @@
 """Random worlds with crashes anywhere: everything that is published is what the plain oracle says.
 
-Messages, subscriptions of both kinds, replaced and unregistered in between, bad records, any number of tasks of every bolt,
-count and time windows, one and two partitions. A failing seed runs alone with ``DSKYPE_SEED=<seed>``; ``DSKYPE_SEEDS`` sets
-how many are drawn.
+Messages, subscriptions of both kinds, replaced and unregistered in between, bad records, any distributor and any number of tasks of
+every bolt, count and time windows, one and two partitions, and changes of the distributor's plan. A failing seed runs alone
+with ``DSKYPE_SEED=<seed>``; ``DSKYPE_SEEDS`` sets how many are drawn.
 """
 
+import json
 import os
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 
 import pytest
 
-from .harness import random_run
+from dskype.distribution import DISTRIBUTORS
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "520"))
+from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_run, vocabulary
+
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "500"))
 CHUNKS = 20
+WIDE = 100_000
+"""Seeds from here on are of worlds with 32 tasks of the subscription bolt."""
+
+
+def run(seed):
+    return random_run(seed, most=32 if seed >= WIDE else 5)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -22,9 +32,53 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
     seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
     compared, faults = Counter(), Counter()
     for seed in seeds:
-        found, met = random_run(seed)
+        found, met = run(seed)
         compared.update(found)
         faults.update(met)
     if len(seeds) > 20:
-        assert all(compared[what] > 20 for what in ("state", "delta", "match", "final")), compared
+        assert all(compared[what] > 20 for what in ("state", "delta", "match", "final", "plans")), compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
+
+
+@pytest.mark.parametrize("seed", [] if os.environ.get("DSKYPE_SEED") else range(WIDE, WIDE + max(1, SEEDS // 80)))
+def test_it_is_with_many_tasks(seed):
+    run(seed)
+
+
+def published(simulation):
+    """Return what was published of top-k subscriptions: {(registration, watermark): whole list}, and the same folded from deltas as sets; matches."""
+    states = {(state["registration"], state["watermark"]): [(json.dumps(e["message"]), e["score"]) for e in state["topk"]]
+              for _, state, _ in simulation.json(TOPICS.topk) if state is not None}
+    last = {id: state and state["topk"] for id, state, _ in simulation.json(TOPICS.topk)}
+    current, folded, matches = defaultdict(dict), {}, set()
+    for _, delta, headers in simulation.json(TOPICS.results):
+        registration, message = headers["result-id"].decode().partition("/")[0], json.dumps(delta["message"])
+        if delta["op"] == "match":
+            matches.add((registration, message))
+        elif delta["op"] == "add":
+            current[registration][message] = delta["score"]
+        else:
+            del current[registration][message]
+        folded[registration, delta["watermark"]] = dict(current[registration])
+    ended = {event["registration"] for _, event, _ in simulation.json(TOPICS.registrations) if event["event"] == "removed"}
+    return states, {key: value for key, value in folded.items() if key[0] not in ended}, last, matches
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_all_distributors_publish_the_same(tasks):
+    found = {}
+    for name in sorted(DISTRIBUTORS):
+        conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, tasks), "dskype.vocabulary": vocabulary(), "dskype.window.messages": 25}
+        simulation = Simulation(conf, {"subscription-bolt": tasks, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2})
+        play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=Planner(simulation, random.Random(8)) if name != "hashing" else None)
+        check(simulation)
+        assert (metric(simulation, "plan_changes") > 0) == (name != "hashing") and not metric(simulation, "moving")
+        assert name != "location" or not metric(simulation, "merged"), "a subscription that has moved has one replica again"
+        found[name] = published(simulation)
+    states, folded, last, matches = found["hashing"]
+    for name, (other_states, other_folded, other_last, other_matches) in found.items():
+        assert other_last == last and other_matches == matches, name
+        assert {key: value for key, value in other_states.items() if key in states} == {key: states[key] for key in other_states if key in states}, name
+        assert len(states.keys() & other_states.keys()) > len(states) // 3
+        assert {key: value for key, value in other_folded.items() if key in folded} == {key: folded[key] for key in other_folded if key in folded}, name
+        assert len(folded.keys() & other_folded.keys()) > len(folded) // 2
