@@ -361,7 +361,7 @@ def changed(distributor: Partitioned, change: Change) -> dict[str, Any]:
 
 def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], current: Callable[[], tuple[int, Mapping[str, Any]]],
           send: Callable[[int, Mapping[str, Any]], None] | None, band: Band, *, interval_s: float, count: int | None = None,
-          sleep: Callable[[float], None] = time.sleep, tell: Callable[[str], None] = say) -> int:
+          in_force: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep, tell: Callable[[str], None] = say) -> int:
     """Measure, decide and change, again and again.
 
     :param measure: returns how long each task (by id) has been busy since it began, in ns.
@@ -369,6 +369,7 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
     :param current: returns the version and the plan in force.
     :param send: sends a version and a plan; None: only tell.
     :param count: end after so many measurements; None: never.
+    :param in_force: returns the version that all distribution tasks have changed to; nothing is changed before they have.
     :returns: how many changes there were.
     """
     before, changes, measured = measure(), 0, 0
@@ -383,6 +384,9 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
         if not due:
             continue
         version, plan = current()
+        if in_force is not None and in_force() < version:
+            tell(f"version {version} is not in force yet")
+            continue
         distributor = _partitioned(_partitioned(plan).with_loads(loads))
         change = decide(loads, distributor.partitions())
         if change is None:
@@ -406,6 +410,10 @@ def _watch(args: argparse.Namespace) -> int:
         def busy() -> dict[int, int]:
             return {task: report["busy_ns"] for task, report in nimbus.stats(client.name).tasks.items() if report["component"] == args.component}
 
+        def in_force() -> int:
+            versions = [(report.get("metrics") or {}).get("plan_version") for report in nimbus.stats(client.name).tasks.values()]
+            return min((version for version in versions if version is not None), default=0)
+
         watch(busy, tasks, lambda: read_current(client), None if args.dry_run else lambda version, plan: _send(client, version, plan), band,
-              interval_s=args.interval, count=args.count)
+              interval_s=args.interval, count=args.count, in_force=in_force)
     return 0

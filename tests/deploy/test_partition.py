@@ -187,3 +187,10 @@ def test_a_dry_run_changes_nothing():
     told = []
     assert watch(lambda: next(busy), [1, 2], lambda: (0, plan), None, Band(1.5, 1.2, 1), interval_s=1, count=2, sleep=lambda s: None, tell=told.append) == 1
     assert any("(not sent)" in line for line in told)
+
+
+def test_no_change_overtakes_the_one_before():
+    plan, busy, told, sent = make_distributor("prefix", 2).plan(), iter([{1: 9 * i, 2: i} for i in range(9)]), [], []
+    watch(lambda: next(busy), [1, 2], lambda: (3, plan), lambda *p: sent.append(p), Band(1.5, 1.2, 1), interval_s=1, count=5, in_force=iter([2, 2, 3]).__next__,
+          sleep=lambda s: None, tell=told.append)
+    assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [4]
