@@ -4,7 +4,7 @@
 :data:`PART` if it is a change of one replica's list. Everything else are records on stream ``lists``, by kind::
 
     replica  [registration, watermark, k, meta, claims, alone, list, base]   what a replica has, as of a watermark (see below)
-    drop     [registration, watermark]                                it has no replica any more from this watermark on
+    drop     [registration, watermark]                                it has no replica any more
     gone     [registration, meta, base]                               it has forgotten the subscription, which has ended
     topk, event                                                       see ResultPublisher
 

@@ -263,7 +263,7 @@ class Placer:
 
     def switched(self, version: int) -> None:
         """Drop the old routes: no distribution task has anything left that was placed by them."""
-        if self._old is not None and version == self._version:
+        if self._old is not None and self._done and version == self._version:
             self._old = None
             self._next_plan()
 

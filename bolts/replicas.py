@@ -145,7 +145,7 @@ class Replicas:
     def take_epoch(self, slot: int, placement: Mapping[str, Any]) -> bool:
         """Take another epoch; returns False if this task is not among its tasks any more, and the slot is to be forgotten."""
         if self._me[0] not in placement["tasks"]:
-            self._send(slot, "drop", [self._entries.registration(slot), self.watermark + 1])
+            self._send(slot, "drop", [self._entries.registration(slot), self.watermark])
             return False
         if not placement["moving"]:
             self._standing.pop(slot, None)

@@ -1,0 +1,208 @@
+"""Placements, epochs and plans of a distribution task: reports that come late, in any order, or not at all."""
+
+import numpy as np
+import pytest
+
+from dskype.bolts.placer import Placer, union_of
+from dskype.distribution import Distributor, Placed
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.groupings import RowTasks
+
+TASKS = [20, 21, 22, 23]
+
+
+class Plain(Distributor):
+    """Keyword *t* lives on task ``plan["of"][t]``; the guard is 0.5 where a placement leaves keywords out. A threshold above it asks for the first one only."""
+
+    name = "plain"
+
+    def __init__(self, plan):
+        if "of" not in plan:
+            raise IllegalArgumentException("no plan")
+        super().__init__(len(TASKS))
+        self._plan = plan
+
+    @classmethod
+    def learn(cls, tasks, sample, options=None):
+        raise NotImplementedError
+
+    def place(self, subscription, placement, threshold=None):
+        of = [self._plan["of"][t] for t in placement["terms"]]
+        first = threshold is None or threshold > 0.5
+        tasks = set(of[:1]) if first else set(of)
+        return Placed(sorted(tasks), 0.5 if set(of) - tasks else -np.inf)
+
+    def message_tasks(self, messages):
+        return RowTasks(np.arange(messages.n), np.array([self._plan["of"][0]] * messages.n, np.int32))
+
+    def plan(self):
+        return self._plan
+
+
+class Context:
+    def __init__(self):
+        self.counters, self.gauges = {}, {}
+
+    def register_counter(self, name):
+        from dskype.topology.context import Counter
+
+        return self.counters.setdefault(name, Counter())
+
+    def register_gauge(self, name, function):
+        self.gauges[name] = function
+
+
+class Collector:
+    def __init__(self):
+        self.sent, self.told, self.errors = [], [], []
+
+    def emit_direct(self, task, row, stream):
+        self.sent.append((task, *row))
+
+    def emit(self, row, stream):
+        self.told.append(row)
+
+    def report_error(self, error):
+        self.errors.append(error)
+
+    def taken(self):
+        sent, self.sent = self.sent, []
+        return sent
+
+
+def made(of=(0, 1, 2)):
+    collector, context = Collector(), Context()
+    return Placer(Plain({"of": list(of)}), Plain, TASKS, collector, context), collector, context
+
+
+def topk(*terms):
+    return {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": list(terms), "weights": [1.0] * len(terms), "meta": None}
+
+
+def sent(collector):
+    """Return (task, type, epoch, tasks, guard) of what was sent."""
+    return [(task, p["type"], p.get("epoch"), p.get("tasks"), p.get("guard")) for task, _, _, p in collector.taken()]
+
+
+def whole(collector_row):
+    return {key: value for key, value in collector_row[3].items()}
+
+
+def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one():
+    placer, collector, _ = made()
+    placer.register("a", "0-0", topk(0, 1))
+    assert sent(collector) == [(20, "topk", 1, [0, 1], -np.inf), (21, "topk", 1, [0, 1], -np.inf)]
+    placer.watermark = 5
+    placer.register("b", "0-1", topk(0, 1))
+    assert sent(collector) == [(20, "topk", 1, [0], 0.5)]
+    assert collector.told == [("a", "0-0", "begin", {"topk": True, "at": -1}), ("b", "0-1", "begin", {"topk": True, "at": 5})]
+
+
+def short():
+    """Return a placer with one subscription on one task, and its placement."""
+    placer, collector, context = made()
+    placer.watermark = 5
+    placer.register("s", "0-7", topk(0, 1))
+    return placer, collector, context, whole(collector.taken()[0])
+
+
+def test_a_short_replica_brings_another_epoch_and_an_old_report_nothing():
+    placer, collector, context, placement = short()
+    placer.report("s", "0-7", 1, "short", 0.4, placement, 20)
+    assert sent(collector) == [(20, "epoch", 2, [0, 1], -np.inf), (21, "topk", 2, [0, 1], -np.inf)]
+    for registration, epoch in (("0-7", 1), ("0-6", 2), ("0-8", 2)):
+        placer.report("s", registration, epoch, "short", 0.1, placement, 20)
+    assert not collector.taken() and context.counters["reallocations"].get_count() == 1
+    assert context.gauges["replicas"]() == 2
+
+
+def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_nobody():
+    placer, collector, context, placement = short()
+    placer.report("s", "0-7", 1, "short", 0.4, placement, 20)
+    collector.taken()
+    placer.unregister("s")
+    assert sent(collector) == [(20, "end", None, None, None), (21, "end", None, None, None)]
+    assert collector.told[-1] == ("s", "0-7", "end", {"topk": True, "at": 5, "tasks": [20, 21], "replaced": False})
+    placer.report("s", "0-7", 2, "short", 0.1, placement, 21)
+    placer.report("s", "0-7", 2, "ready", None, None, 21)
+    placer.unregister("s")
+    assert not collector.taken() and context.counters["unknown_unregistered"].get_count() == 1
+
+
+def test_a_replacement_ends_the_one_before_first():
+    placer, collector, _, placement = short()
+    placer.register("s", "0-9", topk(2))
+    assert [(task, registration, p["type"]) for task, _, registration, p in collector.taken()] == [(20, "0-7", "end"), (22, "0-9", "topk")]
+    assert [(row[1], row[2]) for row in collector.told] == [("0-7", "begin"), ("0-7", "end"), ("0-9", "begin")] and collector.told[1][3]["replaced"]
+    placer.report("s", "0-7", 1, "short", 0.1, placement, 20)
+    assert not collector.taken()
+
+
+def answer(placer, collector, theta=0.9):
+    """Let the tasks answer surveys; returns what was sent else, in order."""
+    others = []
+    for task, name, registration, p in collector.taken():
+        if p["type"] == "survey":
+            entry = placer._registry.get(name)
+            placer.report(name, registration, entry.epoch, "survey", theta, topk(0, 1) | {"plan": 0, "guard": 0.5}, task)
+        else:
+            others.append((task, p["type"], p.get("epoch"), p.get("tasks")))
+    return others
+
+
+def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
+    placer, collector, context, _ = short()
+    one = MessageBatch(*(np.array([9]) for _ in range(2)), *(np.zeros(1) for _ in range(2)), np.array([0, 0]), np.zeros(0, np.int64), np.zeros(0))
+    assert placer.routes(one).tasks.tolist() == [0]
+    placer.take_plan(1, {"of": [2, 1, 2]})
+    assert placer.routes(one).tasks.tolist() == [0, 2]
+    markers = [row for row in collector.sent if row[3]["type"] == "plan"]
+    assert [(task, p["version"], p["high"]) for task, _, _, p in markers] == [(task, 1, 9) for task in TASKS]
+    assert answer(placer, collector)[len(TASKS):] == []
+    assert sent(collector) == [(20, "epoch", 2, [0, 2], 0.5), (22, "topk", 2, [0, 2], 0.5)]
+    state = unpack_state(pack_state(placer.snapshot()))     # a crash on the way
+    placer, collector, context = made()
+    placer.restore(state)
+    placer.take_plan(2, {"of": [3, 3, 3]})                  # waits for the change before
+    placer.take_plan(2, {"of": [1, 1, 1]})                  # is not new
+    placer.switched(1)                                      # not yet
+    assert not collector.taken()
+    placer.report("s", "0-7", 2, "ready", None, None, 22)
+    found = sent(collector)
+    assert found[:2] == [(20, "epoch", 3, [2], 0.5), (22, "epoch", 3, [2], 0.5)] and [what for _, what, *_ in found[2:]] == ["done"] * 4
+    assert placer.routes(one).tasks.tolist() == [0, 2]
+    placer.switched(1)
+    assert {p["version"] for *_, p in collector.sent if p["type"] == "plan"} == {2}
+    assert placer.routes(one).tasks.tolist() == [2, 3]
+
+
+def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
+    placer, collector, context = made()
+    placer.take_plan(1, {})
+    assert len(collector.errors) == 1 and "plan 1" in collector.errors[0] and not collector.taken()
+    placer.take_plan(2, {"of": [1, 1, 1]})
+    assert [p["type"] for *_, p in collector.taken()] == ["plan"] * 4 + ["done"] * 4
+    assert context.counters["plan_changes"].get_count() == 1 and context.counters["plans_refused"].get_count() == 1
+
+
+def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
+    placer, collector, _ = made()
+    placer.watermark = 3
+    placer.take_plan(1, {"of": [2, 1, 2]})
+    collector.taken()
+    placer.register("n", "0-1", topk(0))
+    assert sent(collector) == [(20, "topk", 1, [0, 2], -np.inf), (22, "topk", 1, [0, 2], -np.inf)]
+    placer.switched(1)
+    placer.register("m", "0-2", topk(0))
+    assert sent(collector) == [(22, "topk", 1, [2], -np.inf)]
+
+
+@pytest.mark.parametrize("other", [None, RowTasks(np.array([0, 1, 1]), np.array([3, 0, 2], np.int32))])
+def test_routes_of_two_plans_are_put_together(other):
+    found = union_of(RowTasks(np.array([0, 0, 2]), np.array([1, 3, 0], np.int32)), other, 4)
+    if other is None:
+        assert found is None
+        return
+    assert list(zip(found.rows.tolist(), found.tasks.tolist())) == [(0, 1), (0, 3), (1, 0), (1, 2), (2, 0)] and found.tasks.dtype == np.int32
