@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Bench:
 
     def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = 200, repeat: int = 1) -> None:
         self.data, self.scale, self.most_k, self.check, self.repeat = data, scale, dict(most_k or {}), check, repeat
-        self._workloads: dict[tuple[str, int], Workload] = {}
+        self._workloads: dict[tuple[str, int, float], Workload] = {}
         self._plans: dict[str, dict[str, Any]] = {}
         self.changes: dict[str, int] = {}
         self._found: dict[str, dict[str, Any]] = {}
@@ -108,11 +109,12 @@ class Bench:
 
     def view(self, setting: Setting) -> View:
         """Return the workload of a setting."""
-        place = setting.data, setting.hotspot
+        place = setting.data, setting.hotspot, setting.window
         if place not in self._workloads:
             while self._workloads and sum(w.memory_bytes for w in self._workloads.values()) > _KEEP_BYTES:
                 del self._workloads[next(iter(self._workloads))]
-            self._workloads[place] = Workload(self.data[setting.data], self.scale, max(setting.k, self.most_k.get(setting.data, 20)), setting.hotspot)
+            scale = replace(self.scale, window=max(10, round(self.scale.window * setting.window)))
+            self._workloads[place] = Workload(self.data[setting.data], scale, max(setting.k, self.most_k.get(setting.data, 20)), setting.hotspot)
         return self._workloads[place].view(setting.k, setting.subscriptions)
 
     def plan(self, setting: Setting) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Setting:
 
     :ivar method: a name in ``dskype.distribution.DISTRIBUTORS``, with its options.
     :ivar data: name of a data set.
-    :ivar subscriptions: as a share of the benchmark's number.
+    :ivar subscriptions: as a share of the benchmark's number; ``window`` alike.
     :ivar hotspot: which one; 0: none. With one the plan is that of before, or what maintenance (``maintained``: how) has made of it.
     :ivar index: of the subscriptions; None: the default.
     """
@@ -38,6 +38,7 @@ class Setting:
     data: str = PLACES
     k: int = 20
     subscriptions: float = 1.0
+    window: float = 1.0
     hotspot: int = 0
     maintained: str = ""
     index: str | None = None
@@ -237,6 +238,20 @@ def _hotspot(x: str) -> Experiment:
     return Experiment("hotspot", "A hotspot that moves, with and without maintenance (7.4)", "hotspot", rows, claims, "balance_load")
 
 
+def _growth(data: Sequence[str]) -> Experiment:
+    """Return how often placements have to grow while a small window changes as a whole, by the slack that they are given."""
+    x = [x for x in data if x != LONG][-1]
+    rows = [Row("prefix", slack, Setting("prefix", {"slack": slack}, data=x, subscriptions=0.25, window=0.1)) for slack in (0, 0.05, 0.1)]
+
+    def rare(found: Rows) -> tuple[bool, str]:
+        row = found["prefix", 0.1]
+        return row["grown"] <= 0.01 * row["subscriptions"], f"{row['grown']} of {row['subscriptions']:,}, {row['evaluations_per_1000']:,.0f} evaluations per 1000 messages"
+
+    return Experiment("growth", f"Prefixes that have to grow (7.3.4), {x}, a tenth of the window", "slack", rows,
+                      [Claim("With the default slack (0.1) prefixes seldom have to grow (checked: one subscription of 100 while the window changes)", rare),
+                       trend("Slack makes growing rarer", "prefix", "grown", -1, 0), trend("Slack costs replication", "prefix", "replication", 1, 3)], "replication")
+
+
 _BUILDERS: dict[str, Callable[[Sequence[str]], Experiment]] = {
     "methods": _methods,
     "igpt": _by_index,
@@ -246,6 +261,7 @@ _BUILDERS: dict[str, Callable[[Sequence[str]], Experiment]] = {
     "subscriptions": lambda data: _by_subscriptions(data[0]),
     "hybrids": lambda data: _hybrids(data[0]),
     "hotspot": lambda data: _hotspot(data[0]),
+    "growth": _growth,
 }
 NAMES = tuple(_BUILDERS)
 

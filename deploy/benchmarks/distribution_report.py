@@ -24,7 +24,7 @@ _OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_
            "learn_s", "changes", "checked", "different", "subscriptions", "seconds")
 """Measures that only the CSV file has."""
 
-_LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks"}
+_LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks", "replication": "tasks per subscription"}
 
 _LEGEND = (
     "messages/s: what the busiest subscription task could do; if even: were all equally busy; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
@@ -75,7 +75,7 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        settings = ["method", "options", "tasks", "data", "k", "hotspot", "maintained", "index"]
+        settings = ["method", "options", "tasks", "data", "k", "window", "hotspot", "maintained", "index"]
         measures = [*_MEASURES, *_OTHERS]
         table.writerow(["experiment", "series", "x", *settings, *measures])
         for e in found["experiments"]:

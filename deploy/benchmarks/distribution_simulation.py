@@ -102,12 +102,17 @@ class Simulation:
     def run(self) -> dict[str, Any]:
         """Place, route, run every task.
 
-        :returns: per message (of those measured): ``communication`` (tuples), ``bytes``, ``weigh_us``, ``route_us``, ``encode_us``, ``distribution_us`` (their sum),
-            ``work_us`` (of all subscription tasks), ``slowest_us`` (of the busiest one), ``critical_us`` (distribution and, in each step, its
-            slowest task), ``look_up_us`` (message tasks), ``evaluations_per_1000``; ``cpu_us`` (of distribution and subscription tasks); ``throughput`` (messages/s that the busiest
-            subscription task could do), ``even_per_s`` (if all were equally busy), ``distribution_per_s`` (that one distribution task could do); of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves), ``unbounded`` (share without threshold),
-            ``grown`` (placements that had to grow meanwhile); max / mean of tasks: ``balance_subscriptions``, ``balance_messages``,
-            ``balance_load`` (subscriptions x messages, the paper's cost), ``balance_busy`` (CPU time), ``balance_planned``; ``memory_mib`` (of all tasks), ``largest_mib`` (of one), ``checked`` and ``different`` (subscriptions), ``seconds``.
+        :returns: per message (of those measured): ``communication`` (tuples), ``bytes``, ``weigh_us``, ``route_us``, ``encode_us``,
+            ``distribution_us`` (their sum), ``work_us`` (of all subscription tasks), ``slowest_us`` (of the busiest one), ``critical_us``
+            (distribution and, in each step, its slowest task), ``cpu_us`` (distribution and subscription tasks), ``look_up_us``
+            (message tasks), ``evaluations_per_1000``;
+            messages/s: ``throughput`` (that the busiest subscription task could do), ``even_per_s`` (if all were equally busy),
+            ``distribution_per_s`` (that one distribution task could do);
+            of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves),
+            ``unbounded`` (share without threshold), ``grown`` (placements that had to grow meanwhile), ``late`` (replicas that this made);
+            max / mean of tasks: ``balance_subscriptions``, ``balance_messages``, ``balance_load`` (subscriptions x messages, the paper's
+            cost), ``balance_busy`` (CPU time), ``balance_planned`` (what the plan says);
+            ``memory_mib`` (of all tasks), ``largest_mib`` (of one), ``checked`` and ``different`` (subscriptions), ``seconds``.
         """
         began, collecting = time.perf_counter(), gc.isenabled()
         gc.collect()

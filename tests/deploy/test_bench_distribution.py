@@ -228,7 +228,7 @@ def fewer_tasks(e):
     """Return an experiment with at most 4 tasks."""
     return replace(e, rows=[replace(row, setting=replace(
         row.setting, tasks=4 if "n1" in row.setting.options else min(4, row.setting.tasks),
-        options={"n1": n1, "n2": 4 // n1} if (n1 := min(4, row.setting.options.get("n1", 0))) else {})) for row in e.rows])
+        options={"n1": n1, "n2": 4 // n1} if (n1 := min(4, row.setting.options.get("n1", 0))) else row.setting.options)) for row in e.rows])
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,7 @@ def test_a_distributor_that_is_not_there_is_left_out_with_a_note(data):
 def test_claims_follow_the_figures():
     """Every claim can hold and fail: figures are made up until both have been seen."""
     rng = random.Random(5)
-    measures = ("throughput", "communication", "replication", "balance_load", "balance_busy", "route_us", "place_us", "work_us")
+    measures = ("grown", "subscriptions", "evaluations_per_1000", "throughput", "communication", "replication", "balance_load", "balance_busy", "route_us", "place_us", "work_us")
     for experiment in experiments([PLACES, LONG]):
         seen: dict[str, set[bool]] = {claim.text: set() for claim in experiment.claims}
         for _ in range(6000):
