@@ -60,6 +60,7 @@ def add_arguments(action: Callable[..., argparse.ArgumentParser]) -> None:
     watching.add_argument("--high", metavar="X", type=float, default=1.5, help="begin when max / mean is above; default: 1.5")
     watching.add_argument("--low", metavar="X", type=float, default=1.2, help="end when it is below; default: 1.2")
     watching.add_argument("--patience", metavar="N", type=positive, default=3, help="so many measurements in a row, and so many after each change; default: 3")
+    watching.add_argument("--least", metavar="X", type=float, default=0.1, help="change nothing while no task is busy for more than this share of the time; default: 0.1")
     watching.add_argument("--component", metavar="ID", default=_SUBSCRIPTION_BOLT, help=f"default: {_SUBSCRIPTION_BOLT}")
     watching.add_argument("--count", metavar="N", type=positive, help="end after so many measurements")
     watching.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
@@ -361,7 +362,7 @@ def changed(distributor: Partitioned, change: Change) -> dict[str, Any]:
 
 def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], current: Callable[[], tuple[int, Mapping[str, Any]]],
           send: Callable[[int, Mapping[str, Any]], None] | None, band: Band, *, interval_s: float, count: int | None = None,
-          in_force: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep, tell: Callable[[str], None] = say) -> int:
+          least: float = 0.0, in_force: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep, tell: Callable[[str], None] = say) -> int:
     """Measure, decide and change, again and again.
 
     :param measure: returns how long each task (by id) has been busy since it began, in ns.
@@ -369,6 +370,7 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
     :param current: returns the version and the plan in force.
     :param send: sends a version and a plan; None: only tell.
     :param count: end after so many measurements; None: never.
+    :param least: idle tasks count as balanced: those of which none was busy for more than this share of the time.
     :param in_force: returns the version that all distribution tasks have changed to; nothing is changed before they have.
     :returns: how many changes there were.
     """
@@ -379,7 +381,7 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
         loads = np.array([max(0, now.get(task, 0) - before.get(task, 0)) for task in tasks], np.float64)
         before, measured = now, measured + 1
         found = balance(loads)
-        due = band.due(found)
+        due = band.due(found if loads.max() > least * interval_s * 1e9 else 1.0)
         tell(f"busy {loads.sum() / 1e9 / interval_s:.2f} cores, greatest load / mean {found:.2f}")
         if not due:
             continue
@@ -415,5 +417,5 @@ def _watch(args: argparse.Namespace) -> int:
             return min((version for version in versions if version is not None), default=0)
 
         watch(busy, tasks, lambda: read_current(client), None if args.dry_run else lambda version, plan: _send(client, version, plan), band,
-              interval_s=args.interval, count=args.count, in_force=in_force)
+              interval_s=args.interval, count=args.count, least=args.least, in_force=in_force)
     return 0

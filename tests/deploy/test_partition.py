@@ -194,3 +194,9 @@ def test_no_change_overtakes_the_one_before():
     watch(lambda: next(busy), [1, 2], lambda: (3, plan), lambda *p: sent.append(p), Band(1.5, 1.2, 1), interval_s=1, count=5, in_force=iter([2, 2, 3]).__next__,
           sleep=lambda s: None, tell=told.append)
     assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [4]
+
+
+def test_idle_tasks_are_left_alone():
+    plan, busy, sent = make_distributor("prefix", 2).plan(), iter([{1: 9e7 * i, 2: i} for i in range(9)]), []
+    assert watch(lambda: next(busy), [1, 2], lambda: (0, plan), lambda *p: sent.append(p), Band(1.5, 1.2, 1), interval_s=1, count=5, least=0.1, sleep=lambda s: None,
+                 tell=lambda line: None) == 0 and not sent
