@@ -190,7 +190,7 @@ class Placer:
         now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
         if moving is not None:
             target |= set(moving[0])
-        elif target == now:
+        elif target == now or (target < now and entry.topk and theta is None):
             self._relabel(subscription, entry, index, guard, theta, placement)
             return
         elif target < now and entry.topk:

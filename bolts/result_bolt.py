@@ -109,6 +109,8 @@ class ResultBolt(BatchBolt):
                    np.asarray(scores), np.asarray(ranks), to_strings(metas)]
         if self._merger is not None:
             rows = self._left_by_merger(batch.get_source_task(), columns, np.asarray(seqs), np.asarray(positions))
+            if not self._publisher.wants_deltas:
+                return
             if rows is not None:
                 columns = _take(columns, rows)
         self._write_deltas(*columns)

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from dskype.distribution import make_distributor
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.validation import validate_submission
 
-from .harness import TOPICS, Simulation, check, dead_letters, topology
+from .harness import TOPICS, Simulation, check, dead_letters, metric, topology
 
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-5, -5, 5, 5], "expression": "lake AND (park OR hill)"}
@@ -24,10 +25,6 @@ def last_state(simulation, id):
 
 def results(simulation, id, *fields):
     return [tuple(d.get(f) for f in fields) for key, d, _ in simulation.json(TOPICS.results) if key == id]
-
-
-def metric(simulation, name):
-    return sum(task.get("metrics", {}).get(name, 0) for task in simulation.sim.stats.tasks.values())
 
 
 def played(*steps, conf=None, tasks=None):
@@ -188,6 +185,49 @@ def test_only_what_is_asked_for_is_published():
     assert results(simulation, "s", "op") == [] and results(simulation, "b", "op") == [("match",)] and last_state(simulation, "s")["topk"]
     simulation = played(*steps, conf={"dskype.results": "deltas"})
     assert results(simulation, "s", "op") == [("add",)] and not simulation.json(TOPICS.topk)
+
+
+@pytest.mark.parametrize("name", ["location", "keyword", "prefix"])
+def test_where_replicas_are_merged_only_what_is_asked_for_is_published_too(name):
+    steps = ("s", {**TOPK, "keywords": ["lake", "park"], "meta": 1}), ("b", {**FILTER, "meta": 2}), message("lake park", id="a"), message("hill lake", id="b"), ("b", None)
+    conf, tasks = {"dskype.distributor": name}, {"subscription-bolt": 4, "distribution-bolt": 2, "result-bolt": 2}
+    simulation = played(*steps, conf={**conf, "dskype.results": "topk"}, tasks=tasks)
+    assert results(simulation, "s", "op") == [] and results(simulation, "b", "op", "message", "meta") == [("match", "a", 2), ("match", "b", 2)]
+    assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["a", "b"]
+    simulation = played(*steps, conf={**conf, "dskype.results": "deltas"}, tasks=tasks)
+    assert results(simulation, "s", "op", "message", "rank", "meta") == [("add", "a", 1, 1), ("add", "b", 2, 1)] and not simulation.json(TOPICS.topk)
+
+
+def test_a_plan_that_is_none_is_a_dead_letter_and_one_for_another_topology_an_error():
+    simulation = Simulation({"dskype.distributor": "location"}, {"subscription-bolt": 2})
+    for bad in (b"{", b"null", None, b'{"v": 1, "version": 0, "plan": {}}', b'{"v": 1, "version": true, "plan": {}}', b'{"v": 2, "version": 1, "plan": {}}', b'{"v": 1, "version": 1}'):
+        simulation.log.append(TOPICS.plans, 0, b"plan", bad)
+    simulation.change_plan(3, make_distributor("location", 5).plan())
+    simulation.change_plan(4, make_distributor("keyword", 2).plan())
+    simulation.change_plan(7, make_distributor("location", 2).plan())
+    simulation.change_plan(6, make_distributor("location", 2).plan())
+    simulation.drain(4)
+    assert len(dead_letters(simulation)) == 7
+    assert metric(simulation, "plans_refused") == 2 and metric(simulation, "plan_changes") == 1 and metric(simulation, "plan_version") == 7
+    errors = [e["error"] for e in simulation.sim.stats.errors if e["component"] == "distribution-bolt"]
+    assert len(errors) == 2 and "another number of tasks" in errors[0] and "another distributor" in errors[1]
+
+
+def test_a_plan_for_hashing_is_reported_and_changes_nothing():
+    simulation = Simulation()
+    simulation.change_plan(1, make_distributor("hashing", 1).plan())
+    simulation.subscription("s", TOPK)
+    simulation.message(message("lake"))
+    simulation.drain(4)
+    assert check(simulation)["final"] == 1 and any("has none" in e["error"] for e in simulation.sim.stats.errors)
+
+
+def test_a_distributor_that_replicates_needs_the_streams_that_lead_back():
+    builder = topology({})
+    del builder.components["distribution-bolt"].inputs["subscription-bolt", "shortages"]
+    validate_submission("dskype", {"topology.acker.executors": 0}, builder)
+    with pytest.raises(InvalidTopologyException, match="needs a stream.*given: 'shortages'"):
+        validate_submission("dskype", {"topology.acker.executors": 0, "dskype.distributor": "prefix"}, builder)
 
 
 def test_changed_lists_are_written_at_most_so_often_and_the_last_one_always():
