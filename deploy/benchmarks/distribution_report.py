@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ from dskype.deploy.benchmarks.throughput_report import machine
 __all__ = ["machine", "markdown", "plot", "print_tables", "write"]
 
 _MEASURES = {
-    "throughput": ("messages/s", 0), "even_per_s": ("if even", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
+    "throughput": ("msgs/s", 0), "even_per_s": ("if even", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
     "balance_subscriptions": ("bal. subs", 2), "balance_messages": ("bal. msgs", 2), "balance_load": ("bal. load", 2), "balance_busy": ("bal. work", 2),
     "route_us": ("route us", 2), "distribution_us": ("distr. us", 1), "work_us": ("work us", 1), "slowest_us": ("slowest us", 1), "critical_us": ("critical us", 1),
     "place_us": ("place us", 1), "grown": ("grown", 0),
 }
 """Measure -> heading, digits."""
+
+_PRINTED = ("throughput", "even_per_s", "distribution_per_s", "communication", "replication", "balance_load", "balance_busy", "route_us", "work_us", "slowest_us", "place_us")
+"""What a terminal has room for."""
 
 _OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_up_us", "evaluations_per_1000", "probes_enough", "unbounded", "late", "memory_mib", "largest_mib",
            "learn_s", "changes", "checked", "different", "subscriptions", "seconds")
@@ -27,7 +30,7 @@ _OTHERS = ("balance_planned", "cpu_us", "bytes", "weigh_us", "encode_us", "look_
 _LONG = {"communication": "tuples per message", "work_us": "work of all tasks, us per message", "balance_load": "load: max / mean of tasks", "replication": "tasks per subscription"}
 
 _LEGEND = (
-    "messages/s: what the busiest subscription task could do; if even: were all equally busy; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
+    "msgs/s: what the busiest subscription task could do; if even: were all equally busy; distr./s: what one distribution task could do (there can be several); tuples: distribution -> subscription bolts, per message; repl.: tasks of a subscription.",
     "bal.: max / mean over tasks of subscriptions, messages, load (their product, the paper's cost), measured work.",
     "distr.: of the distribution task per message, of which *route* is the distributor's part; work: of all subscription tasks; slowest: of the busiest; "
     "critical: distribution and the slowest task of each step; place: per subscription; us of CPU time.",
@@ -35,14 +38,14 @@ _LEGEND = (
 )
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any], measures: Iterable[str] = _MEASURES) -> list[str]:
     x = row["x"]
     place = "-" if x is None else f"{x:g}" if isinstance(x, (int, float)) else x
-    return [place, *(f"{row[name]:,.{digits}f}" for name, (_, digits) in _MEASURES.items())]
+    return [place, *(f"{row[name]:,.{_MEASURES[name][1]}f}" for name in measures)]
 
 
-def _headings(experiment: Mapping[str, Any]) -> list[str]:
-    return ["", experiment["x"], *(heading for heading, _ in _MEASURES.values())]
+def _headings(experiment: Mapping[str, Any], measures: Iterable[str] = _MEASURES) -> list[str]:
+    return ["", experiment["x"], *(_MEASURES[name][0] for name in measures)]
 
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
@@ -63,7 +66,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
     for line in _conditions(found):
         print(line)
     for e in found["experiments"]:
-        print_table(f"{e['name']}: {e['title']}", _headings(e), [[row["series"], *_cells(row)] for row in e["rows"]])
+        print_table(f"{e['name']}: {e['title']}", _headings(e, _PRINTED), [[row["series"], *_cells(row, _PRINTED)] for row in e["rows"]])
         for note in e["notes"]:
             print(f"  note: {note}")
         for claim in e["claims"]:
@@ -123,7 +126,9 @@ def plot(experiment: Mapping[str, Any], folder: Path) -> str | None:
             _lines(axes, rows, measure)
             axes.set_xlabel(experiment["x"])
             if experiment["x"] in ("N", "n1"):
+                ticks = sorted({row["x"] for row in rows if row["x"] is not None})
                 axes.set_xscale("log", base=2)
+                axes.set_xticks(ticks, list(map(str, ticks)))
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
         axes.legend(fontsize="small")
