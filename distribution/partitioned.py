@@ -254,9 +254,10 @@ class Partitioned(Distributor):
         at = begin
         if sample is not None:
             s, m = postings(sample, self.prefixes(sample), _in_box(sample, part.box))
-            at = halve(begin, len(s.start) - 1 if end is None else end, s, m)
-            if not begin < at or not any(t >= begin for t in (sample.terms.max(initial=-1),)):
-                at = begin
+            known = len(s.start) - 1
+            stop = known if end is None else min(end, known)
+            if begin < stop and all(kernels.range_cost(begin, stop, s.start, s.before, m.start, m.before)):
+                at = halve(begin, stop, s, m)
         if at == begin:
             at = marks[len(marks) // 2] if marks else 2 * begin + 1 if end is None else max(begin + 1, round((max(1, begin) * end) ** 0.5))
         lower, upper = [t for t in marks if t < at], [t for t in marks if t > at]
