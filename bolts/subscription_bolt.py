@@ -29,6 +29,7 @@ import numpy as np
 
 from dskype.bolts import boolean
 from dskype.bolts.entries import Entries
+from dskype.bolts.filter_placements import FilterPlacements
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.replicas import Coverage, Replicas
 from dskype.bolts.results.base import run_of
@@ -122,14 +123,13 @@ class SubscriptionBolt(BatchBolt):
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
         self._coverage: Coverage | None = None
         self._replicas: Replicas | None = None
-        self._filter_epochs: dict[int, dict[str, Any]] = {}   # slot of the boolean index -> its placement
-        self._ending: list[tuple[int, int]] = []              # (watermark, slot of the boolean index): to be removed then
-        self._span = np.zeros((2, 0), np.int64)               # of boolean slots: after which position, and up to which one they match
+        self._filter_placements: FilterPlacements | None = None
         if replicates:
             me = context.get_this_component_id()
             self._coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)))
             self._replicas = Replicas(self._engine, self._topk_entries, self._ids, collector, self._publisher, self._coverage,
                                       context.get_component_tasks(me), context.get_this_task_index())
+            self._filter_placements = FilterPlacements(self._filter_entries, collector, self._coverage, context.get_this_task_index(), self._forget_filter)
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
         context.register_gauge("pending_evaluations", lambda: len(self._request_of))
@@ -163,12 +163,12 @@ class SubscriptionBolt(BatchBolt):
             self._publish_changes(changes)
             self._match_filters(messages, ids, arrival_ms)
         else:
-            self._replicas.watermark = watermark
+            self._replicas.watermark = self._filter_placements.watermark = watermark
             touched = self._replicas.send_changes(changes, before, self._counters["deltas"].inc)
             if self._publisher.wants_states:
                 self._dirty.update(touched.tolist())
             self._match_filters(messages, ids, arrival_ms)
-            self._end_filters()
+            self._filter_placements.end()
             self._check_coverage()
         self._ask(changes.due)
         self._write_states(self._context.clock_ms())
@@ -342,12 +342,7 @@ class SubscriptionBolt(BatchBolt):
     def _take_placement(self, subscription: str, registration: str, placement: Mapping[str, Any], source: int) -> None:
         kind = placement["type"]
         if kind == "boolean":
-            slot = self._open_filter(subscription, registration, placement)
-            if slot >= self._span.shape[1]:
-                self._span = np.concatenate((self._span, np.zeros((2, slot + 16 - self._span.shape[1] + slot // 2), np.int64)), axis=1)
-            self._span[:, slot] = placement["at"], _NEVER_MS
-            self._filter_epochs[slot] = dict(placement)
-            self._check_coverage()
+            self._filter_placements.open(self._open_filter(subscription, registration, placement), placement)
         elif kind == "plan":
             self._coverage.mark(placement["version"], source, placement["high"])
             self._check_coverage()
@@ -356,8 +351,8 @@ class SubscriptionBolt(BatchBolt):
                 self._collector.emit((placement["version"],), streams.SWITCHED)
         elif subscription in self._topk:
             self._take_topk_news(subscription, self._topk[subscription], placement)
-        else:
-            self._take_filter_news(subscription, self._filters[subscription], placement)
+        elif not self._filter_placements.take(self._filters[subscription], placement):
+            del self._filters[subscription]
 
     def _take_topk_news(self, subscription: str, slot: int, placement: Mapping[str, Any]) -> None:
         replicas, kind = self._replicas, placement["type"]
@@ -371,24 +366,6 @@ class SubscriptionBolt(BatchBolt):
             del self._topk[subscription]
             replicas.forget(slot)
             self._forget_topk(slot)
-
-    def _take_filter_news(self, subscription: str, slot: int, placement: Mapping[str, Any]) -> None:
-        kind, known = placement["type"], self._filter_epochs[slot]
-        if kind == "survey":
-            whole = {key: known[key] for key in ("type", "bbox", "expression", "expires_ms", "meta", "plan", "guard")}
-            self._report_filter(slot, "survey", whole)
-        elif kind == "epoch" and self._context.get_this_task_index() in placement["tasks"]:
-            known.update({key: value for key, value in placement.items() if key != "type"})
-            self._check_coverage()
-        else:
-            del self._filters[subscription]
-            self._span[1, slot] = placement["at"]
-            self._ending.append((placement["at"], slot))
-            self._end_filters()
-
-    def _report_filter(self, slot: int, kind: str, placement: Mapping[str, Any] | None = None) -> None:
-        entries = self._filter_entries
-        self._collector.emit((entries.name(slot), entries.registration(slot), self._filter_epochs[slot]["epoch"], kind, None, placement), streams.SHORTAGES)
 
     def _open_replicas(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Begin replicas of top-k subscriptions."""
@@ -421,25 +398,7 @@ class SubscriptionBolt(BatchBolt):
         """Do what has waited for a plan to be in force everywhere."""
         waited = [slot for slot in self._replicas.covered() if slot not in self._request_of]
         self._ask(np.array(waited, np.int32))
-        for slot, known in self._filter_epochs.items() if self._told_filters() else ():
-            if known["tell"] and self._coverage.since(known["since"]) <= self._watermark:
-                if self._context.get_this_task_index() in known["tell"] and self._filter_entries.name(slot) is not None:
-                    self._report_filter(slot, "ready")
-                known["tell"] = []
-
-    def _told_filters(self) -> bool:
-        return any(known["tell"] for known in self._filter_epochs.values())
-
-    def _end_filters(self) -> None:
-        """Remove the boolean subscriptions whose end the watermark has reached."""
-        left = []
-        for at, slot in self._ending:
-            if at <= self._watermark:
-                del self._filter_epochs[slot]
-                self._forget_filter(slot)
-            else:
-                left.append((at, slot))
-        self._ending = left
+        self._filter_placements.tell()
 
     # -- evaluations ------------------------------------------------------------------------------
 
@@ -548,7 +507,7 @@ class SubscriptionBolt(BatchBolt):
             alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
         if self._replicas is not None and len(rows):
-            inside = (messages.position[rows] > self._span[0, slots]) & (messages.position[rows] <= self._span[1, slots])
+            inside = self._filter_placements.inside(messages.position[rows], slots)
             rows, slots = rows[inside], slots[inside]
             self._counters["matches"].inc(len(rows))
             names, registrations, metas = self._filter_entries.take(slots)
@@ -570,7 +529,7 @@ class SubscriptionBolt(BatchBolt):
             if name is None or self._filter_entries.registration(slot) != registration:
                 continue
             if self._replicas is not None:
-                self._report_filter(slot, "expired")    # it may live elsewhere, too: who owns it ends it
+                self._filter_placements.expired(slot)
             else:
                 del self._filters[name]
                 self._remove_filter(name, slot)
@@ -589,8 +548,7 @@ class SubscriptionBolt(BatchBolt):
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
             "fresh": sorted(self._fresh), "dirty": sorted(self._dirty),
             **({} if self._replicas is None else {
-                "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "span": np.array(self._span),
-                "filter_epochs": list(self._filter_epochs.items()), "ending": self._ending}),
+                "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._filter_placements.snapshot()}),
         }
 
     def restore(self, state: Any) -> None:
@@ -615,11 +573,8 @@ class SubscriptionBolt(BatchBolt):
         if self._replicas is not None:
             self._replicas.restore(state["replicas"])
             self._coverage.restore(state["coverage"])
-            self._span = np.array(state["span"])
-            self._filter_epochs = {slot: dict(known) for slot, known in state["filter_epochs"]}
-            self._ending = [tuple(end) for end in state["ending"]]
-            ending = {slot for _, slot in self._ending}
-            self._filters = {name: slot for slot in self._filter_epochs if slot not in ending and (name := self._filter_entries.name(slot)) is not None}
+            self._filter_placements.restore(state["placements"])
+            self._filters = {self._filter_entries.name(slot): slot for slot in self._filter_placements.slots()}
 
 
 def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:

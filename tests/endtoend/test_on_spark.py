@@ -20,6 +20,7 @@ from kafka import TopicPartition
 
 from dskype.deploy import places
 from dskype.deploy.verification import Inputs, verify
+from dskype.distribution import make_distributor
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
@@ -84,6 +85,10 @@ class Feed:
     def publish(self, records):
         for value in records:
             self.producer.send(self.topics.messages, value=value)
+        self.producer.flush()
+
+    def change_plan(self, version, plan):
+        self.producer.send(self.topics.plans, key=b"plan", value=json.dumps({"v": 1, "version": version, "plan": plan}).encode())
         self.producer.flush()
 
     def watermark(self) -> int:
@@ -175,7 +180,8 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
 def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world, feed_of):
     messages, subscriptions, _ = world
     n, kafka = 20_000, KafkaSettings(bootstrap_servers)
-    conf = conf_of(world, 3_000)
+    conf = {**conf_of(world, 3_000), "dskype.distributor": "prefix"}
+    plan = make_distributor("prefix", TASKS["subscription-bolt"]).plan()
     arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
     feed = feed_of(kafka, name)
     feed.subscribe([*subscriptions[:2_000], ("west", FILTER)])
@@ -187,6 +193,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_serve
     feed.subscribe(subscriptions[2_000:3_000])
     feed.publish(records[n // 2:])
     with driver(**arguments) as stopped:
+        feed.change_plan(1, make_distributor("prefix", TASKS["subscription-bolt"], plan=plan).split(0, 1))
         feed.wait_for(n // 2)
         stopped.communicate("stop\n", timeout=60)
     with driver(**arguments) as last:
