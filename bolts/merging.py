@@ -226,8 +226,10 @@ class Merger:
     def _take_back(self, life: _Life) -> None:
         published = life.published
         if published is None:
-            # One that has begun here has published nothing, whatever its replica sent on the way.
-            published = [] if life.begun else next((_rows(base) for base in life.gone.values() if base is not None), [])
+            # One that has begun here has published nothing, whatever its replica was sure of. Else it has published what the
+            # replica handed over first: that may still wait here, and what came later has never been published.
+            waiting = [action[5] for action in life.queue if action[2] == "replica"]
+            published = [] if life.begun else next((_rows(base) for base in (*waiting, *life.gone.values()) if base is not None), [])
         watermark = max(life.end_at, life.last)
         for _, _, score, message in published:
             self.deltas.append(Delta(life.name, life.registration, life.meta, REMOVE, message, score, 0, watermark))
@@ -275,7 +277,7 @@ class Merger:
             life = self._life(subscription, registration)
         life.k, life.meta = k, meta
         life.known.add(task)
-        life.queue.append([watermark, task, "replica", claims, alone, entries, base])
+        life.queue.append([watermark, task, "replica", claims, alone, base, entries])
         self._process(life)
 
     def drop(self, task: int, record: list[Any]) -> None:
@@ -349,7 +351,7 @@ class Merger:
     def _apply(self, life: _Life, action: list[Any]) -> None:
         _, task, what, *given = action
         if what == "replica":
-            claims, alone, entries, base = given
+            claims, alone, base, entries = given
             if base is not None and life.published is None and not life.begun:     # (of one that has begun here nothing is published yet)
                 life.published = _rows(base)
                 self._dirty[life.registration] = None       # the replica may have had it to write

@@ -69,13 +69,13 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1) -> list[
 
     :param kafka: the brokers.
     :param name: the topology's name.
-    :param partitions: of messages, subscriptions, results and top-k lists; registrations and the sequence have one.
+    :param partitions: of messages, subscriptions, results and top-k lists; registrations, plans and the sequence have one.
     :returns: what is not right with topics that were there before, one sentence each; [] when all is well.
     :raises IllegalArgumentException: fewer than 1 partition.
     """
     if partitions < 1:
         raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
-    one = ("registrations", "sequence")
+    one = ("registrations", "plans", "sequence")
     plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in TOPIC_CONFIG.items()]
     existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
     return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])

@@ -109,6 +109,15 @@ def test_one_that_ends_before_it_was_known_leaves_its_events_only():
     assert merger.taken() == ([], [Event("s", "0-1", "removed", 5)], [Removed("s", "0-1", 5)]) and len(merger) == 0
 
 
+def test_what_was_handed_over_and_waits_is_what_is_taken_back():
+    merger = Merger()
+    merger.advance(3)
+    merger.end("s", "0-1", True, 9, [7], False)
+    merger.replica("s", 7, replica(9, [[1, [7]]], [(8, 0.9)], alone=True, base=[(2, 0.5)]))
+    merger.gone("s", 7, ["0-1", None, columns((8, 0.9))])
+    assert ops(merger)[0] == [("remove", '"m2"', 0, 9)] and len(merger) == 0
+
+
 def test_boolean_registrations_are_removed_when_all_their_matches_are_there():
     merger = Merger()
     merger.begin("b", "0-3", False, 2)

@@ -73,7 +73,7 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
     assert ensure_topics(kafka, name, partitions=3) == []
     admin = TopicAdmin(kafka)
     try:
-        assert admin.existing(topics) == {**dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3), topics.registrations: 1, topics.sequence: 1}
+        assert admin.existing(topics) == {**dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3), topics.registrations: 1, topics.plans: 1, topics.sequence: 1}
     finally:
         admin.close()
     for topic in (topics.messages, topics.subscriptions):
