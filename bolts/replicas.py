@@ -103,12 +103,13 @@ class Replicas:
     :param publisher: of results.
     :param coverage: of plans.
     :param tasks: ids of all tasks of the bolt by index; ``index`` is this one's.
+    :param counted: positions are sequence numbers.
     """
 
     def __init__(self, engine: TopkEngine, entries: Entries, ids: MessageIds, collector: Any, publisher: Any, coverage: Coverage,
-                 tasks: Sequence[int], index: int) -> None:
+                 tasks: Sequence[int], index: int, counted: bool) -> None:
         self._engine, self._entries, self._ids, self._collector, self._publisher = engine, entries, ids, collector, publisher
-        self._coverage, self._tasks, self._me = coverage, list(tasks), (index,)
+        self._coverage, self._tasks, self._me, self._counted = coverage, list(tasks), (index,), counted
         self.watermark = -1
         self._state = np.zeros(0, _STATE)
         self._placed: list[tuple[int, ...]] = []       # tasks by slot
@@ -227,7 +228,7 @@ class Replicas:
             names, registrations, metas = self._entries.take(slots)
             count(len(rows))
             self._publisher.emit_rows(names, registrations, changes.op[rows] + np.where(modes[rows] == _PART, PART, 0).astype(np.int8), self._ids.get(seqs),
-                                      changes.watermark[rows], changes.score[rows], changes.rank[rows], metas, seqs, self._ids.positions(seqs))
+                                      changes.watermark[rows], changes.score[rows], changes.rank[rows], metas, seqs, seqs if self._counted else self._ids.positions(seqs))
         for slot in changes.due.tolist():
             if self._state[slot]["mode"] != _NOTHING:
                 # When in between it fell due is not known; the list was right at the former watermark. (Of one that is alone the

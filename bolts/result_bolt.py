@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -195,13 +196,12 @@ class ResultBolt(BatchBolt):
             shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
             self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32))
         if items and self._publisher.wants_states:
-            states: list[State | Removal] = []
-            for item in items:
-                if isinstance(item, Removed):
-                    states.append(Removal(*item))
-                else:
-                    states.append(self._item(item.subscription, [item.registration, item.watermark, item.messages, item.scores]))
-            self._write_states(states)
+            wholes = [item for item in items if not isinstance(item, Removed)]
+            names, registrations, watermarks, messages, scores = zip(*wholes) if wholes else ((),) * 5
+            states = iter(self._publisher.encode_states(
+                list(names), list(registrations), list(watermarks), np.cumsum([0, *map(len, messages)]), [m for part in messages for m in part],
+                np.array([s for part in scores for s in part], np.float64)) if wholes else ())
+            self._write_states([Removal(*item) if isinstance(item, Removed) else next(states) for item in items])
 
     def _item(self, subscription: str, record: list[Any]) -> State | Removal:
         registration, watermark, messages, scores = record
@@ -211,11 +211,8 @@ class ResultBolt(BatchBolt):
 
     def _write_states(self, items: list[State | Removal]) -> None:
         if self._topic is not None:
-            for item in items:
-                if isinstance(item, State):
-                    self._topic.put((item,))
-                else:
-                    self._topic.remove((item,))
+            for removals, group in groupby(items, lambda item: isinstance(item, Removal)):
+                (self._topic.remove if removals else self._topic.put)(list(group))
         if self._buffer is not None:
             self._buffer.add(items)
             self._flush()

@@ -128,7 +128,7 @@ class SubscriptionBolt(BatchBolt):
             me = context.get_this_component_id()
             self._coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)))
             self._replicas = Replicas(self._engine, self._topk_entries, self._ids, collector, self._publisher, self._coverage,
-                                      context.get_component_tasks(me), context.get_this_task_index())
+                                      context.get_component_tasks(me), context.get_this_task_index(), settings.window_kind == "count")
             self._filter_placements = FilterPlacements(self._filter_entries, collector, self._coverage, context.get_this_task_index(), self._forget_filter)
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
