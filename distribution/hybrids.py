@@ -11,7 +11,7 @@ from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.keyword import PrefixDistributor
 from dskype.distribution.learning import learn_ranges, learn_tree, take, uniform_ranges, uniform_tree
-from dskype.distribution.partitioned import METHODS, postings
+from dskype.distribution.partitioned import METHODS
 from dskype.distribution.plans import Node, flatten
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -31,6 +31,7 @@ class _Hybrid(PrefixDistributor):
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options, checked."""
         found = {"keywords": "prefix", **super().checked(tasks, options)}
+        del found["cost"]       # cells are for all kinds of work
         if found["keywords"] not in ("prefix", "keyword"):
             raise IllegalArgumentException(explain(f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"],
                                                    legal="prefix | keyword"))
@@ -83,7 +84,7 @@ class SpatialFirstDistributor(_Hybrid):
         cells = _cells_of(tree, sample)
 
         def inside(cell: int) -> Node:
-            return learn_ranges(*postings(sample, lengths, np.flatnonzero(cells == cell)), _block(cell, n2), balanced=balanced)
+            return learn_ranges(cls.cost(sample, options, lengths, np.flatnonzero(cells == cell)), _block(cell, n2), balanced=balanced)
 
         return _replaced(tree, inside, n2)
 
@@ -109,7 +110,7 @@ class KeywordFirstDistributor(_Hybrid):
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
         """Return ranges of equal cost, each with cells of equally many subscriptions."""
         n2, balanced, lengths = options["n2"], options["method"] == METHODS[0], cls._lengths(tasks, sample, options)
-        ranges = learn_ranges(*postings(sample, lengths), range(options["n1"]), balanced=balanced)["ranges"]
+        ranges = learn_ranges(cls.cost(sample, options, lengths), range(options["n1"]), balanced=balanced)["ranges"]
         nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
         owners = np.repeat(np.arange(sample.n), np.diff(sample.offsets))
         counted = nth < lengths[owners]

@@ -11,11 +11,14 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.learning import learn_ranges, uniform_ranges
-from dskype.distribution.partitioned import Partitioned, postings
+from dskype.distribution.partitioned import Partitioned, default_hashes
 from dskype.distribution.plans import Node
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.groupings import RowTasks
 
-__all__ = ["KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
+COSTS = ("product", "work")
+
+__all__ = ["COSTS", "KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
 
 
 class KeywordDistributor(Partitioned):
@@ -24,9 +27,40 @@ class KeywordDistributor(Partitioned):
     Tasks own consecutive ranges of the vocabulary in the order of frequency, of equal cost (Algorithm 4). Replication and communication are at
     most the number of keywords. Boolean subscriptions: every message that satisfies one has one of a few keywords (AND: those of one
     operand, OR: those of all); it lives on their tasks.
+
+    :param options: besides ``method``, ``cost`` of a range: ``product`` (default, equation 16), or ``work``: pairs of subscription and message with
+        the same keyword, and an overhead for each message, so that frequent words weigh more.
     """
 
     name = "keyword"
+    legal_options = ("method", "cost")
+
+    @classmethod
+    def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return all options, checked."""
+        found = {"cost": COSTS[0], **super().checked(tasks, options)}
+        if found["cost"] not in COSTS:
+            raise IllegalArgumentException(explain(f"The option cost of the {cls.name} distributor is not usable.", given=found["cost"],
+                                                   legal=" | ".join(COSTS)))
+        return found
+
+    def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
+        """Return the cost of each task for a sample that has been placed and routed."""
+        if self.options.get("cost") != "work" or routes is None:
+            return super().task_loads(sample, offsets, tasks, routes)
+        # Each keyword that counts as a subscription of its own: where it lives, and how many messages have it.
+        lengths = self.prefixes(sample)
+        owners = np.repeat(np.arange(sample.n), lengths)
+        nth = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        terms = sample.terms[sample.offsets[:-1][owners] + nth]
+        single = sample._replace(k=sample.k[owners], alpha=sample.alpha[owners], lat=sample.lat[owners], lon=sample.lon[owners], terms=terms,
+                                 offsets=np.arange(len(owners) + 1), weights=np.ones(len(owners)), thresholds=np.full(len(owners), -np.inf))
+        _, to, _ = self.place_all(single, single.thresholds, default_hashes(sample.n)[owners])
+        known, counts = np.unique(sample.messages.terms[sample.messages.offsets[0]:sample.messages.offsets[-1]], return_counts=True)
+        at = np.minimum(np.searchsorted(known, terms), max(0, len(known) - 1))
+        pairs = np.where(known[at] == terms, counts[at], 0) if len(known) else np.zeros(len(terms))
+        overhead = pairs.sum() / max(1, counts.sum())
+        return (np.bincount(to, pairs, self.tasks) + overhead * np.bincount(routes.tasks, minlength=self.tasks)) / max(1, sample.messages.n)
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
@@ -36,7 +70,7 @@ class KeywordDistributor(Partitioned):
     @classmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
         """Return ranges of equal cost."""
-        return learn_ranges(*postings(sample, np.diff(sample.offsets)), range(tasks), balanced=options["method"] == "balanced")
+        return learn_ranges(cls.cost(sample, options, np.diff(sample.offsets)), range(tasks), balanced=options["method"] == "balanced")
 
 
 def checked_slack(name: str, options: Mapping[str, Any]) -> float:
@@ -60,11 +94,11 @@ class PrefixDistributor(KeywordDistributor):
 
     Keywords after the prefix that happen to be with a task of it count as covered. Without a threshold the rarest keyword has to do.
 
-    :param options: besides ``method``, ``slack`` (default 0.1): the prefix is computed for ``threshold - slack * |threshold|``, so it seldom has to grow.
+    :param options: besides ``method`` and ``cost``, ``slack`` (default 0.1): the prefix is computed for ``threshold - slack * |threshold|``, so it seldom has to grow.
     """
 
     name = "prefix"
-    legal_options = ("method", "slack")
+    legal_options = ("method", "cost", "slack")
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -83,7 +117,7 @@ class PrefixDistributor(KeywordDistributor):
     @classmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
         """Return ranges of equal cost, where subscriptions count with their loose prefixes."""
-        return learn_ranges(*postings(sample, _prefixes(sample, options["slack"])), range(tasks), balanced=options["method"] == "balanced")
+        return learn_ranges(cls.cost(sample, options, _prefixes(sample, options["slack"])), range(tasks), balanced=options["method"] == "balanced")
 
 
 def _prefixes(sample: Sample, slack: float) -> np.ndarray:

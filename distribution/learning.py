@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Postings", "best_line", "halve", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -199,39 +199,65 @@ class Postings(NamedTuple):
         return cls(len(offsets) - 1, start.astype(np.int64), before[order].astype(np.int64), after[order].astype(np.int64))
 
 
-def halve(begin: int, end: int, s: Postings, m: Postings) -> int:
-    """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
-    return int(kernels.halve_range(begin, min(end, len(s.start) - 1), s.start, s.before, s.after, m.start, m.before, m.after))
+class Cost(NamedTuple):
+    """What a range of keywords costs a task.
+
+    :ivar s: subscriptions by the keywords that count.
+    :ivar m: messages.
+    :ivar overhead: of a message that comes to a task, in pairs; negative: the product of equation 16, subscriptions with a keyword in the range x
+        messages that have one. Else what is really done: pairs of subscription and message with the same keyword, and the overhead.
+    """
+
+    s: Postings
+    m: Postings
+    overhead: float
+
+    @classmethod
+    def of(cls, s: Postings, m: Postings, work: bool) -> Cost:
+        """Return the cost model: equation 16, or ``work``: to receive the messages of all keywords costs as much as all pairs do."""
+        if not work:
+            return cls(s, m, -1.0)
+        pairs = float((np.diff(s.start) * np.diff(m.start).astype(np.float64)).sum())
+        return cls(s, m, pairs / max(1, len(m.before)))
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of terms."""
+        return len(self.s.start) - 1
+
+    def per_task(self, begin: int, end: int, among: int = 1) -> float:
+        """Return what each of so many tasks that share a range has to do, per message of the stream."""
+        subscriptions, messages, pairs = kernels.range_cost(begin, end, self.s.start, self.s.before, self.m.start, self.m.before)
+        cost = float(subscriptions) * messages / among if self.overhead < 0 else pairs / among + self.overhead * messages
+        return cost / max(1, self.m.n)
+
+    def halve(self, begin: int, end: int) -> int:
+        """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
+        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s.start, self.s.before, self.s.after,
+                                       self.m.start, self.m.before, self.m.after))
+
+    def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
+        """Return terms that halve a range, its halves and so on."""
+        at = self.halve(begin, end) if levels else begin
+        return [] if at == begin else [*self.marks(begin, at, levels - 1), at, *self.marks(at, end, levels - 1)]
 
 
-def _cost(begin: int, end: int, s: Postings, m: Postings) -> float:
-    subscriptions, messages = kernels.range_cost(begin, end, s.start, s.before, m.start, m.before)
-    return float(subscriptions) * float(messages) / max(1, m.n)
-
-
-def _marks(begin: int, end: int, s: Postings, m: Postings, levels: int = _MARK_LEVELS) -> list[int]:
-    at = halve(begin, end, s, m) if levels else begin
-    return [] if at == begin else [*_marks(begin, at, s, m, levels - 1), at, *_marks(at, end, s, m, levels - 1)]
-
-
-def learn_ranges(s: Postings, m: Postings, tasks: Sequence[int], *, balanced: bool = True, shared: bool = True) -> Node:
+def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, shared: bool = True) -> Node:
     """Return ranges of the vocabulary with the tasks.
-
-    The cost of a range is that of equation 16: subscriptions with a keyword in it x the probability that a message has one.
 
     :param balanced: the least cap under which filling one range after the other needs no more tasks; False: Algorithm 4 as it is, the
         costliest range is halved until there are enough.
     :param shared: with ``balanced``: a keyword that is above the cap alone is shared by several tasks, each with a part of its subscriptions.
     """
-    vocabulary, n = len(s.start) - 1, len(tasks)
-    parts: list[tuple[int, int, float, int]] = []       # begin, end, cost, tasks
-    if balanced and vocabulary > 0:
+    n, s, m = len(tasks), cost.s, cost.m
+    parts = [(0, cost.vocabulary, 1)]       # begin, end, among how many tasks
+    if balanced and cost.vocabulary > 0:
         first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
 
         def cut(cap: float) -> int:
-            return kernels.cap_ranges(cap, n, shared, s.start, s.before, m.start, m.before, first, among)
+            return kernels.cap_ranges(cap, cost.overhead, n, shared, s.start, s.before, m.start, m.before, first, among)
 
-        low, high = 0.5, float(s.n) * m.n + 1.0
+        low, high = 0.5, 1.001 * cost.per_task(0, cost.vocabulary) * max(1, m.n) + 1.0
         while high > 1.001 * low:
             middle = math.sqrt(low * high)
             if cut(middle)[1] <= n:
@@ -239,41 +265,37 @@ def learn_ranges(s: Postings, m: Postings, tasks: Sequence[int], *, balanced: bo
             else:
                 low = middle
         count = cut(high)[0]
-        ends = [*first[1:count].tolist(), vocabulary]
-        parts = [(begin, end, _cost(begin, end, s, m), g) for begin, end, g in zip(first[:count].tolist(), ends, among[:count].tolist())]
-    else:
-        parts = [(0, vocabulary, _cost(0, vocabulary, s, m) if vocabulary else 0.0, 1)]
-    return _ranges_node(_filled(parts, n, s, m, shared and balanced), list(tasks), s, m)
+        parts = list(zip(first[:count].tolist(), [*first[1:count].tolist(), cost.vocabulary], among[:count].tolist()))
+    return _ranges_node(_filled(parts, n, cost, shared and balanced), list(tasks), cost)
 
 
-def _filled(parts: list[tuple[int, int, float, int]], n: int, s: Postings, m: Postings, shared: bool) -> list[tuple[int, int, float, int]]:
+def _filled(parts: list[tuple[int, int, int]], n: int, cost: Cost, shared: bool) -> list[tuple[int, int, int]]:
     """Halve the costliest part, or give it another task, until no task is left over."""
-    heap = [(-cost / among, begin, end, cost, among) for begin, end, cost, among in parts]
+    heap = [(-cost.per_task(*part), *part) for part in parts]
     heapq.heapify(heap)
-    done: list[tuple[int, int, float, int]] = []
+    done: list[tuple[int, int, int]] = []
     left = n - sum(among for *_, among in parts)
     while left and heap:
-        _, begin, end, cost, among = heapq.heappop(heap)
-        at = halve(begin, end, s, m) if among == 1 and end - begin > 1 else begin
+        _, begin, end, among = heapq.heappop(heap)
+        at = cost.halve(begin, end) if among == 1 and end - begin > 1 else begin
         if at > begin:
-            for one, other in ((begin, at), (at, end)):
-                half = _cost(one, other, s, m)
-                heapq.heappush(heap, (-half, one, other, half, 1))
+            for part in ((begin, at, 1), (at, end, 1)):
+                heapq.heappush(heap, (-cost.per_task(*part), *part))
             left -= 1
         elif shared:
-            heapq.heappush(heap, (-cost / (among + 1), begin, end, cost, among + 1))
+            heapq.heappush(heap, (-cost.per_task(begin, end, among + 1), begin, end, among + 1))
             left -= 1
         else:
-            done.append((begin, end, cost, among))
-    return sorted([*done, *((begin, end, cost, among) for _, begin, end, cost, among in heap)])
+            done.append((begin, end, among))
+    return sorted([*done, *((begin, end, among) for _, begin, end, among in heap)])
 
 
-def _ranges_node(parts: list[tuple[int, int, float, int]], tasks: list[int], s: Postings, m: Postings) -> Node:
+def _ranges_node(parts: list[tuple[int, int, int]], tasks: list[int], cost: Cost) -> Node:
     found, at = [], 0
-    for begin, end, cost, among in parts:
+    for begin, end, among in parts:
         own = tasks[at:at + among]
         at += among
-        found.append({"from": begin, "node": leaf(own, cost, term=_marks(begin, end, s, m))})
+        found.append({"from": begin, "node": leaf(own, cost.per_task(begin, end, among) * among, term=cost.marks(begin, end))})
     found[0]["from"] = 0
     if at < len(tasks):     # words that are too few: who has none helps the costliest
         costliest = max(found, key=lambda part: part["node"]["load"] / len(part["node"]["tasks"]))["node"]

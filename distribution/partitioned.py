@@ -11,18 +11,18 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Postings, best_line, halve, take
+from dskype.distribution.learning import Cost, Postings, best_line, take
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["Measured", "Partitioned", "cover", "measure", "postings"]
+__all__ = ["Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings"]
 
 METHODS = ("balanced", "paper")
 
 
-def _hashes(n: int) -> np.ndarray:
+def default_hashes(n: int) -> np.ndarray:
     """Return CRC-32s as those of some ids."""
     return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
 
@@ -152,7 +152,7 @@ class Partitioned(Distributor):
         """
         limits = np.full(sample.n, self.limit(None)) if thresholds is None else np.array([self.limit(t) for t in thresholds.tolist()])
         return kernels.place_all(sample.offsets, sample.terms, sample.weights, sample.alpha, sample.lat, sample.lon, limits,
-                                 _hashes(sample.n) if hashes is None else hashes, self.tasks, *self._flat)
+                                 default_hashes(sample.n) if hashes is None else hashes, self.tasks, *self._flat)
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
         """Return the tasks of each message's keywords."""
@@ -246,6 +246,11 @@ class Partitioned(Distributor):
         """Return how many keywords of each subscription of a sample decide where it lives. Default: all."""
         return np.diff(sample.offsets)
 
+    @classmethod
+    def cost(cls, sample: Sample, options: Mapping[str, Any], lengths: np.ndarray, rows: np.ndarray | None = None) -> Cost:
+        """Return the cost of ranges of keywords, for some of a sample's subscriptions of which the first ``lengths`` keywords count."""
+        return Cost.of(*postings(sample, lengths, rows), options.get("cost") == "work")
+
     def _cut_terms(self, part: Leaf, task: int, sample: Sample | None) -> Node | None:
         (begin, end), load = part.terms, part.node["load"] / 2
         marks = [t for t in part.node["marks"].get("term", ()) if t > begin and (end is None or t < end)]
@@ -253,11 +258,10 @@ class Partitioned(Distributor):
             return None
         at = begin
         if sample is not None:
-            s, m = postings(sample, self.prefixes(sample), _in_box(sample, part.box))
-            known = len(s.start) - 1
-            stop = known if end is None else min(end, known)
-            if begin < stop and all(kernels.range_cost(begin, stop, s.start, s.before, m.start, m.before)):
-                at = halve(begin, stop, s, m)
+            cost = self.cost(sample, self.options, self.prefixes(sample), _in_box(sample, part.box))
+            stop = cost.vocabulary if end is None else min(end, cost.vocabulary)
+            if begin < stop and cost.per_task(begin, stop) > 0:
+                at = cost.halve(begin, stop)
         if at == begin:
             at = marks[len(marks) // 2] if marks else 2 * begin + 1 if end is None else max(begin + 1, round((max(1, begin) * end) ** 0.5))
         lower, upper = [t for t in marks if t < at], [t for t in marks if t > at]
@@ -338,6 +342,6 @@ def measure(distributor: Distributor, sample: Sample, hashes: np.ndarray | None 
         offsets, tasks, _ = distributor.place_all(sample, sample.thresholds, hashes)
         loads = distributor.task_loads(sample, offsets, tasks, routes)
     else:
-        tasks = (_hashes(sample.n) if hashes is None else hashes) % distributor.tasks
+        tasks = (default_hashes(sample.n) if hashes is None else hashes) % distributor.tasks
         loads = np.bincount(tasks, minlength=distributor.tasks) * (messages / n)
     return Measured(len(tasks) / max(1, sample.n), float(messages.sum()) / n, np.bincount(tasks, minlength=distributor.tasks), messages, loads)

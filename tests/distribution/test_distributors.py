@@ -208,7 +208,7 @@ def test_an_unknown_distributor_is_refused():
 
 @pytest.mark.parametrize(("name", "options", "text"), [
     ("location", {"slack": 0.1}, "no such option.*given: 'slack'.*legal: method"), ("prefix", {"slac": 0.1}, "did you mean slack"),
-    ("prefix", {"slack": 2}, "slack.*given: 2"), ("prefix", {"slack": True}, "slack.*given: True"), ("keyword", {"method": "best"}, "balanced | paper"),
+    ("prefix", {"slack": 2}, "slack.*given: 2"), ("prefix", {"slack": True}, "slack.*given: True"), ("keyword", {"cost": "much"}, "product | work"), ("keyword", {"method": "best"}, "balanced | paper"),
     ("spatial-first", {"n1": 4}, r"given: '4 x 1'.*n1 \* n2 = 6"), ("keyword-first", {"n2": 0}, "n2.*1 or more"), ("keyword-first", {"keywords": "x"}, "prefix | keyword")])
 def test_options_that_make_no_sense_are_refused(name, options, text):
     with pytest.raises(IllegalArgumentException, match=text):

@@ -11,7 +11,7 @@ from dskype.spouts.batch import MessageBatch
 DIAGONAL = 402.5
 
 EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
-    ("location", {"method": "paper"}), ("keyword", {"method": "paper"}), ("prefix", {"method": "paper", "slack": 0}), ("prefix", {"slack": 0.5}),
+    ("location", {"method": "paper"}), ("keyword", {"method": "paper"}), ("prefix", {"method": "paper", "slack": 0}), ("prefix", {"slack": 0.5}), ("prefix", {"cost": "work"}), ("keyword", {"cost": "work"}),
     ("spatial-first", {"keywords": "keyword", "n2": 1}), ("keyword-first", {"keywords": "keyword", "method": "paper"})]
 """Every distributor, and its options."""
 
