@@ -6,6 +6,7 @@ import re
 import pytest
 
 from dskype.distribution import make_distributor
+from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.validation import validate_submission
 
@@ -228,6 +229,14 @@ def test_a_distributor_that_replicates_needs_the_streams_that_lead_back():
     validate_submission("dskype", {"topology.acker.executors": 0}, builder)
     with pytest.raises(InvalidTopologyException, match="needs a stream.*given: 'shortages'"):
         validate_submission("dskype", {"topology.acker.executors": 0, "dskype.distributor": "prefix"}, builder)
+
+
+def test_watermarks_go_where_they_are_waited_for():
+    built = topology({})
+    assert watermark_sources(built, "distribution-bolt") == ["message-spout"] and watermark_sources(built, "subscription-bolt") == ["distribution-bolt"]
+    assert watermark_sources(built, "result-bolt") == ["distribution-bolt", "subscription-bolt"]
+    for name, wanted in (("hashing", False), ("prefix", True)):
+        assert takes_watermarks(built, "result-bolt", lambda component: {"dskype.distributor": name}) == wanted
 
 
 def test_changed_lists_are_written_at_most_so_often_and_the_last_one_always():
