@@ -17,7 +17,7 @@ from dskype.deploy import cli
 from dskype.deploy.arguments import UsageError, common
 from dskype.deploy.benchmarks import distribution, distribution_report, distribution_spark, skype_report
 from dskype.deploy.benchmarks.distribution import Bench, run_experiments
-from dskype.deploy.benchmarks.distribution_experiments import METHODS, NAMES, Setting, experiments
+from dskype.deploy.benchmarks.distribution_experiments import BY_WORK, METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.distribution_maintenance import MONITOR, SAMPLE, maintain
 from dskype.deploy.benchmarks.distribution_simulation import Simulation, placement, simulate
 from dskype.deploy.benchmarks.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
@@ -329,7 +329,7 @@ def test_the_command_line_runs_an_experiment_on_a_file(tmp_path: Path, capsys, m
     assert cli.main([*only, "-o", "json", "--folder", str(tmp_path / "out")]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in result["experiments"]] == ["methods"] and result["data"][0]["messages"] == 80
-    assert {row["series"] for row in result["experiments"][0]["rows"]} == {*METHODS, "one task"}
+    assert {row["series"] for row in result["experiments"][0]["rows"]} == {*METHODS, f"keyword, {BY_WORK}", f"prefix, {BY_WORK}", "one task"}
     assert (tmp_path / "out" / "report.md").is_file()
 
 
