@@ -178,66 +178,62 @@ def prefix_lengths(offsets, weights, alpha, limits):
 
 
 @njit(cache=True)
-def range_cost(begin, end, s_start, s_before, m_start, m_before):
-    """Return how many subscriptions and how many messages have a keyword in [begin, end), and how many pairs the same one."""
-    s = m = 0
-    pairs = 0.0
-    for term in range(begin, end):
-        pairs += float(s_start[term + 1] - s_start[term]) * float(m_start[term + 1] - m_start[term])
+def range_cost(begin, end, s_start, s_before, s_weight, m_start, m_before):
+    """Return the weights of all subscriptions, and the number of messages, with a keyword in [begin, end)."""
+    s, m = 0.0, 0
     for p in range(s_start[begin], s_start[end]):
-        s += s_before[p] < begin
+        if s_before[p] < begin:
+            s += s_weight[p]
     for p in range(m_start[begin], m_start[end]):
         m += m_before[p] < begin
-    return s, m, pairs
+    return s, m
 
 
 @njit(cache=True)
-def cap_ranges(cap, overhead, most, shared, s_start, s_before, m_start, m_before, first, parts):
+def cap_ranges(cap, overhead, most, shared, s_start, s_before, s_weight, m_start, m_before, first, parts):
     """Cut the vocabulary into ranges, each as long as its cost does not exceed the cap.
 
-    :param overhead: of a message in pairs: a range costs its pairs of subscription and message with the same keyword, and this for each of
-        its messages; negative: subscriptions x messages.
+    :param overhead: a range costs the weights of its subscriptions, and this for each of its messages; negative: weights x messages.
     :param shared: a single keyword above the cap is parted among as many tasks as it takes; else the cap does not count for it.
     :param first: int64[most], becomes the first term of each range; ``parts`` alike: among how many tasks.
     :returns: (ranges, tasks); tasks is ``most`` + 1 if they are too few.
     """
     count = used = 0
-    begin = term = s = m = 0
-    pairs = 0.0
+    begin = term = m = 0
+    s = 0.0
     vocabulary = len(s_start) - 1
     while term < vocabulary:
-        ds = dm = 0
+        ds, dm = 0.0, 0
         for p in range(s_start[term], s_start[term + 1]):
-            ds += s_before[p] < begin
+            if s_before[p] < begin:
+                ds += s_weight[p]
         for p in range(m_start[term], m_start[term + 1]):
             dm += m_before[p] < begin
-        more = float(s_start[term + 1] - s_start[term]) * float(m_start[term + 1] - m_start[term])
-        cost = float(s + ds) * float(m + dm) if overhead < 0 else pairs + more + overhead * (m + dm)
+        cost = (s + ds) * float(m + dm) if overhead < 0 else s + ds + overhead * (m + dm)
         over = cost > cap
-        if over and term > begin and (float(s) * float(m) if overhead < 0 else pairs + overhead * m) > 0.0:
+        if over and term > begin and (s * float(m) if overhead < 0 else s + overhead * m) > 0.0:
             if used >= most:
                 return count, most + 1
             first[count], parts[count] = begin, 1
             count += 1
             used += 1
-            begin, s, m, pairs = term, 0, 0, 0.0
+            begin, s, m = term, 0.0, 0
             continue
         s += ds
         m += dm
-        pairs += more
         term += 1
         if over:        # a keyword that is too much alone (with others that cost nothing)
             wanted = 1
             if shared and overhead < 0:
                 wanted = int(np.ceil(cost / cap))
             elif shared:
-                wanted = int(np.ceil(pairs / (cap - overhead * m))) if cap > overhead * m and pairs <= most * (cap - overhead * m) else most + 1
+                wanted = int(np.ceil(s / (cap - overhead * m))) if cap > overhead * m and s <= most * (cap - overhead * m) else most + 1
             if used + wanted > most:
                 return count, most + 1
             first[count], parts[count] = begin, wanted
             count += 1
             used += wanted
-            begin, s, m, pairs = term, 0, 0, 0.0
+            begin, s, m = term, 0.0, 0
     if term > begin or count == 0:
         if used >= most:
             return count, most + 1
@@ -248,32 +244,30 @@ def cap_ranges(cap, overhead, most, shared, s_start, s_before, m_start, m_before
 
 
 @njit(cache=True)
-def halve_range(begin, end, overhead, s_start, s_before, s_after, m_start, m_before, m_after):
+def halve_range(begin, end, overhead, s_start, s_before, s_after, s_weight, m_start, m_before, m_after):
     """Return the term in (begin, end) that parts a range into two of the most equal cost (journal paper, Algorithm 4); begin if there is none."""
     n = end - begin
     if n < 2:
         return begin
     upper = np.empty(n + 1)
     upper[n] = 0.0
-    s = m = 0
-    pairs = 0.0
+    s, m = 0.0, 0
     for term in range(end - 1, begin - 1, -1):
         for p in range(s_start[term], s_start[term + 1]):
-            s += s_after[p] >= end
+            if s_after[p] >= end:
+                s += s_weight[p]
         for p in range(m_start[term], m_start[term + 1]):
             m += m_after[p] >= end
-        pairs += float(s_start[term + 1] - s_start[term]) * float(m_start[term + 1] - m_start[term])
-        upper[term - begin] = float(s) * float(m) if overhead < 0 else pairs + overhead * m
-    s = m = 0
-    pairs = 0.0
+        upper[term - begin] = s * float(m) if overhead < 0 else s + overhead * m
+    s, m = 0.0, 0
     best, least = begin, np.inf
     for term in range(begin + 1, end):
         for p in range(s_start[term - 1], s_start[term]):
-            s += s_before[p] < begin
+            if s_before[p] < begin:
+                s += s_weight[p]
         for p in range(m_start[term - 1], m_start[term]):
             m += m_before[p] < begin
-        pairs += float(s_start[term] - s_start[term - 1]) * float(m_start[term] - m_start[term - 1])
-        difference = abs((float(s) * float(m) if overhead < 0 else pairs + overhead * m) - upper[term - begin])
+        difference = abs((s * float(m) if overhead < 0 else s + overhead * m) - upper[term - begin])
         if difference < least:
             best, least = term, difference
     return best

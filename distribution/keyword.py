@@ -11,7 +11,7 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.learning import learn_ranges, uniform_ranges
-from dskype.distribution.partitioned import Partitioned, default_hashes
+from dskype.distribution.partitioned import Partitioned, work_of, work_overhead
 from dskype.distribution.plans import Node
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
@@ -28,8 +28,8 @@ class KeywordDistributor(Partitioned):
     most the number of keywords. Boolean subscriptions: every message that satisfies one has one of a few keywords (AND: those of one
     operand, OR: those of all); it lives on their tasks.
 
-    :param options: besides ``method``, ``cost`` of a range: ``product`` (default, equation 16), or ``work``: pairs of subscription and message with
-        the same keyword, and an overhead for each message, so that frequent words weigh more.
+    :param options: besides ``method``, ``cost`` of a range: ``product`` (default, equation 16), or ``work``: the subscriptions with a keyword in it,
+        of which those with fewer than k messages weigh little, and an overhead for each message.
     """
 
     name = "keyword"
@@ -48,19 +48,9 @@ class KeywordDistributor(Partitioned):
         """Return the cost of each task for a sample that has been placed and routed."""
         if self.options.get("cost") != "work" or routes is None:
             return super().task_loads(sample, offsets, tasks, routes)
-        # Each keyword that counts as a subscription of its own: where it lives, and how many messages have it.
-        lengths = self.prefixes(sample)
-        owners = np.repeat(np.arange(sample.n), lengths)
-        nth = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        terms = sample.terms[sample.offsets[:-1][owners] + nth]
-        single = sample._replace(k=sample.k[owners], alpha=sample.alpha[owners], lat=sample.lat[owners], lon=sample.lon[owners], terms=terms,
-                                 offsets=np.arange(len(owners) + 1), weights=np.ones(len(owners)), thresholds=np.full(len(owners), -np.inf))
-        _, to, _ = self.place_all(single, single.thresholds, default_hashes(sample.n)[owners])
-        known, counts = np.unique(sample.messages.terms[sample.messages.offsets[0]:sample.messages.offsets[-1]], return_counts=True)
-        at = np.minimum(np.searchsorted(known, terms), max(0, len(known) - 1))
-        pairs = np.where(known[at] == terms, counts[at], 0) if len(known) else np.zeros(len(terms))
-        overhead = pairs.sum() / max(1, counts.sum())
-        return (np.bincount(to, pairs, self.tasks) + overhead * np.bincount(routes.tasks, minlength=self.tasks)) / max(1, sample.messages.n)
+        weights = work_of(sample)
+        work = np.bincount(tasks, np.repeat(weights, np.diff(offsets)), self.tasks)
+        return work + work_overhead(sample, weights) * np.bincount(routes.tasks, minlength=self.tasks)
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:

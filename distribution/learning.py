@@ -175,16 +175,18 @@ class Postings(NamedTuple):
     """Documents by keyword: those of term *t* are ``start[t]`` to ``start[t + 1]``.
 
     :ivar before: int64[], the term before it in its document; -1: none. ``after`` alike; a term that there is not: none.
+    :ivar weight: float64[], of its document.
     """
 
     n: int
     start: np.ndarray
     before: np.ndarray
     after: np.ndarray
+    weight: np.ndarray
 
     @classmethod
-    def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int) -> Postings:
-        """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over."""
+    def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
+        """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over. Weights of documents: default 1."""
         terms = terms[offsets[0]:offsets[-1]]
         ends = (offsets - offsets[0])[1:-1]
         before = np.concatenate([[-1], np.maximum(terms[:-1], -1)])[:len(terms)]
@@ -196,7 +198,8 @@ class Postings(NamedTuple):
         order = np.argsort(terms, kind="stable")
         order = order[np.searchsorted(terms[order], 0):]
         start = np.searchsorted(terms[order], np.arange(vocabulary + 1))
-        return cls(len(offsets) - 1, start.astype(np.int64), before[order].astype(np.int64), after[order].astype(np.int64))
+        weight = np.ones(len(terms)) if weights is None else np.repeat(weights, np.diff(offsets))
+        return cls(len(offsets) - 1, start.astype(np.int64), before[order].astype(np.int64), after[order].astype(np.int64), weight[order])
 
 
 class Cost(NamedTuple):
@@ -204,21 +207,13 @@ class Cost(NamedTuple):
 
     :ivar s: subscriptions by the keywords that count.
     :ivar m: messages.
-    :ivar overhead: of a message that comes to a task, in pairs; negative: the product of equation 16, subscriptions with a keyword in the range x
-        messages that have one. Else what is really done: pairs of subscription and message with the same keyword, and the overhead.
+    :ivar overhead: of a message that comes to a task, as a part of a subscription; negative: the product of equation 16, subscriptions with a
+        keyword in the range x messages that have one.
     """
 
     s: Postings
     m: Postings
     overhead: float
-
-    @classmethod
-    def of(cls, s: Postings, m: Postings, work: bool) -> Cost:
-        """Return the cost model: equation 16, or ``work``: to receive the messages of all keywords costs as much as all pairs do."""
-        if not work:
-            return cls(s, m, -1.0)
-        pairs = float((np.diff(s.start) * np.diff(m.start).astype(np.float64)).sum())
-        return cls(s, m, pairs / max(1, len(m.before)))
 
     @property
     def vocabulary(self) -> int:
@@ -227,13 +222,12 @@ class Cost(NamedTuple):
 
     def per_task(self, begin: int, end: int, among: int = 1) -> float:
         """Return what each of so many tasks that share a range has to do, per message of the stream."""
-        subscriptions, messages, pairs = kernels.range_cost(begin, end, self.s.start, self.s.before, self.m.start, self.m.before)
-        cost = float(subscriptions) * messages / among if self.overhead < 0 else pairs / among + self.overhead * messages
-        return cost / max(1, self.m.n)
+        s, m = kernels.range_cost(begin, end, self.s.start, self.s.before, self.s.weight, self.m.start, self.m.before)
+        return s * m / among / max(1, self.m.n) if self.overhead < 0 else s / among + self.overhead * m
 
     def halve(self, begin: int, end: int) -> int:
         """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
-        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s.start, self.s.before, self.s.after,
+        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s.start, self.s.before, self.s.after, self.s.weight,
                                        self.m.start, self.m.before, self.m.after))
 
     def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
@@ -255,9 +249,10 @@ def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, sha
         first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
 
         def cut(cap: float) -> int:
-            return kernels.cap_ranges(cap, cost.overhead, n, shared, s.start, s.before, m.start, m.before, first, among)
+            return kernels.cap_ranges(cap, cost.overhead, n, shared, s.start, s.before, s.weight, m.start, m.before, first, among)
 
-        low, high = 0.5, 1.001 * cost.per_task(0, cost.vocabulary) * max(1, m.n) + 1.0
+        high = 1.001 * cost.per_task(0, cost.vocabulary) * (max(1, m.n) if cost.overhead < 0 else 1.0) + 1.0
+        low = high / n / n / 100
         while high > 1.001 * low:
             middle = math.sqrt(low * high)
             if cut(middle)[1] <= n:

@@ -17,9 +17,14 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings"]
+__all__ = ["Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
+
+_IDLE = 0.15
+"""Work of a subscription with fewer than k messages; 1 for others. Measured, as the next."""
+_OVERHEAD = 0.15
+"""Work of the messages of all keywords together; 1 for that of all subscriptions."""
 
 
 def default_hashes(n: int) -> np.ndarray:
@@ -249,7 +254,10 @@ class Partitioned(Distributor):
     @classmethod
     def cost(cls, sample: Sample, options: Mapping[str, Any], lengths: np.ndarray, rows: np.ndarray | None = None) -> Cost:
         """Return the cost of ranges of keywords, for some of a sample's subscriptions of which the first ``lengths`` keywords count."""
-        return Cost.of(*postings(sample, lengths, rows), options.get("cost") == "work")
+        if options.get("cost") != "work":
+            return Cost(*postings(sample, lengths, rows), -1.0)
+        weights = work_of(sample)
+        return Cost(*postings(sample, lengths, rows, weights), work_overhead(sample, weights))
 
     def _cut_terms(self, part: Leaf, task: int, sample: Sample | None) -> Node | None:
         (begin, end), load = part.terms, part.node["load"] / 2
@@ -300,16 +308,31 @@ def _in_box(sample: Sample, box: Sequence[float | None]) -> np.ndarray:
     return _inside(sample.lat, sample.lon, box)
 
 
-def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None) -> tuple[Postings, Postings]:
-    """Return the postings of subscriptions, of which the first ``lengths`` keywords count, and of messages."""
+def work_of(sample: Sample) -> np.ndarray:
+    """Return how much work each subscription is: 1, but little where fewer than k messages match: its list seldom changes."""
+    return np.where(np.isfinite(sample.thresholds), 1.0, _IDLE)
+
+
+def work_overhead(sample: Sample, weights: np.ndarray) -> float:
+    """Return what a message costs that comes to a task, in subscriptions."""
+    return _OVERHEAD * float(weights.sum()) / max(1, int(np.count_nonzero(sample.messages.terms >= 0)))
+
+
+def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None, weights: np.ndarray | None = None) -> tuple[Postings, Postings]:
+    """Return the postings of subscriptions, of which the first ``lengths`` keywords count, and of messages.
+
+    :param rows: of the subscriptions that count; default: all.
+    :param weights: float64[], of all subscriptions; default: 1.
+    """
     nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
     terms = sample.terms[sample.offsets[0]:sample.offsets[-1]][nth < np.repeat(lengths, np.diff(sample.offsets))]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
         offsets, (terms,) = take(offsets, [terms], rows)
+        weights = None if weights is None else weights[rows]
     messages = sample.messages
     vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1
-    return Postings.of(offsets, terms, vocabulary), Postings.of(messages.offsets, messages.terms, vocabulary)
+    return Postings.of(offsets, terms, vocabulary, weights), Postings.of(messages.offsets, messages.terms, vocabulary)
 
 
 class Measured(NamedTuple):

@@ -63,12 +63,11 @@ def test_loads_are_balanced_after_learning(name, tasks, real):
 
 
 @pytest.mark.parametrize("name", ["keyword", "prefix"])
-def test_plans_by_work_weigh_frequent_words(name, real):
+def test_plans_may_balance_work(name, real):
     plans = [distributor_class(name).learn(32, real[0], {"cost": cost}) for cost in ("work", "product")]
     work, product = (make_distributor(name, 32, {"cost": "work"}, plan) for plan in plans)
     learned = measure(work, real[0])
-    assert np.allclose(work.loads(), learned.loads) and learned.balance <= 1.5 < 0.7 * measure(product, real[0]).balance
-    assert work.partitions()[-1]["terms"][0] > product.partitions()[-1]["terms"][0]     # the last range is shorter
+    assert np.allclose(work.loads(), learned.loads) and learned.balance <= 1.25 < measure(product, real[0]).balance
     assert make_distributor(name, 32, {"cost": "work"}, work.split(0, 5, real[0])).partitions()[1]["tasks"] == [5]
 
 
@@ -85,7 +84,7 @@ def test_ranges_have_the_least_cap():
         def best(begin, left):
             return min((max(cost(begin, end), best(end, left - 1)) for end in range(begin + 1, vocabulary + 1)), default=0.0) if left > 1 else cost(begin, vocabulary)
 
-        parts = [(part.terms, part.node) for part in leaves(learn_ranges(Cost.of(s, m, False), range(tasks), shared=False))]
+        parts = [(part.terms, part.node) for part in leaves(learn_ranges(Cost(s, m, -1.0), range(tasks), shared=False))]
         found = [cost(begin, vocabulary if end is None else end) for (begin, end), _ in parts]
         assert found == [node["load"] for _, node in parts]
         assert max(found) <= best(0, tasks) * 1.002
@@ -94,7 +93,7 @@ def test_ranges_have_the_least_cap():
 def test_a_word_that_is_too_much_for_one_task_is_shared():
     words = [np.array([i % 50, 99]) if i % 2 else np.array([i % 50]) for i in range(1000)]
     posted = Postings.of(np.cumsum([0, *map(len, words)]), np.concatenate(words), 100)
-    shared, alone = (list(leaves(learn_ranges(Cost.of(posted, posted, False), range(8), shared=shared))) for shared in (True, False))
+    shared, alone = (list(leaves(learn_ranges(Cost(posted, posted, -1.0), range(8), shared=shared))) for shared in (True, False))
     assert len(shared[-1].node["tasks"]) > 1 and shared[-1].terms[0] > 49 and all(len(part.node["tasks"]) == 1 for part in alone)
     greatest = [max(part.node["load"] / len(part.node["tasks"]) for part in parts) for parts in (shared, alone)]
     assert greatest[0] < 0.6 * greatest[1]
