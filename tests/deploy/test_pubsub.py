@@ -78,8 +78,8 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
         admin.close()
     for topic in (topics.messages, topics.subscriptions):
         assert configuration(kafka, topic)["message.timestamp.type"] == "LogAppendTime"
-    policies = {topic: configuration(kafka, topic)["cleanup.policy"] for topic in topics[:6]}
-    assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk]
+    policies = {topic: configuration(kafka, topic)["cleanup.policy"] for topic in topics[:7]}
+    assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk, topics.plans]
     assert configuration(kafka, topics.registrations)["retention.ms"] == "-1"
     assert ensure_topics(kafka, name, partitions=3) == []
     assert ensure_topics(kafka, name) == []
