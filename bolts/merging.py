@@ -419,7 +419,8 @@ class Merger:
     def snapshot(self) -> Any:
         """Return the state as plain values; taken when everything has been published."""
         lives = [[life.name, life.registration, life.meta, life.k, life.begun, life.blocked, life.replaced, life.floor, life.at, life.last, life.end_at,
-                  sorted(life.known), life.queue, [[task, r.claims, r.alone, list(r.entries), list(r.entries.values())] for task, r in life.replicas.items()],
+                  sorted(life.known), life.queue,
+                  [[task, r.claims, r.alone, list(r.entries), list(r.entries.values())] for task, r in life.replicas.items()],
                   life.published, None if life.ended is None else sorted(life.ended), list(life.gone.items())] for life in self._lives.values()]
         return {"watermark": self.watermark, "lives": lives, "chains": list(self._chains.items()), "busy": list(self._busy), "dirty": list(self._dirty),
                 "ends": self._ends}
@@ -427,7 +428,8 @@ class Merger:
     def restore(self, state: Any) -> None:
         """Take it over."""
         self.watermark = state["watermark"]
-        for (name, registration, meta, k, begun, blocked, replaced, floor, at, last, end_at, known, queue, replicas, published, ended, gone) in state["lives"]:
+        for (name, registration, meta, k, begun, blocked, replaced, floor, at, last, end_at,
+             known, queue, replicas, published, ended, gone) in state["lives"]:
             life = self._lives[registration] = _Life(name, registration)
             life.meta, life.k, life.begun, life.blocked, life.replaced = meta, k, begun, blocked, replaced
             life.floor, life.at, life.last, life.end_at = floor, at, last, end_at

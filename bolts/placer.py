@@ -10,8 +10,7 @@ whole placement with the floor, and the distributor places anew, with tasks that
 **A change of plan**, from version u to v:
 
 1. The plan arrives (stream ``plans``, at all distribution tasks). From here on messages go to the tasks that either plan
-   names. Each subscription task gets a *marker*: up to which position this
-   distribution task has sent messages by u alone.
+   names. Each subscription task gets a *marker*: up to which position this distribution task has sent messages by u alone.
    New subscriptions, and those that grow, get the tasks of both plans.
 2. Subscriptions placed by u are surveyed, some hundreds at a time: one of their tasks sends the placement back, and it is
    placed by v. Where the tasks differ it lives on both (a *moving* epoch, in which the old epoch stays good) until the new
@@ -58,7 +57,8 @@ class Placer:
     :param context: for metrics.
     """
 
-    def __init__(self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any, context: Any) -> None:
+    def __init__(self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any,
+                 context: Any) -> None:
         self._distributor, self._make, self._collector = distributor, make, collector
         self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
@@ -156,7 +156,8 @@ class Placer:
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
-    def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None, task: int) -> None:
+    def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None,
+               task: int) -> None:
         """Take a report of a task: ``short``, ``survey`` (with placement and floor), ``ready`` or ``expired``."""
         entry = self._registry.get(subscription)
         if entry is None or entry.registration != registration:
@@ -272,7 +273,8 @@ class Placer:
     def snapshot(self) -> Any:
         """Return the state as plain values."""
         return {"registry": self._registry.snapshot(), "plan": self._distributor.plan(), "old": None if self._old is None else self._old.plan(),
-                "version": self._version, "old_version": self._old_version, "newest": self._newest, "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
+                "version": self._version, "old_version": self._old_version, "newest": self._newest,
+                "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
                 "surveyed": sorted(self._surveyed), "moving": [[name, *what] for name, what in self._moving.items()], "done": self._done,
                 "watermark": self.watermark, "high": self._high}
 

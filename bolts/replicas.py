@@ -83,7 +83,8 @@ class Coverage:
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return [list(self._from.items()), [[v, list(marks.items())] for v, marks in self._markers.items()], [[v, sorted(done)] for v, done in self._done.items()]]
+        return [list(self._from.items()), [[v, list(marks.items())] for v, marks in self._markers.items()],
+                [[v, sorted(done)] for v, done in self._done.items()]]
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -174,9 +175,12 @@ class Replicas:
         found = self._engine.index.table.columns(np.array([slot], np.int32))
         state = self._state[slot]
         metas = self._entries.take(np.array([slot]))[2]
-        return {"type": "topk", "k": int(self._engine.buffers.store.pool.block[slot, K]), "alpha": float(found["alpha"][0]), "lat": float(found["lat"][0]),
-                "lon": float(found["lon"][0]), "terms": np.array(found["terms"]), "weights": np.array(found["weights"]),
+        return {"type": "topk", "k": self._k(slot), "alpha": float(found["alpha"][0]), "lat": float(found["lat"][0]), "lon": float(found["lon"][0]),
+                "terms": np.array(found["terms"]), "weights": np.array(found["weights"]),
                 "meta": None if metas is None else metas[0], "guard": float(state["guard"]), "plan": int(state["plan"])}
+
+    def _k(self, slot: int) -> int:
+        return int(self._engine.buffers.store.pool.block[slot, K])
 
     def epoch(self, slot: int) -> dict[str, Any]:
         """Return what :meth:`open` has to know to go on with the newest epoch in another slot."""
@@ -227,8 +231,10 @@ class Replicas:
             slots, seqs = changes.slot[rows], changes.seq[rows]
             names, registrations, metas = self._entries.take(slots)
             count(len(rows))
-            self._publisher.emit_rows(names, registrations, changes.op[rows] + np.where(modes[rows] == _PART, PART, 0).astype(np.int8), self._ids.get(seqs),
-                                      changes.watermark[rows], changes.score[rows], changes.rank[rows], metas, seqs, seqs if self._counted else self._ids.positions(seqs))
+            kinds = changes.op[rows] + np.where(modes[rows] == _PART, PART, 0).astype(np.int8)
+            positions = seqs if self._counted else self._ids.positions(seqs)
+            self._publisher.emit_rows(names, registrations, kinds, self._ids.get(seqs), changes.watermark[rows], changes.score[rows], changes.rank[rows],
+                                      metas, seqs, positions)
         for slot in changes.due.tolist():
             if self._state[slot]["mode"] != _NOTHING:
                 # When in between it fell due is not known; the list was right at the former watermark. (Of one that is alone the
@@ -309,7 +315,7 @@ class Replicas:
 
     def _send_list(self, slot: int, claims: list[Any], alone: bool, columns: Any, base: Any, watermark: int) -> None:
         _, registrations, metas = self._entries.take(np.array([slot]))
-        self._send(slot, "replica", [registrations[0], watermark, int(self._engine.buffers.store.pool.block[slot, K]), None if metas is None else metas[0],
+        self._send(slot, "replica", [registrations[0], watermark, self._k(slot), None if metas is None else metas[0],
                                      [[epoch, [self._tasks[i] for i in tasks]] for epoch, tasks in claims], alone, columns, base])
 
     def _send(self, slot: int, kind: str, record: list[Any]) -> None:
@@ -332,7 +338,8 @@ class Replicas:
         """Return the state as arrays and plain values."""
         return {"columns": {name: np.array(self._state[name]) for name in _STATE.names}, "placed": [list(tasks) for tasks in self._placed],
                 "standing": [[slot, epoch, list(tasks), guard] for slot, (epoch, tasks, guard) in self._standing.items()], "tell": sorted(self._tell),
-                "evaluate": list(self._evaluate.items()), "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()], "watermark": self.watermark}
+                "evaluate": list(self._evaluate.items()), "watermark": self.watermark,
+                "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()]}
 
     def restore(self, state: Any) -> None:
         """Take it over."""

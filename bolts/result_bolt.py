@@ -21,6 +21,7 @@ from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 from dskype.topology.components import BatchBolt
 from dskype.topology.config import Config
+from dskype.topology.core.frames import column_rows
 
 __all__ = ["ResultBolt"]
 
@@ -130,7 +131,7 @@ class ResultBolt(BatchBolt):
             if owned.any():
                 merged = parts | (owned[names.indices.to_numpy()] & ~matches)
                 rows = np.flatnonzero(merged)
-                _, registrations, ops, watermarks, messages, scores, _, _ = (c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in _take(columns, rows))
+                _, registrations, ops, watermarks, messages, scores, _, _ = map(column_rows, _take(columns, rows))
                 for row in zip(registrations, ops, watermarks, seqs[rows].tolist(), positions[rows].tolist(), scores, messages):
                     merger.change(row[0], task, row[1] % PART, *row[2:])
         left = ~(merged | matches)
@@ -194,7 +195,8 @@ class ResultBolt(BatchBolt):
         if deltas and self._publisher.wants_deltas:
             names, registrations, metas, ops, messages, scores, ranks, watermarks = zip(*deltas)
             shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
-            self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32))
+            self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores),
+                                         np.array(ranks, np.int32))
         if items and self._publisher.wants_states:
             wholes = [item for item in items if not isinstance(item, Removed)]
             names, registrations, watermarks, messages, scores = zip(*wholes) if wholes else ((),) * 5
