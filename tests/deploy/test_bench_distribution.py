@@ -375,7 +375,7 @@ def test_plans_for_spark_are_learned_by_the_vocabulary_of_the_topology(data, tmp
 
 
 def test_a_run_on_spark_is_told_by_its_figures():
-    r = {"messages_per_s": 1234.0, "all_active_s": 5.0, "placements": 30.0, "subscriptions": 20, "other_cores": 0.5,
+    r = {"mean_per_s": 1234.0, "all_active_s": 5.0, "placements": 30.0, "subscriptions": 20, "other_cores": 0.5,
          "streams": [{"stream": "matching", "tuples_per_message": 1.5, "bytes_per_message": 300.0}, {"stream": "window", "tuples_per_message": 1.0, "bytes_per_message": 9.0}],
          "components": {"subscription-bolt": {"busy_us_per_message": 40.0}, "distribution-bolt": {"busy_us_per_message": 7.0}},
          "processes": {"spark": {"cpu_us_per_message": 100.0}, "broker": {"cpu_us_per_message": 50.0}}}
@@ -383,7 +383,7 @@ def test_a_run_on_spark_is_told_by_its_figures():
     assert row["replication"] == 1.5 and row["communication"] == 1.5 and row["cpu_us"] == 150 and row["work_us"] == 40
     page = distribution_spark.markdown({"machine": {"cores": 2, "processor": "P"}, "rows": [row], "subscriptions": 20, "window": 10, "seconds_each": 3})
     assert "| prefix | 4 | 1,234 | 1.50 | 300 | 1.50 | 7.0 | 40.0 | 150.0 | 5.0 | 0.50 |" in page
-    nothing = distribution_spark.summary({"messages_per_s": 0.0, "all_active_s": 1.0, "placements": 0, "subscriptions": 1})
+    nothing = distribution_spark.summary({"mean_per_s": 0.0, "all_active_s": 1.0, "placements": 0, "subscriptions": 1})
     assert nothing["communication"] == nothing["cpu_us"] == 0
 
 
