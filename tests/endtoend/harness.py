@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import math
@@ -43,7 +44,8 @@ def vocabulary():
     """Return the file of a vocabulary."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".vocabulary", delete=False) as file:
         file.write("\n".join(['{"documents": 20}', *(f"{word}\t{df}" for word, df in KNOWN.items())]) + "\n")
-    return str(Path(file.name))
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
 
 
 def topology(tasks, name="dskype"):
