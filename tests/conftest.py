@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from dskype.deploy import paths
 
 if TYPE_CHECKING:
     from dskype.topology.local import LocalCluster
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # started in the background: what tests start would ignore Ctrl-C, too
 
 paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
 
