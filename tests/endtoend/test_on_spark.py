@@ -134,9 +134,14 @@ class Feed:
 
 
 def kill(component):
-    """Kill the executors of a component (process names are cut at 15 characters)."""
-    found = [p for p in executors() if p.name == f"dsk:{component}"[:15]]
-    assert found, f"no executor of {component} is there"
+    """Kill the executors of a component (process names are cut at 15 characters), when its first tuples have started them."""
+    found = []
+
+    def there():
+        found[:] = [p for p in executors() if p.name == f"dsk:{component}"[:15]]
+        return bool(found)
+
+    wait_for(there, 120, f"executors of {component}")
     for process in found:
         os.kill(process.pid, signal.SIGKILL)
 
