@@ -184,9 +184,9 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(found, indent=1))
     else:
-        distribution_report.print_tables(found)
+        distribution_report.REPORT.print_tables(found)
     if args.folder:
-        say(f"written: {distribution_report.write(found, Path(args.folder))}")
+        say(f"written: {distribution_report.REPORT.write(found, Path(args.folder))}")
     wrong = sum(row["different"] for e in found["experiments"] for row in e["rows"])
     if wrong:
         say(f"error: {wrong} lists are not those of the whole window")

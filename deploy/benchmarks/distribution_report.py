@@ -1,16 +1,14 @@
-"""What the distribution benchmark found: tables on the terminal; a Markdown page, a CSV file and plots in a folder."""
+"""How the findings of the distribution benchmark are shown."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dskype.deploy.benchmarks.papers import HELD, table_line, two_plots
+from dskype.deploy.benchmarks.papers_report import Report
 from dskype.deploy.benchmarks.throughput_report import machine
 
-__all__ = ["machine", "markdown", "plot", "print_tables", "write"]
+__all__ = ["REPORT", "machine"]
 
 _MEASURES = {
     "throughput": ("msgs/s", 0), "even_per_s": ("if even", 0), "distribution_per_s": ("distr./s", 0), "communication": ("tuples", 2), "replication": ("repl.", 2),
@@ -38,16 +36,6 @@ _LEGEND = (
 )
 
 
-def _cells(row: Mapping[str, Any], measures: Iterable[str] = _MEASURES) -> list[str]:
-    x = row["x"]
-    place = "-" if x is None else f"{x:g}" if isinstance(x, (int, float)) else x
-    return [place, *(f"{row[name]:,.{_MEASURES[name][1]}f}" for name in measures)]
-
-
-def _headings(experiment: Mapping[str, Any], measures: Iterable[str] = _MEASURES) -> list[str]:
-    return ["", experiment["x"], *(_MEASURES[name][0] for name in measures)]
-
-
 def _conditions(found: Mapping[str, Any]) -> list[str]:
     m, s = found["machine"], found["scale"]
     return [*(f"{d['name']}: {d['messages']:,} messages of {d['source']}, {d['keywords_per_message']:.1f} keywords each, vocabulary of {d['vocabulary']:,}"
@@ -59,67 +47,10 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
             f"took {found['seconds']:.0f} s"]
 
 
-def print_tables(found: Mapping[str, Any]) -> None:
-    """Print a table of each experiment, and below it what the paper says."""
-    from dskype.deploy.benchmarks.measure import print_table
-
-    for line in _conditions(found):
-        print(line)
-    for e in found["experiments"]:
-        print_table(f"{e['name']}: {e['title']}", _headings(e, _PRINTED), [[row["series"], *_cells(row, _PRINTED)] for row in e["rows"]])
-        for note in e["notes"]:
-            print(f"  note: {note}")
-        for claim in e["claims"]:
-            print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
-
-
-def write(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write ``report.md``, ``results.csv`` and, where matplotlib is installed, a plot of each experiment; return the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        settings = ["method", "options", "tasks", "data", "k", "window", "hotspot", "maintained", "index"]
-        measures = [*_MEASURES, *_OTHERS]
-        table.writerow(["experiment", "series", "x", *settings, *measures])
-        for e in found["experiments"]:
-            for row in e["rows"]:
-                table.writerow([e["name"], row["series"], row["x"], *(row["setting"][name] for name in settings), *(row[name] for name in measures)])
-    plots = {e["name"]: name for e in found["experiments"] if e["rows"] and (name := plot(e, folder))}
-    page = folder / "report.md"
-    page.write_text(markdown(found, plots), encoding="utf-8")
-    return page
-
-
-def markdown(found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
-    """Return the page.
-
-    :param plots: experiment -> file name.
-    """
-    lines = ["# Distribution mechanisms", "", *(f"- {line}" for line in _conditions(found)), *(f"- {line}" for line in _LEGEND), ""]
-    if not plots:
-        lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
-    lines += ["| the paper says, or is the goal | here | figures |", "|---|---|---|",
-              *(table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
-                for e in found["experiments"] for claim in e["claims"]), ""]
-    for e in found["experiments"]:
-        lines += [f"## {e['title']}", "", table_line(_headings(e)), table_line(["---"] + ["---:"] * (len(_MEASURES) + 1)),
-                  *(table_line([row["series"], *_cells(row)]) for row in e["rows"]), ""]
-        if e["name"] in plots:
-            lines += [f"![{e['title']}]({plots[e['name']]})", ""]
-        lines += [f"- Note: {note}." for note in e["notes"]]
-        lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def plot(experiment: Mapping[str, Any], folder: Path) -> str | None:
-    """Draw an experiment: the throughput on the left, its second measure on the right; return the file's name, None without matplotlib."""
-    drawn = two_plots()
-    if drawn is None:
-        return None
-    figure, *both = drawn
+def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
+    """Draw the throughput on the left, the second measure on the right."""
     rows = experiment["rows"]
-    for axes, measure, label in zip(both, ("throughput", experiment["second"]), ("messages/s", _LONG[experiment["second"]])):
+    for axes, measure, label in zip((left, right), ("throughput", experiment["second"]), ("messages/s", _LONG[experiment["second"]])):
         if any(isinstance(row["x"], str) for row in rows):
             _bars(axes, rows, measure)
         else:
@@ -130,12 +61,7 @@ def plot(experiment: Mapping[str, Any], folder: Path) -> str | None:
                 axes.set_xscale("log", base=2)
                 axes.set_xticks(ticks, list(map(str, ticks)))
         axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
         axes.legend(fontsize="small")
-    figure.suptitle(experiment["title"])
-    name = f"{experiment['name']}.png"
-    figure.savefig(folder / name, dpi=110)
-    return name
 
 
 def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
@@ -155,3 +81,8 @@ def _lines(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
         else:
             of.sort(key=lambda row: row["x"])
             axes.plot([row["x"] for row in of], [row[measure] for row in of], color=f"C{number}", marker="o", markersize=3, label=name)
+
+
+REPORT = Report("Distribution mechanisms", "the paper says, or is the goal", _MEASURES, _PRINTED,
+                {name: name for name in ("method", "options", "tasks", "data", "k", "window", "hotspot", "maintained", "index")}, (*_MEASURES, *_OTHERS),
+                _conditions, _LEGEND, _draw)

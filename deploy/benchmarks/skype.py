@@ -238,7 +238,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(found, indent=1))
     else:
-        skype_report.print_tables(found)
+        skype_report.REPORT.print_tables(found)
     if args.folder:
-        say(f"written: {skype_report.write(found, Path(args.folder))}")
+        say(f"written: {skype_report.REPORT.write(found, Path(args.folder))}")
     return 0

@@ -299,7 +299,7 @@ def test_claims_follow_the_figures():
 
 
 def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
-    page = distribution_report.write(found, tmp_path / "new" / "folder")
+    page = distribution_report.REPORT.write(found, tmp_path / "new" / "folder")
     text = page.read_text()
     for e in found["experiments"]:
         assert f"## {e['title']}" in text and f"({e['name']}.png)" in text
@@ -309,14 +309,14 @@ def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(len(e["rows"]) for e in found["experiments"])
     assert float(rows[0]["throughput"]) == found["experiments"][0]["rows"][0]["throughput"] and rows[1]["method"] == "location"
-    distribution_report.print_tables(found)
+    distribution_report.REPORT.print_tables(found)
     printed = capsys.readouterr().out
     assert all(e["title"] in printed for e in found["experiments"]) and "held" in printed
 
 
 def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "dskype[bench]" in distribution_report.write(found, tmp_path).read_text() and not list(tmp_path.glob("*.png"))
+    assert "dskype[bench]" in distribution_report.REPORT.write(found, tmp_path).read_text() and not list(tmp_path.glob("*.png"))
 
 
 def test_the_command_line_runs_an_experiment_on_a_file(tmp_path: Path, capsys, monkeypatch):

@@ -200,7 +200,7 @@ def test_claims_follow_the_figures():
 
 
 def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
-    page = skype_report.write(found, tmp_path / "new" / "folder")
+    page = skype_report.REPORT.write(found, tmp_path / "new" / "folder")
     text = page.read_text()
     for e in found["experiments"]:
         assert f"## {e['title']}" in text and f"({e['name']}.png)" in text
@@ -210,14 +210,14 @@ def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(len(e["rows"]) for e in found["experiments"])
     assert float(rows[0]["amp_us"]) == found["experiments"][0]["rows"][0]["amp_us"] and rows[0]["setting_buffer"] == "kmax"
-    skype_report.print_tables(found)
+    skype_report.REPORT.print_tables(found)
     printed = capsys.readouterr().out
     assert all(e["title"] in printed for e in found["experiments"]) and "held" in printed
 
 
 def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    text = skype_report.write(found, tmp_path).read_text()
+    text = skype_report.REPORT.write(found, tmp_path).read_text()
     assert "dskype[bench]" in text and not list(tmp_path.glob("*.png"))
 
 
