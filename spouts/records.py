@@ -249,8 +249,18 @@ def _no_number(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is no JSON number")
 
 
-_decode = json.JSONDecoder(parse_constant=_no_number).decode
+_decoder = json.JSONDecoder(parse_constant=_no_number)
+_decode, _scan = _decoder.decode, _decoder.scan_once
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def _parsed(text: str) -> Any:
+    """Return what ``json`` makes of a text; it is asked in full where there is something around the value."""
+    try:
+        parsed, end = _scan(text, 0)
+    except StopIteration:
+        return _decode(text)
+    return parsed if end == len(text) else _decode(text)
 
 
 def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
@@ -261,7 +271,7 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
     if len(value) > longest:
         raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
     try:
-        record = _decode(value.decode())
+        record = _parsed(value.decode())
     except UnicodeDecodeError as e:
         raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start:e.start + 20])) from None
     except json.JSONDecodeError as e:

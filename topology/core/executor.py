@@ -217,8 +217,13 @@ class Executor:
         May be called again with the same batch, with a part of it, or with one that is cut elsewhere.
         """
         by_task: dict[int, list[InRecord]] = {}
+        of_partition: dict[tuple[str, int], list[InRecord]] = {}
         for record in records:
-            by_task.setdefault(route(self.plan, self.component, record.topic, record.partition), []).append(record)
+            place = record.topic, record.partition
+            rows = of_partition.get(place)
+            if rows is None:
+                rows = of_partition[place] = by_task.setdefault(route(self.plan, self.component, *place), [])
+            rows.append(record)
         reply: list[OutRecord | OutRecords] = []
         touched: list[Task] = []
         for task_id in sorted(by_task):

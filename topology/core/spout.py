@@ -8,6 +8,8 @@ records are released again, numbered as before, and the spout goes on behind the
 from __future__ import annotations
 
 from collections import deque
+from itertools import groupby
+from operator import itemgetter
 from time import perf_counter, perf_counter_ns
 from typing import Any, Callable, Iterable
 
@@ -25,6 +27,9 @@ __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 _ROOT_BLOCK = 1024
 _BACKLOG_RECORDS = 20_000
 """External records held in memory while a spout may not emit; further ones are read again later."""
+
+_PARTITION = itemgetter(0, 1)
+"""Topic and partition of a record."""
 
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
 
@@ -244,19 +249,27 @@ class KafkaSpoutTask(SpoutTask):
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
 
     def process_external(self, records: Iterable[InRecord]) -> None:
-        for record in records:
-            key = (record.topic, record.partition)
-            if record.offset < self._arrived.get(key, 0):
-                continue  # seen: the batch is run again
-            start = self._next.setdefault(key, record.offset)
-            self._arrived[key] = record.offset + 1
-            backlog = self._backlog.setdefault(key, deque())
-            # After a crash there is a gap: what had arrived and was not emitted has to be read again.
-            if len(backlog) < _BACKLOG_RECORDS and self._held.get(key, start) == record.offset:
-                backlog.append(record)
-                self._held[key] = record.offset + 1
+        for key, part in groupby(records, key=_PARTITION):
+            self._take_partition(key, part)
         if self.active and self.credit:
             self._emit()
+
+    def _take_partition(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
+        backlog, arrived, held = self._backlog.setdefault(key, deque()), self._arrived.get(key, 0), self._held.get(key)
+        for record in records:
+            offset = record.offset
+            if offset < arrived:
+                continue  # seen: the batch is run again
+            if held is None:
+                held = self._next.setdefault(key, offset)
+            arrived = offset + 1
+            # After a crash there is a gap: what had arrived and was not emitted has to be read again.
+            if held == offset and len(backlog) < _BACKLOG_RECORDS:
+                backlog.append(record)
+                held = arrived
+        self._arrived[key] = arrived
+        if held is not None:
+            self._held[key] = held
 
     def _emit_loop(self) -> None:
         budget = self._max_tuples
@@ -287,8 +300,11 @@ class KafkaSpoutTask(SpoutTask):
             record = self._next_record(key)
             if record is None:
                 break
-            self._next[key] = record.offset + 1
             records.append(record)
+            backlog = self._backlog[key]
+            while backlog and len(records) < budget:
+                records.append(backlog.popleft())
+            self._next[key] = records[-1].offset + 1
         if not records:
             return 0
         try:
