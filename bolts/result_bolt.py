@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.merging import PART, Merger, Removed
+from dskype.bolts.merging import Merger, Removed, Whole
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
@@ -21,7 +21,6 @@ from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 from dskype.topology.components import BatchBolt
 from dskype.topology.config import Config
-from dskype.topology.core.frames import column_rows
 
 __all__ = ["ResultBolt"]
 
@@ -30,7 +29,7 @@ class ResultBolt(BatchBolt):
     """Takes streams ``results`` and ``lists``, grouped by subscription, from subscription bolts (see :class:`ResultPublisher`).
 
     With a distributor that replicates it also takes ``registrations`` from distribution bolts, and merges what replicas have found:
-    see :mod:`dskype.bolts.merging`.
+    see :mod:`dskype.bolts.merging.merger`.
 
     Deltas and events go to Kafka; states go to the store ``dskype.store``, and with the store's option ``topic`` to Kafka as
     well. All of it is encoded here, so the work is spread over this bolt's tasks.
@@ -76,7 +75,7 @@ class ResultBolt(BatchBolt):
                 self._topic = KafkaStore()
                 self._topic.open(Opening(topology, run, collector))
         self._settings, self._context = settings, context
-        self._merger = Merger() if distributor_class(settings.distributor).replicates else None
+        self._merger = Merger(settings.extent, self._publisher.wants_states) if distributor_class(settings.distributor).replicates else None
         self._matches: list[tuple[Any, ...]] = []     # columns of matches above the watermark
         self._written_ms = 0
         if self._merger is not None:
@@ -119,33 +118,26 @@ class ResultBolt(BatchBolt):
 
     def _left_by_merger(self, task: int, columns: list[Any], seqs: np.ndarray, positions: np.ndarray) -> np.ndarray | None:
         """Keep matches, and changes that are to be merged; return the rows that are to be written at once, None for all."""
-        merger, kinds = self._merger, columns[2]
-        parts, matches = kinds >= PART, kinds == MATCH
-        if matches.any():
-            rows = np.flatnonzero(matches)
-            self._matches.append((*_take(columns, rows), seqs[rows]))
-        merged = parts
-        if len(merger):
-            names = columns[1].dictionary_encode()
-            owned = np.array([merger.owns(name, task) for name in names.dictionary.to_pylist()])
-            if owned.any():
-                merged = parts | (owned[names.indices.to_numpy()] & ~matches)
-                rows = np.flatnonzero(merged)
-                _, registrations, ops, watermarks, messages, scores, _, _ = map(column_rows, _take(columns, rows))
-                for row in zip(registrations, ops, watermarks, seqs[rows].tolist(), positions[rows].tolist(), scores, messages):
-                    merger.change(row[0], task, row[1] % PART, *row[2:])
-        left = ~(merged | matches)
-        return None if left.all() else np.flatnonzero(left)
+        _, registrations, kinds, watermarks, messages, scores, _, _ = columns
+        found = kinds == MATCH
+        if not found.any():
+            left = self._merger.change(task, registrations, kinds, watermarks, seqs, positions, scores, messages)
+            return None if left.all() else np.flatnonzero(left)
+        rows, others = np.flatnonzero(found), np.flatnonzero(~found)
+        self._matches.append((*_take(columns, rows), seqs[rows]))
+        if not len(others):
+            return others
+        return others[self._merger.change(task, *_take([registrations, kinds, watermarks, seqs, positions, scores, messages], others))]
 
     def _take_lists(self, batch: Any) -> None:
-        items: list[State | Removal] = []
+        items: list[Whole | Removed] = []
         merger, task = self._merger, batch.get_source_task()
         for subscription, kind, record in batch.rows():
             if kind == "topk":
                 if merger is not None and merger.owns(record[0], task):
                     merger.changed(record[0])
                 else:
-                    items.append(self._item(subscription, record))
+                    items.append(Removed(subscription, *record[:2]) if record[2] is None else Whole(subscription, *record))
             elif kind == "event":
                 self._publisher.write_event(subscription, *record)
             elif kind == "replica":
@@ -155,7 +147,7 @@ class ResultBolt(BatchBolt):
             else:
                 merger.gone(subscription, task, record)
         if items:
-            self._write_states(items)
+            self._write_states(self._encoded(items))
 
     def _write_deltas(self, subscriptions: Any, registrations: Any, ops: np.ndarray, watermarks: np.ndarray, messages: Any, scores: np.ndarray,
                       ranks: np.ndarray, metas: Any) -> None:
@@ -187,29 +179,37 @@ class ResultBolt(BatchBolt):
     def _write_merged(self) -> None:
         """Write what the merger has to be published; lists at most every ``topk_interval_ms``."""
         merger, settings, now_ms = self._merger, self._settings, self._context.clock_ms()
-        if now_ms - self._written_ms >= settings.topk_interval_ms and merger.write_lists():
+        if self._publisher.wants_states and now_ms - self._written_ms >= settings.topk_interval_ms and merger.write_lists():
             self._written_ms = now_ms
-        deltas, events, items = merger.taken()
+        deltas, steady, events, items, lists = merger.taken()
         for event in events:
             self._publisher.write_event(*event)
-        if deltas and self._publisher.wants_deltas:
-            names, registrations, metas, ops, messages, scores, ranks, watermarks = zip(*deltas)
-            shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
-            self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores),
-                                         np.array(ranks, np.int32))
-        if items and self._publisher.wants_states:
-            wholes = [item for item in items if not isinstance(item, Removed)]
-            names, registrations, watermarks, messages, scores = zip(*wholes) if wholes else ((),) * 5
-            states = iter(self._publisher.encode_states(
-                list(names), list(registrations), list(watermarks), np.cumsum([0, *map(len, messages)]), [m for part in messages for m in part],
-                np.array([s for part in scores for s in part], np.float64)) if wholes else ())
-            self._write_states([Removal(*item) if isinstance(item, Removed) else next(states) for item in items])
+        if self._publisher.wants_deltas:
+            if steady is not None:
+                names, registrations, metas, ops, messages, scores, ranks, watermarks = steady
+                self._publisher.write_deltas(heads(names, registrations, metas), ops, messages, watermarks, scores, ranks)
+            if deltas:
+                names, registrations, metas, ops, messages, scores, ranks, watermarks = zip(*deltas)
+                shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
+                self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores),
+                                             np.array(ranks, np.int32))
+        if self._publisher.wants_states:
+            if items:
+                self._write_states(self._encoded(items))
+            if lists is not None:
+                names, registrations, offsets, messages, scores = lists
+                self._write_states(self._publisher.encode_states(names.tolist(), registrations.tolist(), [merger.watermark] * len(names), offsets, messages, scores))
 
-    def _item(self, subscription: str, record: list[Any]) -> State | Removal:
-        registration, watermark, messages, scores = record
-        if messages is None:
-            return Removal(subscription, registration, watermark)
-        return self._publisher.encode_states([subscription], [registration], [watermark], [0, len(messages)], messages, scores)[0]
+    def _encoded(self, items: list[Whole | Removed]) -> list[State | Removal]:
+        """Return lists with their JSON, and removals."""
+        wholes = [item for item in items if not isinstance(item, Removed)]
+        if not wholes:
+            return [Removal(*item) for item in items]
+        names, registrations, watermarks, messages, scores = zip(*wholes)
+        states = iter(self._publisher.encode_states(
+            list(names), list(registrations), list(watermarks), np.cumsum([0, *map(len, messages)]), [m for part in messages for m in part],
+            np.array([s for part in scores for s in part], np.float64)))
+        return [Removal(*item) if isinstance(item, Removed) else next(states) for item in items]
 
     def _write_states(self, items: list[State | Removal]) -> None:
         if self._topic is not None:
