@@ -16,6 +16,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
+from dskype.topology.core.frames import slice_column, take_column
 from dskype.topology.errors import InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch
 
@@ -118,30 +119,29 @@ class DistributionBolt(BatchBolt):
         messages = MessageBatch(np.array(seq), np.array(position), np.array(lat), np.array(lon), offsets, terms, weights)
         columns = [messages.seq, messages.position, ids, messages.lat, messages.lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
         routes = self._distributor.message_tasks(messages) if self._placer is None else self._placer.routes(messages)
-        self._to_subscription_bolts([*columns, arrival_ms], routes)
-        self._to_message_bolts(columns, messages.seq)
-
-    def _to_subscription_bolts(self, columns: list[Any], routes: Any) -> None:
+        matching = [*columns, arrival_ms]
         if routes is None:
             for task in self._subscription_tasks:
-                self._collector.emit_direct_batch(task, columns, streams.MATCHING)
-            return
-        order = np.argsort(routes.tasks, kind="stable")
-        bounds = np.searchsorted(routes.tasks[order], np.arange(len(self._subscription_tasks) + 1))
-        for task, start, stop in zip(self._subscription_tasks, bounds[:-1], bounds[1:]):
-            if start < stop:
-                self._collector.emit_direct_batch(task, _take(columns, routes.rows[order[start:stop]]), streams.MATCHING)
+                self._collector.emit_direct_batch(task, matching, streams.MATCHING)
+        else:
+            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks, streams.MATCHING)
+        self._to_message_bolts(columns, messages.seq)
 
     def _to_message_bolts(self, columns: list[Any], seq: np.ndarray) -> None:
         tasks = self._message_tasks
         if len(tasks) == 1:
             self._collector.emit_direct_batch(tasks[0], columns, streams.WINDOW)
-            return
-        index = seq % len(tasks)
-        for i, task in enumerate(tasks):
-            rows = np.flatnonzero(index == i)
-            if len(rows):
-                self._collector.emit_direct_batch(task, _take(columns, rows), streams.WINDOW)
+        else:
+            self._send_rows(columns, np.arange(len(seq)), seq % len(tasks), tasks, streams.WINDOW)
+
+    def _send_rows(self, columns: list[Any], rows: np.ndarray, targets: np.ndarray, tasks: list[int], stream: str) -> None:
+        """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order: all are taken at once, and each task gets a slice."""
+        order = np.argsort(targets, kind="stable")
+        bounds = np.searchsorted(targets[order], np.arange(len(tasks) + 1)).tolist()
+        taken = [take_column(column, rows[order]) for column in columns]
+        for task, start, stop in zip(tasks, bounds, bounds[1:]):
+            if start < stop:
+                self._collector.emit_direct_batch(task, [slice_column(column, start, stop) for column in taken], stream)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -178,10 +178,3 @@ class DistributionBolt(BatchBolt):
         """Take it over."""
         if state is not None:
             self._placer.restore(state)
-
-
-def _take(columns: list[Any], rows: np.ndarray) -> list[Any]:
-    import pyarrow as pa
-
-    index = pa.array(rows)
-    return [c[rows] if isinstance(c, np.ndarray) else c.take(index) if hasattr(c, "take") else [c[i] for i in rows.tolist()] for c in columns]

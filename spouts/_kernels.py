@@ -10,21 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["fill_table", "find_terms", "fold_table", "measure_texts", "parse_lines", "term_ids", "weigh_rows"]
-
-
-def _fold() -> np.ndarray:
-    fold = np.full(256, 32, np.uint8)
-    for c in range(48, 58):
-        fold[c] = c
-    for c in range(97, 123):
-        fold[c] = fold[c - 32] = c
-    fold[128:] = np.arange(128, 256)
-    return fold
-
-
-fold_table = _fold()
-"""uint8[256]: byte -> the byte of a token in lower case, or a space. Bytes from 128 on pass: what is not ASCII comes here cut."""
+__all__ = ["fill_table", "find_terms", "fold_texts", "parse_lines", "term_ids", "weigh_rows"]
 
 
 @njit(cache=True)
@@ -88,8 +74,6 @@ _SIGMA = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [14, 
                    [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13], [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
                    [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11], [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
                    [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5], [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0]], np.int64)
-_LANES = np.array([[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15],
-                   [0, 5, 10, 15], [1, 6, 11, 12], [2, 7, 8, 13], [3, 4, 9, 14]], np.int64)
 
 
 @njit(cache=True, inline="always")
@@ -97,10 +81,22 @@ def _rotate(x, n):
     return (x >> np.uint64(n)) | (x << np.uint64(64 - n))
 
 
+@njit(cache=True, inline="always")
+def _mix(a, b, c, d, x, y):
+    a = a + b + x
+    d = _rotate(d ^ a, 32)
+    c = c + d
+    b = _rotate(b ^ c, 24)
+    a = a + b + y
+    d = _rotate(d ^ a, 16)
+    c = c + d
+    return a, _rotate(b ^ c, 63), c, d
+
+
 @njit(cache=True)
-def _unknown(data, start, end):
-    """Return -(1 + the first 62 bits of BLAKE2b (RFC 7693, digest of 8 bytes) of ``data[start:end]``)."""
-    h, m, v = _IV.copy(), np.empty(16, np.uint64), np.empty(16, np.uint64)
+def _unknown(data, start, end, h, m):
+    """Return -(1 + the first 62 bits of BLAKE2b (RFC 7693, digest of 8 bytes) of ``data[start:end]``); ``h`` uint64[8] and ``m`` uint64[16] are scratch."""
+    h[:] = _IV
     h[0] ^= np.uint64(0x01010008)
     at, last = start, False
     while not last:
@@ -109,24 +105,27 @@ def _unknown(data, start, end):
         m[:] = 0
         for i in range(at, stop):
             m[(i - at) >> 3] |= np.uint64(data[i]) << np.uint64(8 * ((i - at) & 7))
-        v[:8] = h
-        v[8:] = _IV
-        v[12] ^= np.uint64(stop - start)
-        if last:
-            v[14] = ~v[14]
+        v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
+        v8, v9, v10, v11 = _IV[0], _IV[1], _IV[2], _IV[3]
+        v12, v13, v14, v15 = _IV[4] ^ np.uint64(stop - start), _IV[5], ~_IV[6] if last else _IV[6], _IV[7]
         for r in range(12):
-            for g in range(8):
-                a, b, c, d = _LANES[g, 0], _LANES[g, 1], _LANES[g, 2], _LANES[g, 3]
-                v[a] = v[a] + v[b] + m[_SIGMA[r % 10, 2 * g]]
-                v[d] = _rotate(v[d] ^ v[a], 32)
-                v[c] = v[c] + v[d]
-                v[b] = _rotate(v[b] ^ v[c], 24)
-                v[a] = v[a] + v[b] + m[_SIGMA[r % 10, 2 * g + 1]]
-                v[d] = _rotate(v[d] ^ v[a], 16)
-                v[c] = v[c] + v[d]
-                v[b] = _rotate(v[b] ^ v[c], 63)
-        for i in range(8):
-            h[i] ^= v[i] ^ v[i + 8]
+            s = _SIGMA[r % 10]
+            v0, v4, v8, v12 = _mix(v0, v4, v8, v12, m[s[0]], m[s[1]])
+            v1, v5, v9, v13 = _mix(v1, v5, v9, v13, m[s[2]], m[s[3]])
+            v2, v6, v10, v14 = _mix(v2, v6, v10, v14, m[s[4]], m[s[5]])
+            v3, v7, v11, v15 = _mix(v3, v7, v11, v15, m[s[6]], m[s[7]])
+            v0, v5, v10, v15 = _mix(v0, v5, v10, v15, m[s[8]], m[s[9]])
+            v1, v6, v11, v12 = _mix(v1, v6, v11, v12, m[s[10]], m[s[11]])
+            v2, v7, v8, v13 = _mix(v2, v7, v8, v13, m[s[12]], m[s[13]])
+            v3, v4, v9, v14 = _mix(v3, v4, v9, v14, m[s[14]], m[s[15]])
+        h[0] ^= v0 ^ v8
+        h[1] ^= v1 ^ v9
+        h[2] ^= v2 ^ v10
+        h[3] ^= v3 ^ v11
+        h[4] ^= v4 ^ v12
+        h[5] ^= v5 ^ v13
+        h[6] ^= v6 ^ v14
+        h[7] ^= v7 ^ v15
         at = stop
     big = np.uint64(0)
     for i in range(8):
@@ -139,43 +138,82 @@ def find_terms(data, ends, blob, offsets, slots):
     """Return the ids of the terms that stand in ``data`` one after another; ``ends`` int64[n] says where each ends."""
     bits = _bits(len(offsets) - 1)
     ids = np.empty(len(ends), np.int64)
+    h, m = np.empty(8, np.uint64), np.empty(16, np.uint64)
     start = np.int64(0)
     for i in range(len(ends)):
         ids[i] = _find(data, start, ends[i], _hash(data, start, ends[i]), blob, offsets, slots, bits)[0]
         if ids[i] < 0:
-            ids[i] = _unknown(data, start, ends[i])
+            ids[i] = _unknown(data, start, ends[i], h, m)
         start = ends[i]
     return ids
 
 
 @njit(cache=True)
-def measure_texts(folded, starts, ends):
-    """Return, by text, (the number of tokens int64[n], whether all of it is ASCII bool[n]).
+def _point(data, at, size):
+    """Return the code point of ``size`` (2 or 3) bytes of UTF-8; -1 if they are none."""
+    point = np.int64(data[at]) & (31 if size == 2 else 15)
+    for i in range(at + 1, at + size):
+        if data[i] & 0xC0 != 0x80:
+            return -1
+        point = (point << 6) | np.int64(data[i] & 0x3F)
+    return point if point >= (0x80 if size == 2 else 0x800) else -1
 
-    :param folded: uint8[], bytes that went through ``fold_table``; text *i* is ``folded[starts[i]:ends[i]]``.
+
+@njit(cache=True)
+def fold_texts(data, starts, ends, characters):
+    """Fold texts of which that can be done character by character.
+
+    :param data: uint8[], UTF-8; text *i* is ``data[starts[i]:ends[i]]``.
+    :param characters: int32[65536], what becomes of a character: see ``text.folded_characters``.
+    :returns: (folded uint8[], stops int64[n], counts int64[n], simple bool[n]): text *i* has become ``folded[starts[i]:stops[i]]``, tokens with
+        spaces between them, and has so many; where not ``simple``, it has to be cut by the tokenizer.
     """
-    counts, plain = np.zeros(len(starts), np.int64), np.ones(len(starts), np.bool_)
-    for i in range(len(starts)):
-        before, high = np.uint8(32), np.uint8(0)
-        n = 0
-        for j in range(starts[i], ends[i]):
-            n += (before == 32) & (folded[j] != 32)
-            before = folded[j]
-            high |= before
-        counts[i], plain[i] = n, high < 128
-    return counts, plain
+    n = len(starts)
+    folded, stops, counts, simple = np.empty(len(data), np.uint8), starts.copy(), np.zeros(n, np.int64), np.ones(n, np.bool_)
+    for i in range(n):
+        at, to, end = starts[i], starts[i], ends[i]
+        inside = False
+        while at < end:
+            point, size = np.int64(data[at]), 1
+            if point >= 128:
+                size = 2 if point < 0xE0 else 3
+                point = _point(data, at, size) if 0xC2 <= point < 0xF0 and at + size <= end else -1
+            point = np.int64(characters[point]) if point >= 0 else -1
+            if point < 0:
+                simple[i] = False
+                break
+            at += size
+            if point == 0:
+                folded[to] = 32
+                to += 1
+                inside = False
+                continue
+            counts[i] += not inside
+            inside = True
+            if point < 128:
+                folded[to] = point
+                to += 1
+            elif point < 2048:
+                folded[to], folded[to + 1] = 192 | (point >> 6), 128 | (point & 63)
+                to += 2
+            else:
+                folded[to], folded[to + 1], folded[to + 2] = 224 | (point >> 12), 128 | ((point >> 6) & 63), 128 | (point & 63)
+                to += 3
+        stops[i] = to
+    return folded, stops, counts, simple
 
 
 @njit(cache=True)
 def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_offsets, stop_slots):
     """Return (ids int64[], counts int64[n]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, stop words left out.
 
-    :param folded, starts, ends: as in :func:`measure_texts`.
+    :param folded, starts, ends: uint8[], int64[n], int64[n], tokens with spaces between them: text *i* is ``folded[starts[i]:ends[i]]``.
     :param room: int64[n + 1], rising, space for all tokens of each text.
     """
     bits, stop_bits = _bits(len(offsets) - 1), _bits(len(stop_offsets) - 1)
     stops = len(stop_offsets) > 1
     ids, counts = np.empty(room[-1], np.int64), np.zeros(len(starts), np.int64)
+    scratch, words = np.empty(8, np.uint64), np.empty(16, np.uint64)
     for i in range(len(starts)):
         to, j, end = room[i], starts[i], ends[i]
         while j < end:
@@ -192,7 +230,7 @@ def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_o
             if stops and _find(folded, first, j, h, stop_blob, stop_offsets, stop_slots, stop_bits)[0] >= 0:
                 continue
             term = _find(folded, first, j, h, blob, offsets, slots, bits)[0]
-            ids[to] = term if term >= 0 else _unknown(folded, first, j)
+            ids[to] = term if term >= 0 else _unknown(folded, first, j, scratch, words)
             to += 1
         counts[i] = to - room[i]
     return ids, counts

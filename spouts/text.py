@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, final
 
+import numpy as np
+
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Tokenizer", "is_token_character"]
+__all__ = ["Tokenizer", "folded_characters", "is_token_character"]
 
 # ASCII letters in lower case, digits as they are, everything else a space.
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else 32 for c in range(256))
@@ -117,3 +119,32 @@ def _character_class(points: range, belongs: Callable[[int], bool] | None = None
     if start >= 0:
         ranges.append(f"\\U{start:08x}-\\U{points[-1]:08x}")
     return "".join(ranges)
+
+
+@cache
+def folded_characters() -> np.ndarray:
+    """Return what becomes of each character of the basic plane when a text is cut, int32[65536], read-only.
+
+    0: it separates tokens. Above 0: the code point that it counts as, in no more bytes of UTF-8. -1: that depends on its neighbours, or is not
+    one such character. A text without the last kind can be cut character by character: normalisation composes and sorts nothing there.
+    """
+    seconds = {*range(0x1160, 0x1200)}     # what may be composed with the character before it: vowels and finals of Hangul, and others
+    for point in range(0x20000):
+        parts = unicodedata.decomposition(chr(point)).split()
+        if len(parts) == 2 and parts[0][0] != "<":
+            seconds.add(int(parts[1], 16))
+
+    def alone(text: str) -> bool:
+        return len(text) == 1 and text < "\U00010000" and not unicodedata.combining(text) and ord(text) not in seconds
+
+    table = np.full(0x10000, -1, np.int32)
+    for point in (*range(0xD800), *range(0xE000, 0x10000)):
+        character = chr(point)
+        normal = unicodedata.normalize("NFKC", character)
+        if alone(normal) and alone(folded := unicodedata.normalize("NFKC", normal.casefold())):
+            if not is_token_character(folded):
+                table[point] = 0
+            elif len(folded.encode()) <= len(character.encode()):
+                table[point] = ord(folded)
+    table.flags.writeable = False
+    return table

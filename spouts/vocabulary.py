@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import Tokenizer, folded_characters
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Vocabulary", "unknown_id"]
@@ -224,22 +224,20 @@ class Vocabulary:
             once, and the weights beside them. Empty for a text without tokens.
         """
         data, starts, ends = _bytes_of(texts)
-        folded = _kernels.fold_table[data]
-        counts, plain = _kernels.measure_texts(folded, starts, ends)
-        if not plain.all():
-            rows = np.flatnonzero(~plain)
+        folded, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
+        if not simple.all():
+            rows = np.flatnonzero(~simple)
             whole = data.tobytes()
             cut = [" ".join(tokenizer.tokens(whole[a:b].decode(errors="replace"))).encode() for a, b in zip(starts[rows].tolist(), ends[rows].tolist())]
             folded = np.concatenate([folded, np.frombuffer(b"".join(cut), np.uint8)])
             lengths = np.fromiter(map(len, cut), np.int64, len(cut))
-            ends = ends.copy()
             starts = starts.copy()
-            ends[rows] = len(data) + np.cumsum(lengths)
-            starts[rows] = ends[rows] - lengths
+            stops[rows] = len(data) + np.cumsum(lengths)
+            starts[rows] = stops[rows] - lengths
             counts[rows] = np.fromiter((c.count(b" ") + (c != b"") for c in cut), np.int64, len(cut))
         room = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=room[1:])
-        ids, counts = _kernels.term_ids(folded, starts, ends, room, *self._table, *_stop_table(tokenizer))
+        ids, counts = _kernels.term_ids(folded, starts, stops, room, *self._table, *_stop_table(tokenizer))
         return _kernels.weigh_rows(ids, room, counts, self._df, self._documents)
 
 

@@ -13,11 +13,12 @@ import pytest
 
 from dskype.spouts import _kernels
 from dskype.spouts import vocabulary as module
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import Tokenizer, folded_characters
 from dskype.spouts.vocabulary import Vocabulary, unknown_id
 from dskype.topology.errors import IllegalArgumentException
 from tests import naive
 
+JIT = not os.environ.get("NUMBA_DISABLE_JIT")
 WORDS = ["coffee", "tea", "wifi", "Café", "STRASSE", "straße", "東京", "i\u0307", "night", "late", "x1", "7", "𝒞𝑜", "a" * 130, "naïve", "the"]
 SEPARATORS = [" ", ", ", "-", "😀", "\u00a0", "!? ", "_"]
 
@@ -97,9 +98,30 @@ def test_look_up_finds_all_of_many_terms_and_no_others():
     assert vocabulary.memory_bytes < 40 * len(terms)
 
 
-def test_the_fold_table_agrees_with_the_tokenizer_on_ascii():
-    for code in range(128):
-        assert "".join(Tokenizer().tokens(chr(code))) == chr(_kernels.fold_table[code]).strip()
+def folded(texts):
+    """Return, by text, its tokens as the kernel cuts them; None where it does not."""
+    data, starts, ends = module._bytes_of(pa.array(texts, pa.string()) if not isinstance(texts, pa.Array) else texts)
+    found, stops, counts, simple = _kernels.fold_texts(data, starts, ends, folded_characters())
+    tokens = [found[a:b].tobytes().decode().split() for a, b in zip(starts.tolist(), stops.tolist())]
+    assert all(len(part) == n for part, n, whole in zip(tokens, counts.tolist(), simple.tolist()) if whole)
+    return [part if whole else None for part, whole in zip(tokens, simple.tolist())]
+
+
+def test_what_is_cut_character_by_character_is_cut_as_by_the_tokenizer():
+    tokenizer = Tokenizer()
+    points = [*range(0xD800), *range(0xE000, 0x10000)][::1 if JIT else 31]
+    texts = [f"a{chr(c)}{chr(c)} ga\u30ab{chr(c)}x\u1100{chr(c)}" for c in points]     # what stands before may be composed with it
+    cut = folded(texts)
+    assert sum(found is not None for found in cut) > 0.9 * len(texts)
+    for text, found in zip(texts, cut):
+        assert found is None or found == tokenizer.tokens(text), ascii(text)
+    assert folded(["Grüße", "ЁЛКА in Köln", "x\u0301", "한국 \u1112\u1161", "𝒞o"]) == [None, ["ёлка", "in", "köln"], None, None, None]
+
+
+def test_half_a_character_is_left_to_the_tokenizer():
+    for broken in (b"a\xc3", b"\xa9a", b"\xe3\x81", b"\xe3a\x81", b"\xc1\x81", b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xff"):
+        offsets = pa.py_buffer(np.array([0, len(broken), len(broken) + 2], np.int32))
+        assert folded(pa.StringArray.from_buffers(2, offsets, pa.py_buffer(broken + b"tea"))) == [None, ["te"]], broken
 
 
 # -- weights --------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from collections import Counter
+from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -109,9 +110,9 @@ class Channel:
         self.close_rows()
         self.parts.clear()
 
-    def drain(self, first_seq: int, limits: FrameLimits) -> list[OutRecord]:
+    def drain(self, first_seq: int, encoded: _Encoded) -> list[OutRecord]:
         """Serialize what is buffered into frames within the limits; the first tuple is ``first_seq``."""
-        self.close_rows()
+        limits = encoded.limits
         records: list[OutRecord] = []
         pieces: list[bytes] = []
         size = count = 0
@@ -128,7 +129,7 @@ class Channel:
             if out is None:
                 pieces.append(frames.encode_watermark(body))
                 continue
-            for part_n, data in limits.segments(out, n, body, anchors, is_rows):
+            for part_n, data in encoded.segments(out, n, body, anchors, is_rows):
                 if count and (count + part_n > limits.max_tuples or size + len(data) > limits.max_bytes):
                     cut()
                 pieces.append(data)
@@ -191,6 +192,32 @@ class FrameLimits:
         return 1, frames.encode_segment(out.name, 1, None, None)
 
 
+class _Encoded:
+    """Serializes the segments of one flush; those that go to several tasks once.
+
+    :param parts: all that will be serialized.
+    """
+
+    def __init__(self, limits: FrameLimits, parts: Iterable[tuple]) -> None:
+        self.limits = limits
+        keys = Counter(self._key(out, body) for out, _, body, anchors, is_rows in parts if out is not None and anchors is None and not is_rows)
+        self._shared: dict[tuple, list[tuple[int, bytes]] | None] = {key: None for key, uses in keys.items() if uses > 1}
+
+    @staticmethod
+    def _key(out: OutStream, columns: list[Any]) -> tuple:
+        return out.name, *map(id, columns)     # all of them live until they are serialized
+
+    def segments(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool) -> Iterable[tuple[int, bytes]]:
+        """Return what :meth:`FrameLimits.segments` does."""
+        key = None if is_rows or anchors is not None else self._key(out, body)
+        if key not in self._shared:
+            return self.limits.segments(out, n, body, anchors, is_rows)
+        pieces = self._shared[key]
+        if pieces is None:
+            pieces = self._shared[key] = list(self.limits.segments(out, n, body, anchors, is_rows))
+        return pieces
+
+
 def _anchor_column(anchors: Any) -> Any:
     if anchors is None or isinstance(anchors, np.ndarray):
         return anchors
@@ -224,10 +251,13 @@ class Outbox:
         """Return the frames of everything emitted since the last flush; none when ``suppressed``."""
         records: list[OutRecord] = []
         for channel in self.dirty:
+            channel.close_rows()
+        encoded = _Encoded(self.limits, () if suppressed else (part for channel in self.dirty for part in channel.parts))
+        for channel in self.dirty:
             if suppressed:
                 channel.discard()
             else:
-                records += channel.drain(self._first[channel.target], self.limits)
+                records += channel.drain(self._first[channel.target], encoded)
             self._first[channel.target] = channel.seq
         self.dirty.clear()
         return records

@@ -153,9 +153,9 @@ def _pack_array(array: np.ndarray) -> msgpack.ExtType:
         msg = (f"expected a numpy array of numbers or booleans; given: dtype {array.dtype!r}; "
                "hint: convert it to a list, or to a pyarrow string array")
         raise TypeError(msg)
-    shape = np.asarray(array.shape, dtype="<u4").tobytes()
+    shape = _U32.pack(len(array)) if array.ndim == 1 else np.asarray(array.shape, dtype="<u4").tobytes()
     head = bytes((ord(array.dtype.char), array.ndim))
-    return msgpack.ExtType(_EXT_ARRAY, head + shape + np.ascontiguousarray(array).tobytes())
+    return msgpack.ExtType(_EXT_ARRAY, head + shape + array.tobytes())
 
 
 def _string_buffers(array) -> bytes:
@@ -170,6 +170,12 @@ def _string_buffers(array) -> bytes:
     return b"".join((_U32.pack(n), offsets.tobytes(), data))
 
 
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def _pack_arrow(value) -> Any:
     import pyarrow as pa
 
@@ -177,6 +183,8 @@ def _pack_arrow(value) -> Any:
         value = value.combine_chunks()
     if value.null_count:
         return value.to_pylist()
+    if isinstance(value, pa.ListArray) and _is_number(value.type.value_type):
+        return _pack_lists(value)
     kind = value.type
     if pa.types.is_string(kind):
         return msgpack.ExtType(_EXT_STRINGS, _string_buffers(value) if len(value) else _U32.pack(0) + b"\0" * 4)
@@ -190,22 +198,19 @@ def _pack_arrow(value) -> Any:
         return msgpack.ExtType(_EXT_DICTIONARY, _U32.pack(len(codes)) + codes.astype("<i4").tobytes() + body)
     if pa.types.is_large_string(kind):
         return _pack_arrow(value.cast(pa.string()))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if _is_number(kind):
         return _pack_array(value.to_numpy(zero_copy_only=False))
-    if pa.types.is_list(kind) and (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
-        return _pack_lists(value)
     return value.to_pylist()
 
 
 def _pack_lists(value) -> Any:
     """Lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
-    offsets = value.offsets.to_numpy()
-    numbers = value.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    if numbers.null_count:
+    offsets, numbers = value.offsets.to_numpy(), value.values
+    first, last = int(offsets[0]), int(offsets[-1])
+    if numbers.null_count and numbers.slice(first, last - first).null_count:
         return value.to_pylist()
-    numbers = numbers.to_numpy()
-    offsets = (offsets - offsets[0]).astype("<i4")
-    return msgpack.ExtType(_EXT_LISTS, b"".join((_U32.pack(len(value)), offsets.tobytes(), numbers.dtype.char.encode(), numbers.tobytes())))
+    numbers = numbers.slice(first, last - first).to_numpy() if numbers.null_count else numbers.to_numpy()[first:last]
+    return msgpack.ExtType(_EXT_LISTS, b"".join((_U32.pack(len(value)), (offsets - offsets[0]).tobytes(), numbers.dtype.char.encode(), numbers.tobytes())))
 
 
 def _read_lists(view: memoryview):

@@ -1,0 +1,86 @@
+"""Messages on their way to the tasks that need them."""
+
+import random
+
+import numpy as np
+import pytest
+
+from dskype.bolts.distribution_bolt import DistributionBolt
+from dskype.distribution import make_distributor
+from dskype.spouts import streams
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.context import Counter
+from dskype.topology.core.frames import column_rows
+from dskype.topology.tuples import StreamMeta, TupleBatch
+
+WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]
+
+
+class Context:
+    """A context with so many tasks of the subscription and the message bolt."""
+
+    def __init__(self, subscription_tasks, message_tasks):
+        self.tasks = {"subscription-bolt": list(range(20, 20 + subscription_tasks)), "message-bolt": list(range(80, 80 + message_tasks))}
+
+    def get_component_tasks(self, component):
+        return self.tasks[component]
+
+    def register_counter(self, name):
+        return Counter()
+
+    def register_gauge(self, name, function):
+        return None
+
+
+class Sent:
+    """Takes what is emitted: (stream, task) -> rows."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def emit_direct_batch(self, task, columns, stream):
+        assert len({len(column) for column in columns}) == 1
+        self.rows.setdefault((stream, task), []).extend(zip(*map(column_rows, columns)))
+
+
+def messages(n):
+    rng = random.Random(n)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 5))) for _ in range(n)]
+    places = np.random.default_rng(n).uniform(-90, 90, (2, n))
+    return texts, [np.arange(n), np.arange(n) + 5, [f'"m{i}"' for i in range(n)], *places, texts, np.arange(n) * 7]
+
+
+def distributed(distributor, subscription_tasks, message_tasks, n):
+    bolt, sent, context = DistributionBolt(), Sent(), Context(subscription_tasks, message_tasks)
+    bolt.prepare({"dskype.space": [-180, -90, 180, 90], "dskype.window.messages": 10, "dskype.distributor": distributor}, context, sent)
+    texts, columns = messages(n)
+    fields = streams.FIELDS[streams.MESSAGES]
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, fields), n))
+    offsets, terms, weights = Vocabulary.empty().weigh_texts(texts, Tokenizer())
+    batch = MessageBatch(*columns[:2], *columns[3:5], offsets, terms, weights)
+    rows = [(i, i + 5, columns[2][i], columns[3][i], columns[4][i], terms[offsets[i]:offsets[i + 1]].tolist(), weights[offsets[i]:offsets[i + 1]].tolist(), i * 7)
+            for i in range(n)]
+    return sent.rows, rows, make_distributor(distributor, subscription_tasks).message_tasks(batch), context
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+@pytest.mark.parametrize(("subscription_tasks", "message_tasks"), [(1, 1), (2, 3), (7, 2)])
+def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscription_tasks, message_tasks):
+    found, rows, routes, context = distributed(distributor, subscription_tasks, message_tasks, 60)
+    expected = {}
+    for index, task in enumerate(context.get_component_tasks("subscription-bolt")):
+        chosen = range(len(rows)) if routes is None else routes.rows[routes.tasks == index].tolist()
+        expected[streams.MATCHING, task] = [rows[i] for i in chosen]
+    for index, task in enumerate(context.get_component_tasks("message-bolt")):
+        expected[streams.WINDOW, task] = [row[:-1] for row in rows if row[0] % message_tasks == index]
+    assert {key: sent for key, sent in expected.items() if sent} == found
+
+
+def test_messages_without_keywords_are_kept_and_matched_by_nobody():
+    bolt, sent = DistributionBolt(), Sent()
+    bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
+    columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, streams.FIELDS[streams.MESSAGES]), 2))
+    assert list(sent.rows) == [(streams.WINDOW, 80)] and len(sent.rows[streams.WINDOW, 80]) == 2
