@@ -11,7 +11,9 @@ are taken to have arrived evenly between the first and the last. With a time win
 from __future__ import annotations
 
 import json
+import math
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,12 +26,15 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import metrics_topic
 
-__all__ = ["BUCKETS_S", "WINDOW_S", "Meter", "Passage", "Passages", "Source", "consumer_lag", "describe", "in_flight", "measure", "placements",
+__all__ = ["BATCH_BUCKETS_S", "BUCKETS_S", "WINDOW_S", "Batches", "Meter", "Passage", "Passages", "Source", "checkpoint_age_ms", "consumer_lag", "describe", "in_flight", "measure", "placements",
            "registered_subscriptions", "rejected"]
 
 WINDOW_S = 60.0
 BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 """Upper bounds of the latency histogram."""
+BATCH_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper bounds of the histogram of micro-batches."""
+_STORE = {"waiting": "states-waiting", "written": "states-written", "stale": "states-stale", "failures": "store-failures"}
 _ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
 _REGISTERED = ("subscriptions_registered", "registered")
 _POINTS = 64
@@ -142,6 +147,49 @@ class Passages:
         return total, found
 
 
+# --- micro-batches ----------------------------------------------------------------------------------------------------
+
+
+class Batches:
+    """How long micro-batches took in the executors of each component: its code, frames in and out, the journal of a spout; not Spark.
+
+    :param window_ms: so long single ones are kept.
+    """
+
+    def __init__(self, window_ms: float) -> None:
+        self._window_ms = window_ms
+        self._recent: dict[str, deque[tuple[int, float]]] = {}
+        self._heard: dict[tuple[str, Any], tuple[int, list[Any]]] = {}     # executor -> time and versions of its newest record
+        self.buckets: dict[str, list[int]] = {}
+        """Component -> how many took at most each of :data:`BATCH_BUCKETS_S`, and how many there were."""
+        self.sums_ms: dict[str, float] = {}
+        self.observe_from_ms = 0
+        """What ended before this time is not counted in ``buckets``."""
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a statistics record; one that is written again counts once."""
+        component, ms, time_ms = record["component"], record.get("batch_ms"), record["time_ms"]
+        executor, mark = (component, record["executor"]), (time_ms, [task.get("version") for task in record["tasks"]])
+        heard = self._heard.get(executor)
+        if ms is None or (heard is not None and (time_ms < heard[0] or mark == heard)):
+            return
+        self._heard[executor] = mark
+        recent = self._recent.setdefault(component, deque())
+        recent.append((time_ms, ms))
+        while recent[0][0] < time_ms - self._window_ms:
+            recent.popleft()
+        if time_ms >= self.observe_from_ms:
+            buckets = self.buckets.setdefault(component, [0] * (len(BATCH_BUCKETS_S) + 1))
+            for i in range(bisect_left(BATCH_BUCKETS_S, ms / 1000), len(buckets)):
+                buckets[i] += 1
+            self.sums_ms[component] = self.sums_ms.get(component, 0.0) + ms
+
+    def quantiles(self, component: str, since_ms: float, qs: Sequence[float] = (0.5, 0.99)) -> tuple[int, list[float | None]]:
+        """Return how many micro-batches of a component have ended since a time, and quantiles of what they took, in ms."""
+        found = sorted(ms for time_ms, ms in list(self._recent.get(component, ())) if time_ms >= since_ms)
+        return len(found), [found[max(0, math.ceil(q * len(found)) - 1)] if found else None for q in qs]
+
+
 # --- what a topology's records say ------------------------------------------------------------------------------------
 
 
@@ -158,13 +206,14 @@ class Meter:
         self._begin()
 
     def _begin(self) -> None:
-        self.stats, self.history, self.passages = TopologyStats(), History(), Passages(self.window_s * 1000)
-        self.passages.observe_from_ms = self._observe_from_ms
+        self.stats, self.history = TopologyStats(), History()
+        self.passages, self.batches = Passages(self.window_s * 1000), Batches(self.window_s * 1000)
+        self.passages.observe_from_ms = self.batches.observe_from_ms = self._observe_from_ms
         self._fed = 0
 
     def observe_from(self, time_ms: int) -> None:
-        """Count only what passes from this time on into the latency histograms."""
-        self._observe_from_ms = self.passages.observe_from_ms = time_ms
+        """Count only what passes or ends from this time on into the histograms."""
+        self._observe_from_ms = self.passages.observe_from_ms = self.batches.observe_from_ms = time_ms
 
     def feed(self, value: bytes | None) -> None:
         """Take in a record of the metrics topic; what is not readable is left out."""
@@ -181,6 +230,7 @@ class Meter:
                 self._begin()  # another topology of the same name
             self.history.take(record)
             self.passages.take(record)
+            self.batches.take(record)
             self._fed += 1
             if self._fed % 500 == 0:
                 self.history.forget(record["time_ms"] - int(self.window_s * 1000))
@@ -282,6 +332,7 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
         found.update(_dskype(meter, rates, conf, *roles))
     found["latency"] = _latency(meter, rates)
     found["lag"] = _lag(meter, ends)
+    found["store"] = _store(meter)
     found["streams"] = [_stream(meter, rates, *edge) for edge in meter.edges()]
     found["total"] = {name: sum(s[name] for s in found["streams"]) for name in ("tuples", "frames", "bytes")}
     for name in ("tuples_per_second", "bytes_per_second"):
@@ -365,6 +416,17 @@ def _stream(meter: Meter, rates: _Rates, source: str, stream: str, target: str) 
             "tuples_per_second": rates.per_second(tuples), "bytes_per_second": rates.per_second(size), "tasks": tasks}
 
 
+def _store(meter: Meter) -> dict[str, int] | None:
+    """Return what result bolts say of a store outside Kafka; None where there is none, or nothing has been written."""
+    found = {name: int(sum(_metric(task, metric) or 0 for task in list(meter.stats.tasks.values()))) for name, metric in _STORE.items()}
+    return found if any(found.values()) else None
+
+
+def checkpoint_age_ms(meter: Meter, component: str) -> int | None:
+    """Return how much time of its inbox the task of a component that lags most would read again after a crash now; None for spouts."""
+    return max((task["checkpoint_age_ms"] for task in meter.tasks(component).values() if "checkpoint_age_ms" in task), default=None)
+
+
 def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
     stats, tasks = meter.stats, meter.tasks(component)
     metrics: dict[str, float] = {}
@@ -374,7 +436,10 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
                 metrics[name] = metrics.get(name, 0) + value
     totals = {name: stats.total(component, name) for name in ("emitted", "transferred", "executed", "failed", "errors", "dead_letters", "duplicates", "gaps")}
     marks = [task["watermark"] for task in tasks.values() if task.get("watermark") is not None]
-    return {"component": component, **totals, "in_bytes": stats.total(component, "in_bytes"), "out_bytes": stats.total(component, "out_bytes"),
+    batches, (p50, p99) = meter.batches.quantiles(component, rates.start_ms)
+    age_ms = checkpoint_age_ms(meter, component)
+    return {"component": component, **totals, "batches": {"count": batches, "p50_ms": p50, "p99_ms": p99},
+            "checkpoint_age_s": None if age_ms is None else age_ms / 1000, "in_bytes": stats.total(component, "in_bytes"), "out_bytes": stats.total(component, "out_bytes"),
             "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3), "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
             "watermark": min(marks, default=None), "metrics": metrics,
             "tasks": [{"task": id, "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")), "busy_s": round(task["busy_ns"] / 1e9, 3),

@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from dskype.deploy.measuring import BUCKETS_S, Meter, Source, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
+from dskype.deploy.measuring import BATCH_BUCKETS_S, BUCKETS_S, Meter, Source, checkpoint_age_ms, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 
@@ -62,6 +62,8 @@ METRICS = tuple(Metric(*row) for row in (
     ("dskype_tuples_in_flight", "gauge", (_T, "component"), "Tuples that were sent to the component and that it has not received."),
     ("dskype_duplicate_tuples_total", "counter", (_T, "component"), "Tuples that came again after a retry and were dropped."),
     ("dskype_task_busy_seconds_total", "counter", (_T, "component", "task"), "Time that the task spent in its component's code."),
+    ("dskype_batch_duration_seconds", "histogram", (_T, "component"), "Time that a micro-batch took in an executor of the component, without Spark; from the start of this endpoint on."),
+    ("dskype_checkpoint_age_seconds", "gauge", (_T, "component"), "How much time of its inbox a bolt would read again after a crash: from its newest snapshot to its last micro-batch, of the task that lags most."),
     ("dskype_task_watermark", "gauge", (_T, "component", "task"), "Position up to which the task has seen everything: a message number, or ms since the epoch."),
     ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
     ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
@@ -183,9 +185,11 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
         lag[topic] = lag.get(topic, 0) + n
     for topic, n in lag.items():
         count("dskype_consumer_lag_records", n, topic)
-    for component, buckets in list(meter.passages.buckets.items()):
-        bounds = [floatToGoString(bound) for bound in (*BUCKETS_S, float("inf"))]
-        families["dskype_end_to_end_latency_seconds"].add_metric([name, component], list(zip(bounds, buckets)), meter.passages.sums_ms.get(component, 0) / 1000)
+    for metric, bounds_s, observed in (("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages), ("dskype_batch_duration_seconds", BATCH_BUCKETS_S, meter.batches)):
+        bounds = [floatToGoString(bound) for bound in (*bounds_s, float("inf"))]
+        for component, buckets in sorted(observed.buckets.items()):
+            if not component.startswith("__"):
+                families[metric].add_metric([name, component], list(zip(bounds, buckets)), observed.sums_ms.get(component, 0) / 1000)
     _add_dskype(count, about, meter)
 
 
@@ -196,6 +200,9 @@ def _add_component(count: Callable[..., None], meter: Meter, component: str) -> 
             count(metric, stats.total(component, counter, stream), component, stream)
     for counter, metric in (("failed", "dskype_tuples_failed_total"), ("duplicates", "dskype_duplicate_tuples_total"), ("errors", "dskype_task_errors_total")):
         count(metric, stats.total(component, counter), component)
+    age_ms = checkpoint_age_ms(meter, component)
+    if age_ms is not None:
+        count("dskype_checkpoint_age_seconds", age_ms / 1000, component)
     for id, task in tasks.items():
         count("dskype_task_busy_seconds_total", task.get("busy_ns", 0) / 1e9, component, id)
         if task.get("watermark") is not None:

@@ -78,6 +78,9 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append((f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records"))
     lag = [f"{n:,} of {topic}" for topic, n in sorted(m["lag"]["records"].items())]
     lag += [f"{n:,} tuples to {component}" for component, n in sorted(m["lag"]["in_flight"].items())]
+    if m["store"] is not None:
+        store = m["store"]
+        lines.append(("result store", f"{_count(store['written'])} lists written, {_count(store['waiting'])} wait, {_count(store['failures'])} failures"))
     lines.append(("waiting", ", ".join(lag) or "nothing"))
     return lines
 
@@ -106,14 +109,15 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
             flows.add_row("", "", f"task {t['task']}", _count(t["tuples"]), "", _count(t["frames"]), _size(t["bytes"]), "", style="dim")
     parts = Table(title="components", title_justify="left")
     parts.add_column("component")
-    for column in ("tasks", "executed", "emitted", "busy s", "busy", "watermark", "errors", "dead letters"):
+    for column in ("tasks", "executed", "emitted", "busy s", "busy", "batch ms", "checkpoint s", "watermark", "errors", "dead letters"):
         parts.add_column(column, justify="right")
     for c in m["components"]:
         parts.add_row(Text(c["component"]), str(len(c["tasks"])), _count(c["executed"]), _count(c["emitted"]), _figure(c["busy_s"], 1), _share(c["busy"]),
-                      _count(c["watermark"]), _count(c["errors"]), _count(c["dead_letters"]))
+                      "-" if not c["batches"]["count"] else f"{c['batches']['p50_ms']:,.0f} / {c['batches']['p99_ms']:,.0f}", _figure(c["checkpoint_age_s"], 1), _count(c["watermark"]), _count(c["errors"]), _count(c["dead_letters"]))
         for t in c["tasks"] if tasks else ():
             subscriptions = "" if t["subscriptions"] is None else f", {_count(t['subscriptions'])} subscriptions"
-            parts.add_row(f"  task {t['task']}{subscriptions}", "", _count(t["executed"]), "", _figure(t["busy_s"], 1), _share(t["busy"]), _count(t["watermark"]), "", "", style="dim")
+            parts.add_row(f"  task {t['task']}{subscriptions}", "", _count(t["executed"]), "", _figure(t["busy_s"], 1), _share(t["busy"]), "", "", _count(t["watermark"]),
+                          "", "", style="dim")
     found: list[Any] = [Text(title), heads, flows, parts]
     if m["dead_letters"]:
         letters = Table(title="dead letters", title_justify="left")

@@ -330,6 +330,10 @@ class TopologyContext:
         """Register a function whose value is reported."""
         return self.register_metric(name, Gauge(function))
 
+    def keep_counts(self) -> None:
+        """Forget the metrics that ask the component, before another instance of it registers its own; what counts goes on."""
+        self.metrics = {name: entry for name, entry in self.metrics.items() if type(entry[0]) in (Counter, Meter, Histogram, Timer)}
+
     def metric_counts(self) -> dict[str, int]:
         """Return the numbers of counters and meters, which a task keeps over a crash."""
         return {name: metric.get_count() for name, (metric, _) in self.metrics.items() if type(metric) in (Counter, Meter)}

@@ -35,7 +35,7 @@ def _task(component: str, id: int, **more: Any) -> dict[str, Any]:
 
 
 def _record(component: str, time_ms: int, *tasks: dict[str, Any], identity: str = "d-1-1") -> bytes:
-    return json.dumps({"v": 1, "kind": "stats", "topology": identity, "component": component, "executor": 0, "pid": 1, "time_ms": time_ms, "tasks": tasks}).encode()
+    return json.dumps({"v": 1, "kind": "stats", "topology": identity, "component": component, "executor": 0, "pid": 1, "time_ms": time_ms, "batch_ms": 30.0, "tasks": tasks}).encode()
 
 
 def _meter() -> Meter:
@@ -46,7 +46,7 @@ def _meter() -> Meter:
                                                     rejected={"translate/Expected \"x\"\nor y": 2}, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
     meter.feed(_record("distribution-bolt", 1300, _task("distribution-bolt", 2, executed={"message-spout/messages": 10}, stream_bytes={"message-spout/messages": 900},
                                                         stream_frames={"message-spout/messages": 1}, emitted={"matching": 20}, transferred={"matching": 20},
-                                                        sent={"3": 10, "4": 10}, busy_ns=5_000_000, watermark=9)))
+                                                        sent={"3": 10, "4": 10}, busy_ns=5_000_000, watermark=9, checkpoint_age_ms=1500)))
     for id in (3, 4):
         meter.feed(_record("subscription-bolt", 1400, _task(
             "subscription-bolt", id, watermark=9, received={"2": 10 if id == 3 else 7}, executed={"distribution-bolt/matching": 10, "__system/__tick": 4}, stream_bytes={"distribution-bolt/matching": 1000},
@@ -136,6 +136,10 @@ def test_values_are_those_that_tasks_reported() -> None:
     assert _sample(text, "dskype_subscriptions") == 7
     assert _sample(text, "dskype_topology_active") == 1
     assert _sample(text, "dskype_build_info") == 1
+    assert _sample(text, "dskype_batch_duration_seconds_count", component="subscription-bolt") == 2
+    assert _sample(text, "dskype_batch_duration_seconds_bucket", component="subscription-bolt", le="0.025") == 0
+    assert _sample(text, "dskype_batch_duration_seconds_bucket", component="subscription-bolt", le="0.05") == 2
+    assert _sample(text, "dskype_checkpoint_age_seconds") == 1.5
     assert "__system" not in text and "__tick" not in text
     assert _sample(text, "dskype_end_to_end_latency_seconds_count", component="subscription-bolt") == 10
     assert _sample(text, "dskype_end_to_end_latency_seconds_sum", component="subscription-bolt") == pytest.approx(10 * 0.4)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from dskype.bolts.subscription_bolt import SubscriptionBolt
 from dskype.deploy import cli, stats as stats_module
-from dskype.deploy.measuring import Meter, Passage, Passages, measure
+from dskype.deploy.measuring import BATCH_BUCKETS_S, Batches, Meter, Passage, Passages, measure
 from dskype.deploy.prometheus import Collector, Exporter
 from dskype.deploy.stats import as_text
 from dskype.spouts.topics import Topics
@@ -323,6 +324,93 @@ def test_counters_that_bolts_register_go_on_after_a_crash() -> None:
     deltas = sum(t["metrics"]["deltas"] for t in metered.meter.tasks("subscription-bolt").values())
     written = metered.simulation.json(Topics.of("dskype").results)
     assert deltas == len([value for _, value, _ in written if value["op"] in ("add", "remove")])
+
+
+def test_counters_that_bolts_register_go_on_after_an_exception_in_the_bolt(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, disturbed = Metered(), Metered()
+    _world(plain, 30)
+    execute, calls = SubscriptionBolt.execute_batch, []
+
+    def breaks(self: Any, batch: Any) -> None:
+        calls.append(batch.n)
+        execute(self, batch)
+        if len(calls) == 40:
+            raise ValueError("forty")
+
+    monkeypatch.setattr(SubscriptionBolt, "execute_batch", breaks)
+    _world(disturbed, 30)
+    disturbed.read(), plain.read()
+    assert sum(task["errors"] for task in disturbed.meter.tasks("subscription-bolt").values()) == 1
+    for name in ("deltas", "evaluations", "subscriptions"):
+        one, other = (sum(t["metrics"][name] for t in m.meter.tasks("subscription-bolt").values()) for m in (plain, disturbed))
+        assert one == other, name
+
+
+# --- micro-batches and checkpoints ------------------------------------------------------------------------------------
+
+
+def _batch(component: str, time_ms: int, ms: float | None, version: int, executor: int = 0, **more: Any) -> dict[str, Any]:
+    return _report(component, time_ms, t1={"version": version, **more}) | {"executor": executor, "batch_ms": ms}
+
+
+def test_micro_batches_are_counted_once_each_by_what_they_took() -> None:
+    batches = Batches(10_000)
+    for record in (_batch("a", 1000, 1.0, 5), _batch("a", 1000, 1.0, 5), _batch("a", 1000, 4.0, 9), _batch("a", 1200, 250.0, 9), _batch("a", 1100, 7.0, 3, executor=1),
+                   _batch("a", 1000, 99.0, 5), _batch("b", 1300, 40_000.0, 1), _batch("old", 1300, None, 1)):
+        batches.take(record)
+    assert batches.quantiles("a", 0) == (4, [4.0, 250.0]) and batches.quantiles("a", 1150) == (1, [250.0, 250.0])
+    assert batches.quantiles("old", 0) == batches.quantiles("nobody", 0) == (0, [None, None])
+    assert dict(zip(BATCH_BUCKETS_S, batches.buckets["a"])) | {"all": batches.buckets["a"][-1]} == {
+        0.001: 1, 0.0025: 1, 0.005: 2, 0.01: 3, 0.025: 3, 0.05: 3, 0.1: 3, 0.25: 4, 0.5: 4, 1: 4, 2.5: 4, 5: 4, 10: 4, 30: 4, "all": 4}
+    assert batches.buckets["b"] == [0] * len(BATCH_BUCKETS_S) + [1] and batches.sums_ms == {"a": 262.0, "b": 40_000.0}
+
+
+def test_micro_batches_before_the_reader_began_are_not_in_its_histogram() -> None:
+    meter = Meter()
+    meter.observe_from(1100)
+    for time_ms in (1000, 1100, 1200):
+        meter.feed(json.dumps(_batch("a", time_ms, 2.0, time_ms)).encode())
+    assert meter.batches.buckets["a"][-1] == 2 and meter.batches.quantiles("a", 0)[0] == 3
+
+
+def test_the_age_of_a_checkpoint_is_what_a_crash_would_have_read_again() -> None:
+    simulation = Simulation({"topology.emulator.snapshot.interval.ms": 1000})
+    ages, executor = [], simulation.sim._queries["distribution-bolt"].executors[0]
+    for number in range(12):
+        simulation.message({"text": "lake", "lat": 0, "lon": 0, "id": number})
+        simulation.step(ms=250)
+        ages.append(simulation.sim.stats.tasks[executor.tasks[0].id]["checkpoint_age_ms"])
+    assert ages == [0, 250, 500, *[250, 500, 750, 1000] * 2, 250]   # taken when a batch comes after a second, of the state before it
+    (task,) = executor.tasks
+    due = executor.pending_snapshots(1 << 40)
+    executor.snapshots_failed(due)
+    assert executor._checkpoint(task)["checkpoint_age_ms"] == ages[-1], "what could not be written is no checkpoint"
+    simulation.sim._restart(simulation.sim._queries["distribution-bolt"])
+    simulation.message({"text": "lake", "lat": 0, "lon": 0})
+    simulation.step(ms=250)
+    assert simulation.sim.stats.tasks[task.id]["checkpoint_age_ms"] == ages[-1] + 250, "the clock of a snapshot is read back with it"
+    assert "checkpoint_age_ms" not in simulation.sim.stats.tasks[simulation.plan.component_tasks("message-spout")[0]]
+
+
+def test_components_tell_of_their_batches_and_checkpoints(plain: Metered) -> None:
+    for component in plain.measure()["components"]:
+        assert component["batches"]["count"] > 10 and 0 < component["batches"]["p50_ms"] <= component["batches"]["p99_ms"]
+        assert (component["checkpoint_age_s"] is None) == component["component"].endswith("spout")
+    assert plain.measure()["store"] is None
+
+
+def test_a_store_outside_kafka_is_told_of() -> None:
+    from rich.console import Console
+
+    plain = {"emitted": {}, "transferred": {}, "executed": {}, "failed": {}, "sent": {}, "received": {}, "busy_ns": 0}
+    meter = Meter()
+    meter.feed(json.dumps(_report("result-bolt", 1000, t1={**plain, "metrics": {"states-waiting": 3, "states-written": 40, "states-stale": 0, "store-failures": 2}},
+                                  t2={**plain, "metrics": {"states-waiting": 1, "states-written": 2, "states-stale": 1, "store-failures": 0}})).encode())
+    found = measure(meter, {}, now_ms=2000)
+    assert found["store"] == {"waiting": 4, "written": 42, "stale": 1, "failures": 2}
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))
+    console.print(as_text(found))
+    assert "42 lists written, 4 wait, 2 failures" in console.export_text()
 
 
 def test_counting_streams_costs_little_per_frame() -> None:

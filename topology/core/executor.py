@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from time import perf_counter
 from typing import Any, Callable, Iterable, NamedTuple, Protocol
 
 from dskype.topology.config import Config
@@ -92,7 +93,7 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
 class _Hosted:
     """A task with what the executor remembers about its last batch."""
 
-    __slots__ = ("batch_id", "first", "number", "reply", "saved", "task", "until")
+    __slots__ = ("batch_id", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -100,6 +101,8 @@ class _Hosted:
         self.first = self.until = -1
         self.reply: list[OutRecord | OutRecords] = []
         self.saved = -1   # version of the newest snapshot
+        self.saved_ms: int | None = None    # the task's clock there; without a snapshot when its first batch came
+        self.former_ms: int | None = None   # the same of the snapshot before
         self.number = 0   # of the newest journal entry
 
 
@@ -158,7 +161,7 @@ class Executor:
             if found is not None:
                 self._check_owner(found[1], task_id)
                 task.restore(found[1])
-                hosted.saved = found[0]
+                hosted.saved, hosted.saved_ms = found[0], task.clock_ms
         for problem in self._store.problems:
             task.report_error(problem)
         self._store.problems.clear()
@@ -189,6 +192,7 @@ class Executor:
             # Nothing handled yet: what prepare emitted is not released, and the newest snapshot is as good.
             if hosted.task.version > hosted.saved and -1 < hosted.batch_id < batch_id:
                 hosted.saved = hosted.task.version
+                hosted.former_ms, hosted.saved_ms = hosted.saved_ms, hosted.task.clock_ms
                 hosted.task.snapshot_wanted = False
                 due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: encode_snapshot(task.snapshot())))
         return due
@@ -206,7 +210,7 @@ class Executor:
         """Take back that these snapshots were taken; they fall due again."""
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
-            hosted.saved = min(hosted.saved, snapshot.version - 1)
+            hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
             hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed; see the executor's log")
 
     # -- batches ----------------------------------------------------------------------------------
@@ -216,6 +220,7 @@ class Executor:
 
         May be called again with the same batch, with a part of it, or with one that is cut elsewhere.
         """
+        started = perf_counter()
         by_task: dict[int, list[InRecord]] = {}
         of_partition: dict[tuple[str, int], list[InRecord]] = {}
         for record in records:
@@ -234,7 +239,7 @@ class Executor:
             handle = self._handle_spout if self._is_spout else self._handle_bolt
             reply += handle(task_id, batch_id, by_task[task_id])
             touched.append(self._hosted[task_id].task)
-        return reply + self._reports(touched)
+        return reply + self._reports(touched, started)
 
     def _handle_bolt(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord | OutRecords]:
         hosted = self._hosted[task_id]
@@ -245,6 +250,8 @@ class Executor:
         if hosted.task.version != first:
             hosted = self.bring_to(task_id, first)
         task = hosted.task
+        if hosted.saved_ms is None:
+            hosted.saved_ms = records[0].timestamp_ms
         task.process(records)
         hosted.reply = task.flush() + task.flush_letters()
         hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
@@ -301,7 +308,7 @@ class Executor:
         self._store.save_journal(task_id, hosted.number, encode_snapshot(entry))
         return reply
 
-    def _reports(self, tasks: list[Task]) -> list[OutRecord]:
+    def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:
         topic = metrics_topic(self.plan.name)
         records = []
         for task in tasks:
@@ -309,10 +316,16 @@ class Executor:
                 records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
             task.errors = []
         line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "component": self.component,
-                "executor": self.index, "pid": os.getpid(), "time_ms": self._now_ms(), "tasks": [task.report() for task in tasks]}
+                "executor": self.index, "pid": os.getpid(), "time_ms": self._now_ms(), "batch_ms": round((perf_counter() - started) * 1000, 3),
+                "tasks": [task.report() | self._checkpoint(task) for task in tasks]}
         key = f"{self.component}/{self.index}".encode()
         records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
         return records
+
+    def _checkpoint(self, task: Task) -> dict[str, int]:
+        """Say how much of the inbox, in time, a restart would read again; a spout's journal is always as new as its last batch."""
+        saved_ms = self._hosted[task.id].saved_ms
+        return {} if self._is_spout or saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - saved_ms)}
 
     def close(self) -> None:
         """Close all components (``close``/``cleanup``)."""

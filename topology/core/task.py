@@ -332,7 +332,7 @@ class Task:
     def _restart(self, error: BaseException) -> None:
         """Replace the component after an exception, as a worker of Storm dies and comes back.
 
-        A component with ``snapshot`` and ``restore`` keeps its state; any other starts empty.
+        A component with ``snapshot`` and ``restore`` keeps its state; any other starts empty. What it has counted belongs to the task and goes on.
         """
         self.report_error(error)
         old, state = self.component, None
@@ -345,7 +345,7 @@ class Task:
             old.close() if isinstance(old, Spout) else old.cleanup()
         except Exception as close_error:
             self.report_error(close_error)
-        self.context.metrics.clear()  # the new instance registers its own
+        self.context.keep_counts()
         self.start()
         if state is not None:
             self.component.restore(state)
