@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["axis_costs", "cap_ranges", "cells_of", "halve_range", "place", "place_all", "prefix_lengths", "range_cost", "route", "thresholds"]
+__all__ = ["axis_costs", "cap_ranges", "cells_of", "halve_range", "place", "place_all", "prefix_lengths", "range_cost", "route",
+           "shared_rest", "short_ranges", "thresholds", "together_sweep"]
 
 MARGIN = 1e-9
 """Added to every guard: more than all rounding errors of a score together."""
@@ -273,26 +274,165 @@ def halve_range(begin, end, overhead, s_start, s_before, s_after, s_weight, m_st
     return best
 
 
+# -- words that occur together --------------------------------------------------------------------
+
+
+@njit(cache=True)
+def short_ranges(mass, cap):
+    """Return int64[]: the first terms of ranges, rising from 0, each as long as its mass does not exceed the cap, or one term."""
+    first = np.empty(len(mass), np.int64)
+    first[0] = 0
+    count, held = 1, 0.0
+    for term in range(len(mass)):
+        if held > 0.0 and held + mass[term] > cap and mass[term] > 0.0:
+            first[count] = term
+            count += 1
+            held = 0.0
+        held += mass[term]
+    return first[:count]
+
+
+@njit(cache=True)
+def shared_rest(offsets, shared, group_offsets, group_tasks, s_on, spread, work):
+    """Return (float64[tasks], float64[tasks]): how many subscriptions are at a task for shared partitions only, and their work.
+
+    :param offsets: int64[n + 1]; the shared partitions of subscription *i* are ``shared[offsets[i]:offsets[i + 1]]``, with the tasks
+        ``group_tasks[group_offsets[p]:group_offsets[p + 1]]``.
+    :param s_on: uint16[n, tasks], how many other partitions it has at a task.
+    :param spread: int64[n], by which it takes one of a group.
+    """
+    tasks = s_on.shape[1]
+    count, worked = np.zeros(tasks), np.zeros(tasks)
+    last = np.full(tasks, -1, np.int64)
+    for i in range(len(offsets) - 1):
+        for q in range(offsets[i], offsets[i + 1]):
+            begin, end = group_offsets[shared[q]], group_offsets[shared[q] + 1]
+            covered = False
+            for p in range(begin, end):
+                if s_on[i, group_tasks[p]] > 0 or last[group_tasks[p]] == i:
+                    covered = True
+                    break
+            if not covered:
+                task = group_tasks[begin + spread[i] % (end - begin)]
+                last[task] = i
+                count[task] += 1.0
+                worked[task] += work[i]
+    return count, worked
+
+
+@njit(cache=True)
+def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near, m_on, subscriptions, worked, messages, work, overhead, gain, cap,
+                   product_mean, work_mean):
+    """Assign partitions, one after another, to the task where most of their documents are already and both loads stay within the cap; return how many moved.
+
+    :param label: int64[], task of each partition, -1: none yet; changed, as ``s_on``, ``m_on`` and the three loads of tasks.
+    :param gain: what a message that is there already counts for; a subscription counts 1.
+    :param cap: of a load through its mean. A task takes a partition only up to it; where none can, the one takes it that is least above.
+    :param product_mean: subscriptions x messages, the mean; -1: of what there is. ``work_mean`` alike.
+    """
+    tasks = len(messages)
+    here, near, heard, here_work = np.empty(tasks), np.empty(tasks), np.empty(tasks), np.empty(tasks)
+    product, total = 0.0, 0.0
+    for t in range(tasks):
+        product += subscriptions[t] * messages[t]
+        total += worked[t] + overhead * messages[t]
+    beginning = product_mean >= 0.0
+    moved = 0
+    for n in range(len(order)):
+        partition = order[n]
+        old = label[partition]
+        s_begin, s_end, m_begin, m_end = s_start[partition], s_start[partition + 1], m_start[partition], m_start[partition + 1]
+        if old >= 0:
+            product -= subscriptions[old] * messages[old]
+            total -= worked[old] + overhead * messages[old]
+            for p in range(s_begin, s_end):
+                i = s_rows[p]
+                s_on[i, old] -= 1
+                if s_on[i, old] == 0:
+                    subscriptions[old] -= 1.0
+                    worked[old] -= work[i]
+            for p in range(m_begin, m_end):
+                j = m_rows[p]
+                m_on[j, old] -= 1
+                if m_on[j, old] == 0:
+                    messages[old] -= 1.0
+            product += subscriptions[old] * messages[old]
+            total += worked[old] + overhead * messages[old]
+        here[:] = 0.0
+        near[:] = 0.0
+        heard[:] = 0.0
+        here_work[:] = 0.0
+        own_work = 0.0
+        for p in range(s_begin, s_end):
+            i = s_rows[p]
+            own_work += work[i]
+            for t in range(tasks):
+                if s_on[i, t] > 0:
+                    here[t] += 1.0
+                    here_work[t] += work[i]
+                elif s_near[i, t] > 0:      # it would be there for the shared one as well
+                    near[t] += 1.0
+        for p in range(m_begin, m_end):
+            j = m_rows[p]
+            for t in range(tasks):
+                if m_on[j, t] > 0:
+                    heard[t] += 1.0
+        if not beginning:
+            product_mean, work_mean = product / tasks, total / tasks
+        best, most = 0, -np.inf
+        for t in range(tasks):
+            m = messages[t] + (m_end - m_begin) - heard[t]
+            load = max((subscriptions[t] + (s_end - s_begin) - here[t]) * m / max(product_mean, 1e-12),
+                       (worked[t] + own_work - here_work[t] + overhead * m) / max(work_mean, 1e-12))
+            score = here[t] + near[t] + gain * heard[t]
+            if load > cap:
+                score -= 1e9 * (load - cap)
+            elif beginning:
+                score -= 1e-3 * load        # of equal ones the emptiest
+            if score > most or (score == most and t == old):
+                best, most = t, score
+        product -= subscriptions[best] * messages[best]
+        total -= worked[best] + overhead * messages[best]
+        for p in range(s_begin, s_end):
+            i = s_rows[p]
+            if s_on[i, best] == 0:
+                subscriptions[best] += 1.0
+                worked[best] += work[i]
+            s_on[i, best] += 1
+        for p in range(m_begin, m_end):
+            j = m_rows[p]
+            if m_on[j, best] == 0:
+                messages[best] += 1.0
+            m_on[j, best] += 1
+        product += subscriptions[best] * messages[best]
+        total += worked[best] + overhead * messages[best]
+        label[partition] = best
+        moved += best != old
+    return moved
+
+
 # -- places ---------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
-def axis_costs(s, m):
+def axis_costs(s, w, m):
     """Return (at, below, above) for each line between different coordinates: the line, and the costs on both sides.
 
-    :param s: float64[n], coordinates of subscriptions, sorted.
+    :param s: float64[n], coordinates of subscriptions, sorted; ``w``: float64[n], their weights.
     :param m: float64[], those of messages, sorted; none: only subscriptions count.
     """
     n = len(s)
     at, below, above = np.empty(n), np.empty(n), np.empty(n)
     count = q = 0
+    total, passed = w.sum(), 0.0
     for i in range(1, n):
+        passed += w[i - 1]
         if s[i] > s[i - 1]:
             while q < len(m) and m[q] < s[i]:
                 q += 1
             at[count] = s[i]
-            below[count] = float(i) * (q if len(m) else 1.0)
-            above[count] = float(n - i) * (len(m) - q if len(m) else 1.0)
+            below[count] = passed * (q if len(m) else 1.0)
+            above[count] = (total - passed) * (len(m) - q if len(m) else 1.0)
             count += 1
     return at[:count], below[:count], above[:count]
 
@@ -302,12 +442,12 @@ def axis_costs(s, m):
 
 @njit(cache=True)
 def thresholds(k, alpha, lat, lon, offsets, terms, weights, diagonal_deg, m_lat, m_lon, m_terms, m_start, m_rows, m_weights):
-    """Return float64[n]: the score of each subscription's k-th best message; -inf where there are fewer.
+    """Return (float64[n], int64[n]): the score of each subscription's k-th best message, -inf where there are fewer, and how many there are.
 
     :param m_terms: int64[v], the different terms of messages, sorted; the postings of the *i*-th are ``m_start[i]`` to ``m_start[i + 1]``.
     """
     n = len(k)
-    found = np.empty(n)
+    found, counts = np.empty(n), np.empty(n, np.int64)
     tsim, last = np.zeros(len(m_lat)), np.full(len(m_lat), -1, np.int64)
     touched = np.empty(len(m_lat), np.int64)
     for i in range(n):
@@ -324,6 +464,7 @@ def thresholds(k, alpha, lat, lon, offsets, terms, weights, diagonal_deg, m_lat,
                     touched[count] = row
                     count += 1
                 tsim[row] += weights[p] * m_weights[q]
+        counts[i] = count
         if count < k[i]:
             found[i] = -np.inf
             continue
@@ -346,7 +487,7 @@ def thresholds(k, alpha, lat, lon, offsets, terms, weights, diagonal_deg, m_lat,
                     at = child
                 best[at] = score
         found[i] = best[0]
-    return found
+    return found, counts
 
 
 @njit(cache=True)

@@ -39,6 +39,7 @@ class Sample(NamedTuple):
     :ivar terms: int64[], term ids, rising within a subscription: the rarest first.
     :ivar weights: float64[], their weights, of unit norm per subscription.
     :ivar thresholds: float64[n], the score of the k-th best message of a window; -inf where there are fewer than k.
+    :ivar filled: float64[n], from 0 to 1: the share of a full list that the messages of a window give.
     """
 
     messages: MessageBatch
@@ -50,6 +51,7 @@ class Sample(NamedTuple):
     terms: np.ndarray
     weights: np.ndarray
     thresholds: np.ndarray
+    filled: np.ndarray
 
     @property
     def n(self) -> int:

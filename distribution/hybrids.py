@@ -26,12 +26,12 @@ class _Hybrid(PrefixDistributor):
     """
 
     legal_options = ("method", "slack", "n1", "n2", "keywords")
+    methods = METHODS
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options, checked."""
         found = {"keywords": "prefix", **super().checked(tasks, options)}
-        del found["cost"]       # cells are for all kinds of work
         if found["keywords"] not in ("prefix", "keyword"):
             raise IllegalArgumentException(explain(f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"],
                                                    legal="prefix | keyword"))

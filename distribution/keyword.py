@@ -11,14 +11,13 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.learning import learn_ranges, uniform_ranges
-from dskype.distribution.partitioned import Partitioned, work_of, work_overhead
+from dskype.distribution.partitioned import METHODS, Partitioned, work_of, work_overhead
 from dskype.distribution.plans import Node
+from dskype.distribution.together import learn_together
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-COSTS = ("product", "work")
-
-__all__ = ["COSTS", "KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
+__all__ = ["KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_limit"]
 
 
 class KeywordDistributor(Partitioned):
@@ -34,15 +33,7 @@ class KeywordDistributor(Partitioned):
 
     name = "keyword"
     legal_options = ("method", "cost")
-
-    @classmethod
-    def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return all options, checked."""
-        found = {"cost": COSTS[0], **super().checked(tasks, options)}
-        if found["cost"] not in COSTS:
-            raise IllegalArgumentException(explain(f"The option cost of the {cls.name} distributor is not usable.", given=found["cost"],
-                                                   legal=" | ".join(COSTS)))
-        return found
+    methods = ("together", *METHODS)
 
     def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
         """Return the cost of each task for a sample that has been placed and routed."""
@@ -59,8 +50,12 @@ class KeywordDistributor(Partitioned):
 
     @classmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
-        """Return ranges of equal cost."""
-        return learn_ranges(cls.cost(sample, options, np.diff(sample.offsets)), range(tasks), balanced=options["method"] == "balanced")
+        """Return ranges of words that occur together, or of equal cost."""
+        lengths = cls(tasks, options).prefixes(sample)
+        if options["method"] == "together":
+            work = work_of(sample)
+            return learn_together(sample, lengths, work, work_overhead(sample, work), tasks)
+        return learn_ranges(cls.cost(sample, options, lengths), range(tasks), balanced=options["method"] == "balanced")
 
 
 def checked_slack(name: str, options: Mapping[str, Any]) -> float:
@@ -102,14 +97,5 @@ class PrefixDistributor(KeywordDistributor):
 
     def prefixes(self, sample: Sample) -> np.ndarray:
         """Return the lengths of loose prefixes."""
-        return _prefixes(sample, self.options["slack"])
-
-    @classmethod
-    def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
-        """Return ranges of equal cost, where subscriptions count with their loose prefixes."""
-        return learn_ranges(cls.cost(sample, options, _prefixes(sample, options["slack"])), range(tasks), balanced=options["method"] == "balanced")
-
-
-def _prefixes(sample: Sample, slack: float) -> np.ndarray:
-    limits = np.array([loose_limit(t, slack) for t in sample.thresholds.tolist()])
-    return kernels.prefix_lengths(sample.offsets, sample.weights, sample.alpha, limits)
+        limits = np.array([self.limit(t) for t in sample.thresholds.tolist()])
+        return kernels.prefix_lengths(sample.offsets, sample.weights, sample.alpha, limits)

@@ -27,19 +27,20 @@ class _Points(NamedTuple):
 
     s_lat: np.ndarray
     s_lon: np.ndarray
+    s_weight: np.ndarray
     m_lat: np.ndarray
     m_lon: np.ndarray
     weighed: bool       # by messages
 
     @property
     def cost(self) -> float:
-        return float(len(self.s_lat)) * (len(self.m_lat) if self.weighed else 1.0)
+        return float(self.s_weight.sum()) * (len(self.m_lat) if self.weighed else 1.0)
 
     def parted(self, axis: str, at: float) -> tuple[_Points, _Points]:
         s, m = (self.s_lat, self.m_lat) if axis == "lat" else (self.s_lon, self.m_lon)
         one, two = s < at, m < at
-        return (_Points(self.s_lat[one], self.s_lon[one], self.m_lat[two], self.m_lon[two], self.weighed),
-                _Points(self.s_lat[~one], self.s_lon[~one], self.m_lat[~two], self.m_lon[~two], self.weighed))
+        return (_Points(self.s_lat[one], self.s_lon[one], self.s_weight[one], self.m_lat[two], self.m_lon[two], self.weighed),
+                _Points(self.s_lat[~one], self.s_lon[~one], self.s_weight[~one], self.m_lat[~two], self.m_lon[~two], self.weighed))
 
     def marks(self) -> dict[str, list[float]]:
         return {axis: sorted(set(np.quantile(s, np.arange(1, 8) / 8, method="lower").tolist()) - {float(s.min())}) if len(s) else []
@@ -51,7 +52,8 @@ def _line(points: _Points, below_share: float, bias: float, longer_first: bool) 
     power = 2 if points.weighed else 1
     found: list[tuple[float, float, str, float]] = []
     for axis, s, m in (("lat", points.s_lat, points.m_lat), ("lon", points.s_lon, points.m_lon)):
-        at, below, above = kernels.axis_costs(np.sort(s), np.sort(m) if points.weighed else np.zeros(0))
+        order = np.argsort(s, kind="stable")
+        at, below, above = kernels.axis_costs(s[order], points.s_weight[order], np.sort(m) if points.weighed else np.zeros(0))
         if not len(at):
             continue
         if below_share == 0.5 and not bias:
@@ -69,22 +71,23 @@ def _line(points: _Points, below_share: float, bias: float, longer_first: bool) 
     return min(found)[2:]
 
 
-def best_line(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray) -> tuple[str, float] | None:
-    """Return the line (axis, at) that halves the cost of a cell best; None if all subscriptions are at one place."""
-    return _line(_Points(s_lat, s_lon, m_lat, m_lon, len(m_lat) > 0), 0.5, 0.0, True)
+def best_line(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray, weights: np.ndarray | None = None) -> tuple[str, float] | None:
+    """Return the line (axis, at) that halves the cost of a cell best; None if all subscriptions are at one place. Weights of subscriptions: default 1."""
+    return _line(_Points(s_lat, s_lon, np.ones(len(s_lat)) if weights is None else weights, m_lat, m_lon, len(m_lat) > 0), 0.5, 0.0, True)
 
 
 def learn_tree(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray, tasks: Sequence[int], *, weighed: bool = True,
-               balanced: bool = True) -> Node:
+               weights: np.ndarray | None = None, balanced: bool = True) -> Node:
     """Return a tree with a leaf for each task.
 
     Its cost is what Algorithm 3 equalises: subscriptions inside x the probability of a message inside; without ``weighed``, subscriptions alone
     (where every message comes to every cell).
 
+    :param weights: float64[], of subscriptions; default: 1.
     :param balanced: move the lines, again and again, by how much the leaves on both sides differ in the end; False: Algorithm 3 as it is,
         the costliest cell is halved until there are enough.
     """
-    points = _Points(s_lat, s_lon, m_lat, m_lon, weighed and len(m_lat) > 0)
+    points = _Points(s_lat, s_lon, np.ones(len(s_lat)) if weights is None else weights, m_lat, m_lon, weighed and len(m_lat) > 0)
     total = float(max(1, len(m_lat))) if points.weighed else 1.0
 
     def finished(part: _Points, own: list[int]) -> Node:

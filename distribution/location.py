@@ -11,7 +11,7 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Placed, Sample
 from dskype.distribution.learning import learn_tree, uniform_tree
-from dskype.distribution.partitioned import Partitioned, centre
+from dskype.distribution.partitioned import Partitioned, centre, work_of
 from dskype.distribution.plans import Node
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
@@ -24,9 +24,12 @@ class LocationDistributor(Partitioned):
 
     The tree's leaves have equal cost, subscriptions inside x the probability of a message inside (Algorithm 3): near messages are the
     work, far ones are told by their distance. Replication 1, communication N.
+
+    :param options: besides ``method``, ``cost`` of a leaf: ``product`` (default, equation 15), or ``work``: its subscriptions, each by how full its list is.
     """
 
     name = "location"
+    legal_options = ("method", "cost")
     cuts = "places"
 
     @classmethod
@@ -37,7 +40,9 @@ class LocationDistributor(Partitioned):
     @classmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
         """Return the tree of Algorithm 3."""
-        return learn_tree(sample.lat, sample.lon, sample.messages.lat, sample.messages.lon, range(tasks), balanced=options["method"] == "balanced")
+        by_work = options["cost"] == "work"
+        return learn_tree(sample.lat, sample.lon, sample.messages.lat, sample.messages.lon, range(tasks), weighed=not by_work,
+                          weights=work_of(sample) if by_work else None, balanced=options["method"] == "balanced")
 
     def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
         """Return the one task of its place."""
@@ -62,7 +67,9 @@ class LocationDistributor(Partitioned):
         return RowTasks(np.repeat(rows, len(used)), np.tile(used.astype(np.int32), len(rows)))
 
     def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
-        """Return, of each task, the sum over its leaves of subscriptions x the probability of a message inside (equation 15)."""
+        """Return, of each task, the sum over its leaves of subscriptions x the probability of a message inside (equation 15), or of their work."""
+        if self.options["cost"] == "work":
+            return np.bincount(tasks, np.repeat(work_of(sample), np.diff(offsets)), self.tasks)
         flat, n = self._flat, max(1, sample.messages.n)
         count = len(flat.cells) - 1
         subscriptions = np.bincount(kernels.cells_of(sample.lat, sample.lon, *flat[:5]), minlength=count)

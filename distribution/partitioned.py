@@ -17,12 +17,13 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
+COSTS = ("product", "work")
 
-_IDLE = 0.15
-"""Work of a subscription with fewer than k messages; 1 for others. Measured, as the next."""
+_IDLE = 0.05
+"""Work of a subscription without messages; 1 for one with a full list. Measured, as the next."""
 _OVERHEAD = 0.15
 """Work of the messages of all keywords together; 1 for that of all subscriptions."""
 
@@ -68,6 +69,9 @@ class Partitioned(Distributor):
     """
 
     legal_options: ClassVar[tuple[str, ...]] = ("method",)
+    methods: ClassVar[tuple[str, ...]] = METHODS
+    """Legal values of ``method``, the default first."""
+
     cuts: ClassVar[str] = "terms"
     """What :meth:`split` cuts: ``terms`` or ``places``."""
 
@@ -89,10 +93,11 @@ class Partitioned(Distributor):
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return all options, checked."""
-        found = {"method": "balanced", **refuse_options(cls.name, options, cls.legal_options)}
-        if found["method"] not in METHODS:
-            raise IllegalArgumentException(explain(f"The option method of the {cls.name} distributor is not usable.", given=found["method"],
-                                                   legal=" | ".join(METHODS)))
+        legal = {"method": cls.methods, **({"cost": COSTS} if "cost" in cls.legal_options else {})}
+        found = {**{option: values[0] for option, values in legal.items()}, **refuse_options(cls.name, options, cls.legal_options)}
+        for option, values in legal.items():
+            if found[option] not in values:
+                raise IllegalArgumentException(explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values)))
         return found
 
     @classmethod
@@ -281,7 +286,10 @@ class Partitioned(Distributor):
         line = None
         if sample is not None:
             s, m = _in_box(sample, part.box), _inside(sample.messages.lat, sample.messages.lon, part.box)
-            line = best_line(sample.lat[s], sample.lon[s], sample.messages.lat[m], sample.messages.lon[m])
+            if self.options.get("cost") == "work":
+                line = best_line(sample.lat[s], sample.lon[s], np.zeros(0), np.zeros(0), work_of(sample)[s])
+            else:
+                line = best_line(sample.lat[s], sample.lon[s], sample.messages.lat[m], sample.messages.lon[m])
         if line is None:
             long = max(("lat", "lon"), key=lambda axis: marks[axis][-1] - marks[axis][0] if marks.get(axis) else -1.0)
             if marks.get(long):
@@ -309,8 +317,8 @@ def _in_box(sample: Sample, box: Sequence[float | None]) -> np.ndarray:
 
 
 def work_of(sample: Sample) -> np.ndarray:
-    """Return how much work each subscription is: 1, but little where fewer than k messages match: its list seldom changes."""
-    return np.where(np.isfinite(sample.thresholds), 1.0, _IDLE)
+    """Return how much work each subscription is, float64[n]: 1 with a full list, which changes all the time; less with fewer messages, but hardly nothing."""
+    return np.maximum(sample.filled, _IDLE)
 
 
 def work_overhead(sample: Sample, weights: np.ndarray) -> float:

@@ -12,6 +12,7 @@ Lines may be above ranges (spatial first), below them (keyword first), or both; 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -199,7 +200,7 @@ def flatten(root: Node) -> Flat:
     for bound in bounds:
         found: set[int] = set()
         for parts in cells:
-            found |= [tasks for first, _, tasks in parts if first <= bound][-1]
+            found |= parts[bisect_right(parts, bound, key=lambda part: part[0]) - 1][2]
         routes.append(sorted(found))
 
     def starts(lists: list[Any]) -> np.ndarray:

@@ -93,14 +93,14 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     k, alpha, lat, lon, own_terms, own_weights, bounded = zip(*rows)
     sample = Sample(batch, np.array(k, np.int64), np.array(alpha, np.float64), np.array(lat, np.float64), np.array(lon, np.float64),
                     np.cumsum([0, *map(len, own_terms)]).astype(np.int64), np.concatenate(own_terms).astype(np.int64), np.concatenate(own_weights),
-                    np.full(len(rows), -np.inf))
+                    np.full(len(rows), -np.inf), np.ones(len(rows)))
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
-    found = sample_thresholds(sample, window, settings.space.diagonal_deg)
-    return sample._replace(thresholds=np.where(np.array(bounded), found, -np.inf))
+    found, counts = sample_thresholds(sample, window, settings.space.diagonal_deg)
+    return sample._replace(thresholds=np.where(np.array(bounded), found, -np.inf), filled=np.minimum(1.0, counts / sample.k))
 
 
-def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> np.ndarray:
-    """Return the score of the k-th best message of a window for each subscription, float64[n]; -inf where there are fewer that share a keyword."""
+def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the score of the k-th best message of a window for each subscription, float64[n], and how many share a keyword, int64[n]; -inf where these are fewer."""
     terms = window.terms[window.offsets[0]:window.offsets[-1]]
     weights = window.weights[window.offsets[0]:window.offsets[-1]]
     order = np.argsort(terms, kind="stable")

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
     parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: 1000")
-    parser.add_argument("--sample", type=positive, metavar="N", help="subscriptions, and messages at most, that plans are learned from; default: 20000")
+    parser.add_argument("--sample", type=positive, metavar="N", help="subscriptions that plans are learned from, with the messages of the window; default: 20000")
     parser.add_argument("--check", type=positive, metavar="N", default=200, help="subscriptions of each run whose lists are compared with the truth; default: 200")
     parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and take the least time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")

@@ -34,7 +34,8 @@ def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, A
     :param make: makes a distributor of a plan.
     :param way: :data:`MONITOR`, one change at a time, or :data:`SAMPLE`.
     """
-    now = sample_of(view.workload.window_messages(), view.subscriptions, view.floors, _MESSAGES)
+    window = view.workload.window_messages()
+    now = sample_of(window.slice(max(0, window.n - _MESSAGES), window.n), view.subscriptions, view.floors, view.filled)
     best, least, after, changes = plan, np.inf, 0, 0
     while changes <= _MOST:
         distributor = make(plan)

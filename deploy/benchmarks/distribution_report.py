@@ -41,7 +41,7 @@ def _conditions(found: Mapping[str, Any]) -> list[str]:
     return [*(f"{d['name']}: {d['messages']:,} messages of {d['source']}, {d['keywords_per_message']:.1f} keywords each, vocabulary of {d['vocabulary']:,}"
               for d in found["data"]),
             f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, N = 32, k = 20 and 1 to 5 keywords unless varied; {s['arrivals']:,} arrivals measured, after "
-            f"{s['warm_up']:,}, {s['step']:,} at a time; plans learned from {s['sample']:,} other subscriptions and as many messages",
+            f"{s['warm_up']:,}, {s['step']:,} at a time; plans learned from {s['sample']:,} other subscriptions and the window",
             f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times, each task for itself"
             f"{', the least of ' + str(found['repeat']) + ' runs of each step' if found['repeat'] > 1 else ''}; "
             f"took {found['seconds']:.0f} s"]

@@ -34,7 +34,7 @@ class Scale:
     """How large everything is.
 
     :ivar arrivals: messages that are measured; ``warm_up``: those between the full window and them, which are not.
-    :ivar sample: subscriptions that plans are learned from (and as many messages of the window at most); they are no others' copies.
+    :ivar sample: subscriptions that plans are learned from, with the messages of the window; they are no others' copies.
     :ivar step: messages that are distributed and processed at a time.
     """
 
@@ -120,6 +120,7 @@ class View:
     :ivar subscriptions: those that are registered.
     :ivar lists: their best messages of the window when they are: as many as the buffer wants.
     :ivar floors: float64[n]: the score that the buffer's threshold has then; -inf where it has no bound.
+    :ivar filled: float64[n]: how full the buffer is then.
     :ivar sample: what plans are learned from: other subscriptions.
     """
 
@@ -133,10 +134,11 @@ class View:
         full = lengths >= limit
         floors = np.full(len(rows), -np.inf)
         floors[full] = workload.lists.scores[starts[full] + limit - 1]
-        self.subscriptions, self.floors = every.take(np.arange(n)), floors[:n]
+        filled = np.minimum(1.0, lengths / limit)
+        self.subscriptions, self.floors, self.filled = every.take(np.arange(n)), floors[:n], filled[:n]
         lists = Lists(workload.lists.offsets[:n + 1], *workload.lists[1:])
         self.lists = lists if k == workload.most_k else shorten(lists, np.full(n, limit))
-        self.sample = sample_of(workload.window_messages(), every.take(np.arange(n, len(rows))), floors[n:], workload.scale.sample)
+        self.sample = sample_of(workload.window_messages(), every.take(np.arange(n, len(rows))), floors[n:], filled[n:])
 
 
 class Workload:
@@ -216,10 +218,6 @@ class Workload:
         return both.take(np.where(hot, n, 0) + np.arange(n))
 
 
-def sample_of(messages: MessageBatch, s: Subscriptions, thresholds: np.ndarray, most: int) -> Sample:
-    """Return what plans are learned from.
-
-    :param most: messages at most: the last ones.
-    """
-    messages = messages.take(np.arange(max(0, messages.n - most), messages.n))
-    return Sample(messages, s.k.astype(np.int64), s.alpha, s.lat, s.lon, s.offsets.astype(np.int64), s.terms, s.weights, thresholds)
+def sample_of(messages: MessageBatch, s: Subscriptions, thresholds: np.ndarray, filled: np.ndarray) -> Sample:
+    """Return what plans are learned from."""
+    return Sample(messages, s.k.astype(np.int64), s.alpha, s.lat, s.lon, s.offsets.astype(np.int64), s.terms, s.weights, thresholds, filled)

@@ -149,7 +149,7 @@ def test_placements_that_grow_stay_exact():
     workload = Workload(DataSet.of_texts(PLACES, "words", texts, place, place), Scale(300, 300, 600, 0, sample=100, step=25), 2)
     view = workload.view(2)
     simulation = Simulation(view, distributor("prefix", {"slack": 0}, 4, view), check=300)
-    began = simulation.distributor.place_all(sample_of(workload.messages, view.subscriptions, view.floors, 1), view.floors)[0][-1]
+    began = simulation.distributor.place_all(sample_of(workload.messages, view.subscriptions, view.floors, view.filled), view.floors)[0][-1]
     found = simulation.run()
     assert found["grown"] > 0 and found["late"] > 0 and found["different"] == 0
     assert sum(map(len, simulation.tasks_of)) == began + found["late"] == simulation.living.sum()
@@ -203,7 +203,7 @@ def test_maintenance_balances_a_hotspot(data, name, way):
     scale = Scale(400, 300, 50, 0, sample=300, step=50)
     before, after = (Workload(data[PLACES], scale, 3, hotspot).view(3) for hotspot in (0, 1))
     plan = DISTRIBUTORS[name].learn(8, before.sample)
-    now = sample_of(after.workload.window_messages(), after.subscriptions, after.floors, 300)
+    now = sample_of(after.workload.window_messages(), after.subscriptions, after.floors, after.filled)
 
     def make(plan):
         return make_distributor(name, 8, {}, plan)

@@ -65,7 +65,7 @@ def test_options_reach_the_distributor_and_files_are_not_replaced_by_accident(fi
 
 
 def test_partitions_are_split_and_merged_by_hand(files, capsys):
-    learn(files)
+    learn(files, "prefix", 4, "--option", "method=balanced")       # a partition for each task
     plan, out = str(files / "plan"), str(files / "out")
     before = make_distributor("prefix", 4, plan=read_plan(plan)).partitions()
     assert main(["partition", "split", "0", "3", "--plan", plan, "-o", out]) == 0

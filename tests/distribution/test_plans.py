@@ -64,11 +64,40 @@ def test_loads_are_balanced_after_learning(name, tasks, real):
 
 @pytest.mark.parametrize("name", ["keyword", "prefix"])
 def test_plans_may_balance_work(name, real):
-    plans = [distributor_class(name).learn(32, real[0], {"cost": cost}) for cost in ("work", "product")]
+    plans = [distributor_class(name).learn(32, real[0], {"method": "balanced", "cost": cost}) for cost in ("work", "product")]
     work, product = (make_distributor(name, 32, {"cost": "work"}, plan) for plan in plans)
     learned = measure(work, real[0])
     assert np.allclose(work.loads(), learned.loads) and learned.balance <= 1.25 < measure(product, real[0]).balance
     assert make_distributor(name, 32, {"cost": "work"}, work.split(0, 5, real[0])).partitions()[1]["tasks"] == [5]
+
+
+@pytest.mark.parametrize("name", ["keyword", "prefix"])
+def test_words_that_occur_together_are_together_and_both_loads_balanced(name, real):
+    sample, other = real
+    ranges, words = (make_distributor(name, 32, {}, distributor_class(name).learn(32, sample, {"method": method})) for method in ("balanced", "together"))
+    before, after = measure(ranges, other), measure(words, other)
+    assert after.replication < before.replication - 0.05 and after.communication < before.communication
+    assert all(measure(make_distributor(name, 32, {"cost": cost}, words.plan()), sample).balance <= 1.25 for cost in ("product", "work"))
+    assert len(json.dumps(words.plan())) < 400_000
+
+
+def test_words_of_groups_that_never_meet_are_on_one_task_each():
+    rng = np.random.default_rng(6)
+    sample = worlds.sample(rng, 900, 800, vocabulary=160, unknown=0)
+    group, nth = rng.integers(0, 4, 160), np.arange(160)
+    assert (group != nth * 4 // 160).any()      # groups are no ranges
+
+    def within(offsets, terms):
+        """Return documents whose words are all of the group of their first one."""
+        rows = [np.unique(terms[a:b]) for a, b in zip(offsets, offsets[1:])]
+        rows = [row[group[row] == group[row[0]]] if len(row) else row for row in rows]
+        return np.cumsum([0, *map(len, rows)]), np.concatenate(rows), np.concatenate([np.full(len(row), max(1, len(row)) ** -0.5) for row in rows])
+
+    own, others = within(sample.offsets, sample.terms), within(sample.messages.offsets, sample.messages.terms)
+    sample = sample._replace(offsets=own[0], terms=own[1], weights=own[2], thresholds=np.full(sample.n, -np.inf), filled=np.ones(sample.n),
+                             messages=sample.messages._replace(offsets=others[0], terms=others[1], weights=others[2]))
+    found, ranges = (measure(make_distributor("keyword", 4, {}, distributor_class("keyword").learn(4, sample, {"method": method})), sample) for method in ("together", "balanced"))
+    assert found.replication - 1 < 0.5 * (ranges.replication - 1) and found.communication < ranges.communication
 
 
 def test_ranges_have_the_least_cap():
@@ -141,7 +170,7 @@ def test_splits_and_merges_keep_everything_exact(name, learned):
 @every_partitioned
 def test_a_split_gives_half_to_the_other_task(name):
     sample = world(0)
-    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample))
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample, {"method": "balanced"}))     # a partition for each task
     partition = next(p for p in found.partitions() if p["tasks"] == [1])["number"]
     for given in (None, sample):
         split = make_distributor(name, 4, plan=found.split(partition, 2, given))
@@ -217,7 +246,7 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
     from_file = Settings.from_conf({**conf, "dskype.distributor.options": {"plan": str(plan)}})
     check_distributor(from_file)
     assert start_distributor(from_file, 4, vocabulary).plan() == found.plan()
-    changed = found.split(0, 3)
+    changed = found.split(0, (found.partitions()[0]["tasks"][0] + 1) % 4)
     assert start_distributor(from_file, 4, vocabulary, changed).plan() == changed
     with pytest.raises(IllegalArgumentException, match="another number of tasks.*given: 4.*legal: 5"):
         start_distributor(from_file, 5, vocabulary)

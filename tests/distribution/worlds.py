@@ -11,7 +11,8 @@ from dskype.spouts.batch import MessageBatch
 DIAGONAL = 402.5
 
 EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
-    ("location", {"method": "paper"}), ("keyword", {"method": "paper"}), ("prefix", {"method": "paper", "slack": 0}), ("prefix", {"slack": 0.5}), ("prefix", {"cost": "work"}), ("keyword", {"cost": "work"}),
+    ("location", {"method": "paper"}), ("location", {"cost": "work"}), ("keyword", {"method": "paper"}), ("keyword", {"method": "balanced"}), ("prefix", {"method": "paper", "slack": 0}),
+    ("prefix", {"method": "balanced"}), ("prefix", {"slack": 0.5}), ("prefix", {"cost": "work"}), ("keyword", {"method": "balanced", "cost": "work"}),
     ("spatial-first", {"keywords": "keyword", "n2": 1}), ("keyword-first", {"keywords": "keyword", "method": "paper"})]
 """Every distributor, and its options."""
 
@@ -45,8 +46,9 @@ def messages(rng, n, vocabulary=300, unknown=0.05, first=0):
 def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
     """Return a sample with true thresholds."""
     found = Sample(messages(rng, n_messages, vocabulary, unknown), rng.integers(1, 6, n), rng.random(n), *places(rng, n), *csr(rng, n, 1, 5, vocabulary, unknown),
-                   np.full(n, -np.inf))
-    return found._replace(thresholds=sample_thresholds(found, found.messages, DIAGONAL))
+                   np.full(n, -np.inf), np.ones(n))
+    thresholds, counts = sample_thresholds(found, found.messages, DIAGONAL)
+    return found._replace(thresholds=thresholds, filled=np.minimum(1.0, counts / found.k))
 
 
 def placement(sample, i):

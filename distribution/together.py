@@ -1,0 +1,186 @@
+"""Assigns words that occur together to the same task: the vocabulary as a graph that is partitioned, with its documents as edges."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dskype.distribution import _kernels as kernels
+from dskype.distribution.base import Sample
+from dskype.distribution.plans import Node, joined, leaf
+
+__all__ = ["learn_together"]
+
+_PARTITIONS = 4096
+"""Partitions at most: more fit the sample better and the future worse, and a plan has to fit into a record of Kafka."""
+
+_LEAST = 8
+"""Keywords of subscriptions that a partition has on average at least: of fewer nothing is learned."""
+
+_SWEEPS, _ROUNDS = 20, 3
+"""Of a round, which begins with nothing assigned: what it comes to says how much is too much for a task in the next one."""
+
+_LOOSE, _LAST = 0.3, 4
+"""By how much the load of a task may be above the mean in the first sweeps, so that partitions can get past each other: less and less, not at all in the last ones."""
+
+
+class _Documents(NamedTuple):
+    """Documents by partition: those of partition *p* are ``rows[start[p]:start[p + 1]]``, each once.
+
+    :ivar n: how many documents there are.
+    """
+
+    n: int
+    start: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, n: int, rows: np.ndarray, partitions: np.ndarray, count: int) -> _Documents:
+        keys = np.unique(partitions * n + rows)
+        return cls(n, np.searchsorted(keys, np.arange(count + 1) * n).astype(np.int64), keys % n)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many documents each partition has."""
+        return np.diff(self.start)
+
+    def weights(self, weight: np.ndarray) -> np.ndarray:
+        """Return the weights of each partition's documents, float64[partitions]."""
+        sums = np.concatenate([[0.0], np.cumsum(weight[self.rows])])
+        return sums[self.start[1:]] - sums[self.start[:-1]]
+
+
+def learn_together(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhead: float, tasks: int) -> Node:
+    """Return ranges of the vocabulary with tasks, so that the words of a document are on few of them.
+
+    The vocabulary is cut into many short consecutive ranges of like frequency, frequent words alone. (Words of one frequency are in alphabetical order, so
+    rare neighbours are of one script and often of one language; what a range's known words tell holds for unknown ones.) Every range is then assigned, the
+    largest first and all of them again and again, to the task where most of its documents are already (linear deterministic greedy, restreamed:
+    Stanton and Kliot, KDD 2012; Nishimura and Ugander, KDD 2013). A task takes only what keeps two loads within a cap: subscriptions x messages, and
+    work. A range that is too much for one task is shared by several, which draw the other words of its documents.
+
+    O(sweeps x tasks x postings).
+
+    :param lengths: int64[n], how many keywords of each subscription count, the first ones.
+    :param work: float64[n], of the subscriptions; ``overhead``: that of a message that comes to a task.
+    """
+    nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
+    owners = np.repeat(np.arange(sample.n), np.diff(sample.offsets))
+    terms = sample.terms[sample.offsets[0]:sample.offsets[-1]]
+    counted = (nth < lengths[owners]) & (terms >= 0)
+    terms, owners = terms[counted], owners[counted]
+    m = sample.messages
+    m_terms, m_owners = m.terms[m.offsets[0]:m.offsets[-1]], np.repeat(np.arange(m.n), np.diff(m.offsets))
+    m_terms, m_owners = m_terms[m_terms >= 0], m_owners[m_terms >= 0]
+    firsts = _short_ranges(terms, m_terms, max(tasks, min(_PARTITIONS, len(terms) // _LEAST)))
+    count = len(firsts)
+    s = _Documents.of(sample.n, owners, np.searchsorted(firsts, terms, side="right") - 1, count)
+    m_ = _Documents.of(max(1, m.n), m_owners, np.searchsorted(firsts, m_terms, side="right") - 1, count)
+    groups, loads = _assigned(s, m_, work, overhead, tasks)
+    ranges: list[Node] = []
+    for first, group, load in zip(firsts.tolist(), groups, loads.tolist()):
+        node = leaf(group, float(f"{load:.6g}"))
+        if ranges and (both := joined(ranges[-1]["node"], node, first)):
+            ranges[-1]["node"] = both
+        else:
+            ranges.append({"from": first, "node": node})
+    return {"ranges": ranges}
+
+
+def _short_ranges(terms: np.ndarray, m_terms: np.ndarray, count: int) -> np.ndarray:
+    """Return the first terms of about so many ranges, rising from 0: each is as long as its part of all keywords is not above average, or is one word."""
+    vocabulary = int(max(terms.max(initial=-1), m_terms.max(initial=-1))) + 1
+    if vocabulary == 0:
+        return np.zeros(1, np.int64)
+    mass = np.bincount(terms, minlength=vocabulary) / max(1, len(terms)) + np.bincount(m_terms, minlength=vocabulary) / max(1, len(m_terms))
+    return kernels.short_ranges(mass, mass.sum() / count)
+
+
+def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, tasks: int) -> tuple[list[list[int]], np.ndarray]:
+    """Return the tasks of each partition, and its load: its part of its tasks' subscriptions x messages, per message."""
+    product, work_of, heard = s.sizes * m.sizes.astype(np.float64), s.weights(work), overhead * m.sizes
+    spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)     # as hashes of ids will do it
+    # To begin with, loads as if documents had all their words at different tasks.
+    product_mean, work_mean = float(s.sizes.sum()) * float(m.sizes.sum()) / tasks ** 2, float(work_of.sum() + heard.sum()) / tasks
+    for _ in range(_ROUNDS):
+        sizes = np.maximum(product / max(1e-12, product_mean), (work_of + heard) / max(1e-12, work_mean))
+        parts = np.maximum(product / max(1e-12, product_mean), work_of / np.maximum(work_mean - heard, 1e-3 * work_mean + 1e-12))
+        among = np.clip(np.ceil(parts), 1, tasks).astype(np.int64)
+        shared, single = np.flatnonzero(among > 1), np.flatnonzero(among == 1)
+        groups = _groups(shared[np.argsort(-sizes[shared], kind="stable")], sizes, among, tasks)
+        state = _State.of(s, m, groups, tasks)
+        label = np.full(len(among), -1, np.int64)
+        order = single[np.argsort(-sizes[single], kind="stable")]
+        for sweep in range(-1, _SWEEPS):
+            state.share(spread, work)
+            cap = 1.0 if sweep < 0 else 1.0 + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
+            moved = kernels.together_sweep(order, label, s.start, s.rows, m.start, m.rows, *state.on, state.subscriptions, state.worked, state.messages, work, overhead,
+                                           s.n / max(1, m.n), cap, product_mean if sweep < 0 else -1.0, work_mean)
+            if not moved:
+                break
+        product_mean, work_mean = float((state.subscriptions * state.messages).mean()), float((state.worked + overhead * state.messages).mean())
+    groups.update((p, [task]) for p, task in zip(single.tolist(), label[single].tolist()))
+    assigned = [groups[p] for p in range(len(among))]
+    return assigned, _loads(s, m, assigned, state, tasks)
+
+
+def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int) -> dict[int, list[int]]:
+    """Return the tasks of each shared partition: those that have least so far."""
+    load, groups = np.zeros(tasks), {}
+    for p in shared.tolist():
+        group = np.sort(np.argsort(load, kind="stable")[:among[p]])
+        groups[p] = group.tolist()
+        load[group] += sizes[p] / among[p]
+    return groups
+
+
+class _State:
+    """Where documents are while partitions are assigned.
+
+    :ivar on: uint16[subscriptions, tasks]: how many of their single partitions are at a task; alike, how many of their shared ones are there, too;
+        uint16[messages, tasks]: how many of theirs.
+    :ivar subscriptions: float64[tasks]; ``worked``: float64[tasks], their work; ``messages``: float64[tasks].
+    """
+
+    def __init__(self, s: _Documents, m: _Documents, tasks: int) -> None:
+        self.on = np.zeros((s.n, tasks), np.uint16), np.zeros((s.n, tasks), np.uint16), np.zeros((m.n, tasks), np.uint16)
+        self.subscriptions, self.worked, self.messages = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
+        self._rest = np.zeros(tasks), np.zeros(tasks)
+        self._shared: tuple[np.ndarray, ...] | None = None
+
+    @classmethod
+    def of(cls, s: _Documents, m: _Documents, groups: dict[int, list[int]], tasks: int) -> _State:
+        """Return the state in which shared partitions alone are assigned."""
+        state = cls(s, m, tasks)
+        if not groups:
+            return state
+        rows = [s.rows[s.start[p]:s.start[p + 1]] for p in groups]
+        for (p, group), own in zip(groups.items(), rows):
+            state.on[1][np.ix_(own, group)] += 1
+            state.on[2][np.ix_(m.rows[m.start[p]:m.start[p + 1]], group)] += 1
+        state.messages[:] = (state.on[2] > 0).sum(axis=0)
+        owners, number = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+        state._shared = (np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=s.n))]).astype(np.int64), number[np.argsort(owners, kind="stable")],
+                         np.cumsum([0, *map(len, groups.values())]).astype(np.int64), np.concatenate([np.array(group, np.int64) for group in groups.values()]))
+        return state
+
+    def share(self, spread: np.ndarray, work: np.ndarray) -> None:
+        """Count anew the subscriptions that are at a task for a shared partition only: no task of that has another word of theirs."""
+        if self._shared is not None:
+            self.subscriptions -= self._rest[0]
+            self.worked -= self._rest[1]
+            self._rest = kernels.shared_rest(*self._shared, self.on[0], spread, work)
+            self.subscriptions += self._rest[0]
+            self.worked += self._rest[1]
+
+
+def _loads(s: _Documents, m: _Documents, assigned: list[list[int]], state: _State, tasks: int) -> np.ndarray:
+    """Return the parts that partitions have in the loads of their tasks, half by their subscriptions and half by their messages."""
+    numbers, to = np.repeat(np.arange(len(assigned)), [len(group) for group in assigned]), np.concatenate([np.array(group, np.int64) for group in assigned])
+    spread = np.bincount(numbers)[numbers]
+    loads = state.subscriptions * state.messages / m.n
+    found = np.zeros(len(assigned))
+    for sizes in (s.sizes[numbers] / spread, m.sizes[numbers].astype(np.float64)):
+        found += np.bincount(numbers, 0.5 * loads[to] * sizes / np.maximum(np.bincount(to, sizes, tasks), 1e-12)[to], len(assigned))
+    return found
