@@ -15,7 +15,7 @@ topology.emulator.pulse.idle.interval.ms      1000       time between pulses of 
 topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until it has emitted so many
 topology.emulator.pulse.max.ms                20         and for no longer than this
 topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
-topology.emulator.backpressure.max.ms         3000       the same, for as many as are received in this time (1,000 at least)
+topology.emulator.backpressure.max.ms         10000      the same, for as many as are dealt with in this time, with all that they lead to
 topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task; more where writing them would take
                                                          more than a twentieth of a core
 topology.emulator.snapshots.kept              3          snapshots kept of each task
@@ -162,7 +162,7 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: 4096,
     Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: 20,
     Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: 200000,
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: 3000,
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: 10_000,
     Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: 10000,
     Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 3,
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,

@@ -7,11 +7,12 @@ the same place. The driver (or the simulated transport) asks :meth:`TopologyCloc
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dskype.topology.config import Config
 from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
+from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.task import ACKER_ID
 from dskype.topology.plan import TopologyPlan, inbox_topic
@@ -20,9 +21,6 @@ __all__ = ["ClockRecord", "TopologyClock"]
 
 _PULSES_AHEAD = 8
 """Pulses written and not yet seen by a spout task; more would only queue up."""
-
-_RATE_STEP_MS, _RATE_WINDOW_MS, _PEAK_MEMORY_MS = 250, 3000, 30_000
-_LEAST_BOUND = 1000
 
 
 class ClockRecord(NamedTuple):
@@ -38,11 +36,30 @@ class _SpoutClock:
     partition: int
     interval_ms: int
     idle_interval_ms: int
+    max_tuples: int
     next_ms: int = 0
     wait_ms: int = 0
     number: int = 0
     credit: int = 1
     emitted: int = 0
+    granted: deque[tuple[int, int]] = field(default_factory=deque)  # pulses that it has not seen, and their credits
+    had: int = 0        # emitted when it saw the last one
+    idle: bool = False  # it had nothing to emit then, though it might have
+
+    def note(self, seen: int, emitted: int) -> None:
+        """Take in what the spout reports."""
+        might = False
+        while self.granted and self.granted[0][0] <= seen:
+            might |= self.granted.popleft()[1] > 0
+        if emitted != self.had:
+            self.had, self.idle = emitted, False
+        elif might:
+            self.idle = True
+
+    @property
+    def expected(self) -> int:
+        """How much it may still emit because of pulses that it has not seen; nothing if there seems to be nothing."""
+        return 0 if self.idle else sum(credit for _, credit in self.granted)
 
 
 @dataclass(slots=True)
@@ -59,8 +76,8 @@ class TopologyClock:
 
     A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``. One that had nothing
     to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. Nobody is pulsed while more than
-    ``...backpressure.max.tuples`` tuples are on their way, or more than are received in ``...backpressure.max.ms``:
-    what bolts find hard must not become a micro-batch that takes minutes.
+    ``...backpressure.max.tuples`` tuples are on their way, or more than are dealt with in ``...backpressure.max.ms``
+    (:class:`~dskype.topology.core.pressure.Pressure`): what bolts find hard must not become a micro-batch that takes minutes.
 
     :param plan: the physical plan.
     :param stats: live statistics, fed from the metrics topic.
@@ -69,13 +86,10 @@ class TopologyClock:
 
     def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
         self._plan, self._stats = plan, stats
-        self._bound = plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES]
-        self._bound_ms = plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
-        self._received: deque[tuple[int, int]] = deque([(now_ms, stats.received_tuples())])
-        self._peak = 0.0  # tuples received per ms
+        self._pressure = Pressure(plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES],
+                                  ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS])
         self._spouts: dict[int, _SpoutClock] = {}
         self._ticks: list[_TickClock] = []
-        self.throttled = False
         tracking = ACKER_ID in plan.topology.components
         for component, spec in plan.topology.components.items():
             conf = plan.component_conf(component)
@@ -84,7 +98,8 @@ class TopologyClock:
             if spec.kind == "spout":
                 for task in tasks:
                     self._spouts[task] = _SpoutClock(component, topic, plan.task_index(task),
-                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS], conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS])
+                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS], conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
+                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
             if spec.kind == "spout" or component == ACKER_ID:
                 # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
                 if tracking and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
@@ -117,26 +132,17 @@ class TopologyClock:
                 value = encode_tick(tick.rate_secs, now_ms)
                 records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
         if active:
-            self.throttled = self._stats.undelivered_tuples() > self._queue_bound(now_ms)
+            room = self._pressure.room(now_ms)
+            wait = room <= 0
+            due = [(task, spout) for task, spout in self._spouts.items() if now_ms >= spout.next_ms]
             for task, spout in self._spouts.items():
-                if now_ms >= spout.next_ms and (record := self._pulse(task, spout, now_ms)):
+                spout.note(*self._reported(task))
+                room -= spout.expected * self._pressure.weight(spout.component)
+            for task, spout in due:
+                if record := self._pulse(task, spout, now_ms, 0.0 if wait else room):
+                    room -= 0 if spout.idle else spout.credit * self._pressure.weight(spout.component)
                     records.append(record)
         return records
-
-    def _queue_bound(self, now_ms: int) -> float:
-        """Return how many tuples may be on their way; it grows until they take ``...backpressure.max.ms``."""
-        received, seen = self._received, self._stats.received_tuples()
-        since_ms, last = now_ms - received[-1][0], received[-1][1]
-        if seen < last:  # a topology's statistics began anew
-            received.clear()
-        elif since_ms < _RATE_STEP_MS:
-            return min(self._bound, max(_LEAST_BOUND, self._peak * self._bound_ms))
-        received.append((now_ms, seen))
-        while now_ms - received[0][0] > _RATE_WINDOW_MS and len(received) > 2:
-            received.popleft()
-        rate = (seen - received[0][1]) / max(1, now_ms - received[0][0])
-        self._peak = max(rate, self._peak * (1 - since_ms / _PEAK_MEMORY_MS) if since_ms < _PEAK_MEMORY_MS else 0.0)
-        return min(self._bound, max(_LEAST_BOUND, self._peak * self._bound_ms))
 
     def next_due_ms(self, *, active: bool) -> int:
         """Return the time at which :meth:`due` will next have something to say."""
@@ -145,19 +151,27 @@ class TopologyClock:
             times += [spout.next_ms for spout in self._spouts.values()]
         return min(times, default=1 << 62)
 
-    def _pulse(self, task: int, spout: _SpoutClock, now_ms: int) -> ClockRecord | None:
+    def _reported(self, task: int) -> tuple[int, int]:
+        """Return the last pulse that a spout's task has seen, and how much it has emitted."""
         report = self._stats.tasks.get(task)
-        seen = report["pulse"] if report else 0
-        emitted = sum(report["emitted"].values()) if report else 0
+        return (report["pulse"], sum(report["emitted"].values())) if report else (0, 0)
+
+    def _pulse(self, task: int, spout: _SpoutClock, now_ms: int, room: float) -> ClockRecord | None:
+        """Return a pulse with a credit: how many tuples the spout may emit until the next one.
+
+        :param room: how many tuples may be dealt with for these; 0: the spout has to wait; less: what is allowed already has to do.
+        """
+        seen, emitted = self._reported(task)
         if emitted != spout.emitted or not spout.wait_ms:
             spout.wait_ms = spout.interval_ms
         elif seen >= spout.number - 1:
             spout.wait_ms = min(spout.idle_interval_ms, max(1, spout.wait_ms * 3 // 2))
         spout.emitted = emitted
         spout.next_ms = now_ms + spout.wait_ms
-        credit = 0 if self.throttled else 1
-        if spout.number - seen >= _PULSES_AHEAD or credit == spout.credit == 0:
+        credit = int(min(spout.max_tuples, room / self._pressure.weight(spout.component)))
+        if spout.number - seen >= _PULSES_AHEAD or credit <= 0 and (room or not spout.credit):
             return None
         spout.credit = credit
         spout.number += 1
+        spout.granted.append((spout.number, credit))
         return ClockRecord(spout.topic, spout.partition, encode_pulse(spout.number, now_ms, credit))

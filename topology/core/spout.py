@@ -51,7 +51,6 @@ class SpoutTask(Task):
         self._settle: deque[tuple[bool, Any]] = deque()
         self.limited = False
         self.pending_limit: Callable[[], bool] = lambda: False
-        self._max_tuples = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES]
         self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
         self.unpackable_ids = False
 
@@ -98,8 +97,9 @@ class SpoutTask(Task):
             self._settled(completed, message_id)
 
     def _emit(self) -> None:
-        started = perf_counter_ns()
+        started, first = perf_counter_ns(), self.collector.emits
         self._guard(self._emit_loop)
+        self.credit = max(0, self.credit - (self.collector.emits - first))
         self.stats.busy_ns += perf_counter_ns() - started
 
     def _emit_loop(self) -> None:
@@ -111,7 +111,7 @@ class SpoutTask(Task):
             self.component.next_tuple()
             if collector.emits == before:  # nothing there: wait for the next pulse
                 return
-            if collector.emits - first >= self._max_tuples or perf_counter() > deadline:
+            if collector.emits - first >= self.credit or perf_counter() > deadline:
                 return
 
     # -- tracking ---------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class KafkaSpoutTask(SpoutTask):
             self._held[key] = held
 
     def _emit_loop(self) -> None:
-        budget = self._max_tuples
+        budget = self.credit
         for retry in [r for r in self._retries if r[0] <= self.clock_ms]:
             if not budget or self.pending_limit():
                 break

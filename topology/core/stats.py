@@ -180,10 +180,6 @@ class TopologyStats:
                 found[int(target)] = found.get(int(target), 0) + max(0, count - received.get((task_id, int(target)), 0))
         return found
 
-    def received_tuples(self) -> int:
-        """Return how many tuples all tasks have received."""
-        return sum(sum(task["received"].values()) for task in list(self.tasks.values()))
-
     def total(self, component: str, counter: str, stream: str | None = None) -> int:
         """Sum a counter (emitted, transferred, executed, acked, failed, ...) over a component's tasks."""
         result = 0
