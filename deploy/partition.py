@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,12 @@ from dskype.deploy.verbs import layers, open_client
 from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor, read_plan, start_distributor
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 
-__all__ = ["Band", "Change", "add_arguments", "balance", "changed", "decide", "read_current", "watch"]
+__all__ = ["Band", "Change", "add_arguments", "balance", "decide", "read_current", "watch"]
 
 _SUBSCRIPTION_BOLT = "subscription-bolt"
+
+_RECORD_BYTES = 1_000_000
+"""Brokers take records of up to 1 MiB by default, with their headers."""
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -190,7 +194,11 @@ def _tasks(client: Any, component: str = _SUBSCRIPTION_BOLT) -> list[int]:
 
 
 def _send(client: Any, version: int, plan: Mapping[str, Any]) -> None:
-    client.send_plan(json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode())
+    value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
+    if len(value) > _RECORD_BYTES:
+        raise TopologyError(explain("The plan is too large for a record of Kafka.", given=f"{len(value):,} bytes, {len(_partitioned(plan).partitions()):,} partitions",
+                                    legal=f"up to {_RECORD_BYTES:,} bytes", hint="learn one with fewer partitions: --option method=balanced"))
+    client.send_plan(value)
     client.flush()
 
 
@@ -285,20 +293,25 @@ def _publish(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a plan: ``split(first, second)`` (partition, task), or ``merge(first, second)`` (one, other)."""
+    """A change of a plan: several moves at once. Partitions are named by their numbers.
 
-    kind: Literal["split", "merge"]
-    first: int
-    second: int
+    :ivar given: partition -> the tasks that it is with from now on.
+    :ivar halved: partition -> the task that gets half of it.
+    """
+
+    given: Mapping[int, Sequence[int]]
+    halved: Mapping[int, int]
 
     def __str__(self) -> str:
-        return f"split {self.first} with task {self.second}" if self.kind == "split" else f"give {self.second} to the tasks of {self.first}"
+        parts = [counted(len(self.given), "partition") + " to other tasks"] if self.given else []
+        return ", ".join(parts + [f"half of {partition} to task {task}" for partition, task in self.halved.items()])
 
 
 class Band:
     """Decides when there is something to change: hysteresis between two limits of max / mean.
 
-    Changes begin when the balance was above ``high`` for ``patience`` measurements in a row, and end when it is below ``low``. After each change
+    Changes begin when the balance was above ``high`` for ``patience`` measurements in a row, and end when it is below ``low``, or when the last
+    ``futile`` ones made it no better than it had been: then they begin again when it is by a tenth worse than it was at its best. After each change
     ``patience`` measurements are passed over: it has to have an effect first.
 
     >>> band = Band(high=1.5, low=1.2, patience=2)
@@ -306,58 +319,89 @@ class Band:
     [False, True, False, False, True, False, False]
     """
 
-    def __init__(self, high: float = 1.5, low: float = 1.2, patience: int = 3) -> None:
+    def __init__(self, high: float = 1.5, low: float = 1.2, patience: int = 3, futile: int = 8) -> None:
         if not 1 <= low <= high:
             raise IllegalArgumentException(explain("The band of the balance makes no sense.", given=f"low {low:g}, high {high:g}", legal="1 <= low <= high"))
-        self.high, self.low, self.patience = high, low, patience
-        self._above = self._rest = 0
-        self._changing = False
+        self.high, self.low, self.patience, self.futile = high, low, patience, futile
+        self._above = self._rest = self._in_vain = 0
+        self._changing, self._best, self._given_up = False, math.inf, 0.0
 
     def due(self, measured: float) -> bool:
         """Take in a measurement, and return whether to change something now."""
         if self._rest:
             self._rest -= 1
             return False
-        self._above = self._above + 1 if measured > self.high else 0
-        self._changing = measured >= self.low if self._changing else self._above >= self.patience
+        self._above = self._above + 1 if measured > max(self.high, 1.1 * self._given_up) else 0
+        if not self._changing:
+            self._changing, self._best, self._in_vain = self._above >= self.patience, math.inf, 0
+        if self._changing:
+            self._in_vain = 0 if measured < 0.99 * self._best else self._in_vain + 1
+            self._best = min(self._best, measured)
+            self._given_up = self._best if self._in_vain > self.futile else 0.0
+            self._changing = measured >= self.low and not self._given_up
         if self._changing:
             self._rest, self._above = self.patience, 0
         return self._changing
 
 
-def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change | None:
-    """Return what would help most: a whole partition of the busiest task for the idlest one if one has the right size, else half of its largest.
+_NEAR = 1.1
+"""A task whose load is not above this times the mean gives nothing."""
 
-    Pure. A task's load counts for its partitions in proportion to what the plan says of them.
+
+def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change | None:
+    """Return what helps: partitions of the busiest task go to the idlest one, as many as both are away from the mean at most; and so on with the next ones.
+
+    If whole partitions are no half of what should go, or there are none that small, half of the largest one goes, and no more from there. Each is changed once. Pure. A task's load counts
+    for its partitions in proportion to what the plan says of them.
 
     :param loads: float64[tasks], measured.
     :param partitions: of :meth:`Partitioned.partitions`.
-    :returns: None: the busiest task has no partition, or shares all it has with every other.
+    :returns: None: nothing is above the mean, or busy tasks share all they have with every other.
     """
-    order = np.argsort(loads, kind="stable")
-    hot = int(order[-1])
-    own = [p for p in partitions if hot in p["tasks"]]
-    total = sum(p["load"] / len(p["tasks"]) for p in own)
-    shares = {p["number"]: float(loads[hot]) * (p["load"] / len(p["tasks"]) / total if total else 1 / len(own)) for p in own}
-    for cold in (int(task) for task in order[:-1]):
-        surplus = float(loads[hot] - loads[cold]) / 2
-        if surplus <= 0:
-            return None
-        there = next((p for p in partitions if p["tasks"] == [cold]), None)
-        if there is not None and len(own) > 1:
-            movable = [p for p in own if p["tasks"] == [hot] and 0.5 * surplus <= shares[p["number"]] <= 1.25 * surplus]
-            if movable:
-                best = min(movable, key=lambda p: (abs(shares[p["number"]] - surplus), p["number"]))
-                return Change("merge", int(there["number"]), int(best["number"]))
-        cuttable = [p for p in own if cold not in p["tasks"]]
-        if cuttable:
-            return Change("split", int(max(cuttable, key=lambda p: (shares[p["number"]], -p["number"]))["number"]), cold)
-    return None
-
-
-def changed(distributor: Partitioned, change: Change) -> dict[str, Any]:
-    """Return the changed plan."""
-    return distributor.split(change.first, change.second) if change.kind == "split" else distributor.merge(change.first, change.second)
+    loads, mean = np.array(loads, np.float64), float(np.mean(loads))
+    left: dict[int, dict[int, float]] = {}       # of each task: partition -> its load there; unchanged ones
+    tasks = {int(p["number"]): list(p["tasks"]) for p in partitions}
+    planned = np.zeros(len(loads))
+    for p in partitions:
+        planned[p["tasks"]] += p["load"] / len(p["tasks"])
+    holders = np.bincount([task for own in tasks.values() for task in own], minlength=len(loads))
+    for p in partitions:
+        for task in p["tasks"]:
+            share = p["load"] / len(p["tasks"]) / planned[task] if planned[task] else 1 / holders[task]
+            left.setdefault(task, {})[int(p["number"])] = float(loads[task]) * share
+    given: dict[int, list[int]] = {}
+    halved: dict[int, int] = {}
+    for _ in range(len(loads)):
+        hot = int(loads.argmax())
+        if loads[hot] <= _NEAR * mean:
+            break
+        for cold in np.argsort(loads, kind="stable").tolist():
+            surplus = min(loads[hot] - mean, mean - loads[cold])
+            own = {number: load for number, load in left.get(hot, {}).items() if cold not in tasks[number]}
+            if surplus <= 0 or own:
+                break
+        if surplus <= 0 or not own:
+            break
+        moved, chosen = 0.0, []
+        for number in sorted(own, key=lambda number: (-own[number], number)):
+            if 0 < own[number] <= 1.1 * surplus - moved and len(chosen) < len(left[hot]) - 1:
+                chosen.append(number)
+                moved += own[number]
+        if moved >= 0.5 * surplus:
+            given.update((number, [cold if task == hot else task for task in tasks[number]]) for number in chosen)
+        else:
+            chosen = [max(own, key=lambda number: (own[number], -number))]
+            moved = own[chosen[0]] / 2
+            if loads[cold] + moved >= loads[hot]:
+                break
+            halved[chosen[0]] = cold
+            left[hot].clear()       # what the halves are will be seen
+        loads[hot] -= moved
+        loads[cold] += moved
+        for number in chosen:
+            for task in tasks[number]:
+                left[task].pop(number, None)
+    return Change(given, halved) if given or halved else None
 
 
 def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], current: Callable[[], tuple[int, Mapping[str, Any]]],
@@ -392,12 +436,12 @@ def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], curren
         distributor = _partitioned(_partitioned(plan).with_loads(loads))
         change = decide(loads, distributor.partitions())
         if change is None:
-            tell("there is nothing to split or merge")
+            tell("there is nothing to give away")
             continue
         tell(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
         changes += 1
         if send is not None:
-            send(version + 1, changed(distributor, change))
+            send(version + 1, distributor.rearranged(change.given, change.halved))
     return changes
 
 

@@ -198,59 +198,82 @@ class Partitioned(Distributor):
         :param sample: where to cut; None: where the plan's marks are.
         :raises IllegalArgumentException: there is no such partition or task, or the task has it already.
         """
-        part = self._partition(partition)
-        node, tasks = part.node, part.node["tasks"]
-        if not 0 <= task < self.tasks or task in tasks:
-            legal = [t for t in range(self.tasks) if t not in tasks]
-            raise IllegalArgumentException(explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"))
-        new = None
-        if len(tasks) == 1:
-            new = self._cut_terms(part, task, sample) if self.cuts == "terms" else self._cut_places(part, task, sample)
-        if new is None:
-            new = leaf([*tasks, task], node["load"], **node["marks"])
-        loads = list(self._plan["loads"])
-        share = node["load"] / 2 if len(tasks) == 1 else node["load"] / len(tasks) / (len(tasks) + 1)
-        for own in tasks:
-            loads[own] = max(0.0, loads[own] - share)
-        loads[task] += share * len(tasks)
-        return self._changed(lambda number, node: new if number == partition else node, loads, sample)
+        return self.rearranged({}, {partition: task}, sample)
 
     def merge(self, one: int, other: int) -> dict[str, Any]:
         """Return a plan in which partition ``other`` is with the tasks of partition ``one``; neighbours become one partition.
 
         :raises IllegalArgumentException: there is no such partition, or they are with the same tasks.
         """
-        to, away = self._partition(one).node, self._partition(other).node
-        if to["tasks"] == away["tasks"]:
+        to, away = self._partition(one).node["tasks"], self._partition(other).node["tasks"]
+        if to == away:
             raise IllegalArgumentException(explain("Two partitions are merged that are not with the same tasks.", given=f"{one}, {other}"))
-        loads = list(self._plan["loads"])
-        for tasks, sign in ((away["tasks"], -1), (to["tasks"], 1)):
-            for own in tasks:
-                loads[own] = max(0.0, loads[own] + sign * away["load"] / len(tasks))
-        return self._changed(lambda number, node: {**node, "tasks": list(to["tasks"])} if number == other else node, loads, None)
+        return self.rearranged({other: to}, {})
 
-    def with_loads(self, loads: np.ndarray) -> dict[str, Any]:
-        """Return the plan with loads that were measured, float64[tasks] in any unit: a partition's changes by as much as its tasks'.
+    def rearranged(self, given: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan with several changes at once; partitions are named by the numbers that they have now. Neighbours with the same tasks become one.
 
-        So what ``split`` and ``merge`` know of partitions comes closer to the truth from change to change.
+        :param given: partition -> the tasks that it is with from now on.
+        :param halved: partition -> the task that gets half of it, see :meth:`split`.
+        :raises IllegalArgumentException: see :meth:`split`.
         """
-        parts = [part.node for part in leaves(self._root)]
-        planned = np.zeros(self.tasks)
-        for node in parts:
-            planned[node["tasks"]] += max(node["load"], 1e-9) / len(node["tasks"])
-        loads = np.asarray(loads, np.float64)
-        factor = loads / max(1e-12, loads.sum()) * planned.sum() / np.maximum(planned, 1e-12)
+        loads, new = list(self._plan["loads"]), {}
 
-        def change(number: int, node: Node) -> Node:
-            return {**node, "load": float(max(node["load"], 1e-9) * factor[node["tasks"]].mean())}
+        def moved(tasks: Sequence[int], load: float) -> None:
+            for own in tasks:
+                loads[own] = max(0.0, loads[own] + load / len(tasks))
 
-        return self.planned(self.tasks, edited(self._root, change), (planned * factor).tolist())
-
-    def _changed(self, change: Any, loads: list[float], sample: Sample | None) -> dict[str, Any]:
-        plan = self.planned(self.tasks, edited(self._root, change), loads)
+        for number, tasks in given.items():
+            node = self._partition(number).node
+            new[number] = {**node, "tasks": list(tasks)}
+            moved(node["tasks"], -node["load"])
+            moved(tasks, node["load"])
+        for number, task in halved.items():
+            part = self._partition(number)
+            node, tasks = part.node, part.node["tasks"]
+            if not 0 <= task < self.tasks or task in tasks:
+                legal = [t for t in range(self.tasks) if t not in tasks]
+                raise IllegalArgumentException(explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"))
+            cut = None
+            if len(tasks) == 1:
+                cut = self._cut_terms(part, task, sample) if self.cuts == "terms" else self._cut_places(part, task, sample)
+            new[number] = cut or leaf([*tasks, task], node["load"], **node["marks"])
+            share = node["load"] / (len(tasks) + 1)
+            moved(tasks, -share)
+            moved([task], share)
+        plan = self.planned(self.tasks, edited(self._root, lambda number, node: new.get(number, node)), loads)
         if sample is not None:
             plan["loads"] = measure(type(self)(self.tasks, self.options, plan), sample).loads.tolist()
         return plan
+
+    def with_loads(self, loads: np.ndarray, sample: Sample | None = None) -> dict[str, Any]:
+        """Return the plan with loads that were measured, float64[tasks] in any unit: those of a task's partitions add up to its own.
+
+        :param sample: says what part of it each has; None: as much as before. So what is known of partitions comes closer to the truth from change to change.
+        """
+        nodes = [part.node for part in leaves(self._root)]
+        own = np.array([max(node["load"], 1e-9) for node in nodes])
+        if sample is not None:      # by subscriptions, and where messages differ half by them: their product does not add up
+            alone, own = self._alone(sample), np.full(len(nodes), 1e-9)
+            for counts in (alone.subscriptions, alone.messages)[:1 if self.cuts == "places" else 2]:
+                own += counts / max(1, counts.sum())
+        planned = np.zeros(self.tasks)
+        for node, load in zip(nodes, own.tolist()):
+            planned[node["tasks"]] += load / len(node["tasks"])
+        loads = np.asarray(loads, np.float64)
+        factor = loads / max(1e-12, loads.sum()) * max(1e-12, sum(self._plan["loads"])) / np.maximum(planned, 1e-12)
+
+        def change(number: int, node: Node) -> Node:
+            return {**node, "load": float(f"{own[number] * factor[node['tasks']].mean():.6g}")}
+
+        return self.planned(self.tasks, edited(self._root, change), (planned * factor).tolist())
+
+    def _alone(self, sample: Sample) -> Measured:
+        """Return what a sample would do if each partition had a task for itself."""
+        n = len(self.partitions())
+        root = edited(self._root, lambda number, node: {**node, "tasks": [number]})
+        options = {option: value for option, value in self.options.items() if option not in ("n1", "n2")}       # these are for the tasks that there are
+        return measure(type(self)(n, options, self.planned(n, root, [1.0] * n)), sample)
 
     def prefixes(self, sample: Sample) -> np.ndarray:
         """Return how many keywords of each subscription of a sample decide where it lives. Default: all."""

@@ -22,6 +22,7 @@ from dskype.deploy.benchmarks.distribution_maintenance import MONITOR, SAMPLE, m
 from dskype.deploy.benchmarks.distribution_simulation import Simulation, placement, simulate
 from dskype.deploy.benchmarks.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
 from dskype.deploy.benchmarks.skype_workload import Corpus
+from dskype.deploy.partition import balance
 from dskype.distribution import DISTRIBUTORS, make_distributor
 from dskype.distribution.partitioned import measure
 from tests import naive
@@ -209,10 +210,9 @@ def test_maintenance_balances_a_hotspot(data, name, way):
         return make_distributor(name, 8, {}, plan)
 
     changed, changes = maintain(make, plan, after, way)
-    uneven = [(loads := measure(make(p), now).loads).max() / loads.mean() for p in (plan, changed)]
+    uneven = [balance((found := measure(make(p), now)).subscriptions * found.messages) for p in (plan, changed)]
     assert uneven[1] <= uneven[0] and (changes > 0) == (changed != plan)
-    if way == SAMPLE:
-        assert uneven[1] < 1.5
+    assert uneven[1] < 1.5
     assert simulate(after, make(changed), check=50)["different"] == 0
 
 

@@ -191,6 +191,31 @@ def test_merging_what_was_split_gives_the_plan_back(name):
             {k: p.get(k) for k in ("tasks", "box", "terms")} for p in found.partitions()]
 
 
+@every_partitioned
+def test_several_changes_at_once_are_as_one_after_the_other(name):
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, world(0), {"method": "balanced"}))
+    first, second, *_, last = [p for p in found.partitions() if len(p["tasks"]) == 1]
+    to = [(task + 1) % 4 for task in (*first["tasks"], *second["tasks"])]
+    both = make_distributor(name, 4, plan=found.rearranged({first["number"]: to[:1]}, {last["number"]: (last["tasks"][0] + 2) % 4}))
+    one = make_distributor(name, 4, plan=found.split(last["number"], (last["tasks"][0] + 2) % 4))       # the last one: numbers before it stay
+    other = next((p for p in one.partitions() if p["tasks"] == to[:1]))
+    two = make_distributor(name, 4, plan=one.merge(other["number"], first["number"]))
+    assert both.partitions() == two.partitions() and np.allclose(both.loads(), two.loads())
+    assert_exact(both, world(0), worlds.messages(np.random.default_rng(7), 80, first=400), np.random.default_rng(8), 8)
+
+
+@every_partitioned
+def test_measured_loads_are_divided_among_partitions_by_a_sample(name):
+    sample = world(0)
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample))
+    for given in (None, sample):
+        told = make_distributor(name, 4, plan=found.with_loads(np.array([4.0, 3.0, 2.0, 1.0]), given))
+        assert np.allclose(told.loads() / told.loads().sum(), [0.4, 0.3, 0.2, 0.1]) and told.loads().sum() == pytest.approx(found.loads().sum())
+        assert [p["tasks"] for p in told.partitions()] == [p["tasks"] for p in found.partitions()]
+        own = sum(p["load"] for p in told.partitions() if p["tasks"] == [0])
+        assert own <= told.loads()[0] * 1.001
+
+
 def test_changes_that_make_no_sense_are_refused():
     found = make_distributor("prefix", 3)
     for change, text in ((lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"), (lambda: found.split(9, 1), "no such partition.*0 to 2"),
