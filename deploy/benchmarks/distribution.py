@@ -7,11 +7,9 @@ with ``--spark`` the same methods on Spark and Kafka, with the task counts that 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dskype.deploy.arguments import UsageError, output, positive, say
@@ -181,12 +179,7 @@ def run(args: argparse.Namespace) -> int:
                        "keywords_per_message": len(one.corpus.terms) / len(one.corpus)} for one in data.values()],
              "repeat": args.repeat, "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat))}
     found["seconds"] = time.perf_counter() - began
-    if args.output == "json":
-        print(json.dumps(found, indent=1))
-    else:
-        distribution_report.REPORT.print_tables(found)
-    if args.folder:
-        say(f"written: {distribution_report.REPORT.write(found, Path(args.folder))}")
+    distribution_report.REPORT.show(found, args)
     wrong = sum(row["different"] for e in found["experiments"] for row in e["rows"])
     if wrong:
         say(f"error: {wrong} lists are not those of the whole window")

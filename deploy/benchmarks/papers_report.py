@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.arguments import say
 from dskype.deploy.benchmarks.measure import print_table
 from dskype.deploy.benchmarks.papers import HELD, table_line, two_plots
 
@@ -53,6 +56,15 @@ class Report:
                 print(f"  note: {note}")
             for claim in e["claims"]:
                 print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
+
+    def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
+        """Print findings as the command line asks for it (``output``: tables or JSON), and write them to its ``folder`` if it names one."""
+        if args.output == "json":
+            print(json.dumps(found, indent=1))
+        else:
+            self.print_tables(found)
+        if args.folder:
+            say(f"written: {self.write(found, Path(args.folder))}")
 
     def write(self, found: Mapping[str, Any], folder: Path) -> Path:
         """Write ``report.md``, ``results.csv`` and, where matplotlib is installed, a plot of each experiment; return the page's path."""

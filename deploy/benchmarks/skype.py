@@ -7,7 +7,6 @@ Two times are measured per message: *AMP*, of a message that arrives (found subs
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -235,10 +234,5 @@ def run(args: argparse.Namespace) -> int:
     found = {"machine": skype_report.machine(), "source": corpus.source, "messages": len(corpus), "vocabulary": len(corpus.vocabulary),
              "keywords_per_message": len(corpus.terms) / len(corpus), "scale": vars(scale), "repeat": args.repeat, "seconds": time.perf_counter() - began,
              "experiments": experiments}
-    if args.output == "json":
-        print(json.dumps(found, indent=1))
-    else:
-        skype_report.REPORT.print_tables(found)
-    if args.folder:
-        say(f"written: {skype_report.REPORT.write(found, Path(args.folder))}")
+    skype_report.REPORT.show(found, args)
     return 0

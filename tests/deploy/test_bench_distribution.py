@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from dskype.deploy import cli
 from dskype.deploy.arguments import UsageError, common
 from dskype.deploy.benchmarks import distribution, distribution_report, distribution_spark, skype_report
 from dskype.deploy.benchmarks.distribution import Bench, run_experiments
-from dskype.deploy.benchmarks.distribution_experiments import BY_WORK, METHODS, NAMES, Setting, experiments
+from dskype.deploy.benchmarks.distribution_experiments import METHODS, NAMES, VARIANTS, Setting, experiments
 from dskype.deploy.benchmarks.distribution_maintenance import MONITOR, SAMPLE, maintain
 from dskype.deploy.benchmarks.distribution_simulation import Simulation, placement, simulate
 from dskype.deploy.benchmarks.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
@@ -26,6 +24,7 @@ from dskype.deploy.partition import balance
 from dskype.distribution import DISTRIBUTORS, make_distributor
 from dskype.distribution.partitioned import measure
 from tests import naive
+from tests.deploy.reported import assert_reported, assert_reported_without_plots
 
 TINY = Scale(subscriptions=60, window=150, arrivals=120, warm_up=30, sample=40, step=50)
 SMALL = {n: {"n1": 2, "n2": 2} for n in DISTRIBUTORS if n.endswith("-first")}
@@ -299,24 +298,12 @@ def test_claims_follow_the_figures():
 
 
 def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
-    page = distribution_report.REPORT.write(found, tmp_path / "new" / "folder")
-    text = page.read_text()
-    for e in found["experiments"]:
-        assert f"## {e['title']}" in text and f"({e['name']}.png)" in text
-        assert (page.parent / f"{e['name']}.png").read_bytes().startswith(b"\x89PNG")
-        assert all(claim["text"] in text and claim["figures"] in text for claim in e["claims"])
-    with open(page.parent / "results.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == sum(len(e["rows"]) for e in found["experiments"])
+    rows = assert_reported(distribution_report.REPORT, found, tmp_path, capsys)
     assert float(rows[0]["throughput"]) == found["experiments"][0]["rows"][0]["throughput"] and rows[1]["method"] == "location"
-    distribution_report.REPORT.print_tables(found)
-    printed = capsys.readouterr().out
-    assert all(e["title"] in printed for e in found["experiments"]) and "held" in printed
 
 
 def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "dskype[bench]" in distribution_report.REPORT.write(found, tmp_path).read_text() and not list(tmp_path.glob("*.png"))
+    assert_reported_without_plots(distribution_report.REPORT, found, tmp_path, monkeypatch)
 
 
 def test_the_command_line_runs_an_experiment_on_a_file(tmp_path: Path, capsys, monkeypatch):
@@ -329,7 +316,7 @@ def test_the_command_line_runs_an_experiment_on_a_file(tmp_path: Path, capsys, m
     assert cli.main([*only, "-o", "json", "--folder", str(tmp_path / "out")]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in result["experiments"]] == ["methods"] and result["data"][0]["messages"] == 80
-    assert {row["series"] for row in result["experiments"][0]["rows"]} == {*METHODS, f"keyword, {BY_WORK}", f"prefix, {BY_WORK}", "one task"}
+    assert {row["series"] for row in result["experiments"][0]["rows"]} == {*METHODS, *VARIANTS, "one task"}
     assert (tmp_path / "out" / "report.md").is_file()
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from dskype.deploy.benchmarks.skype import Bench, Known, Scale, prepare, run_exp
 from dskype.deploy.benchmarks.skype_experiments import EXPERIMENTS, Claim, Experiment, Row, Setting
 from dskype.deploy.benchmarks.skype_workload import Corpus, Stream, draw_subscriptions, read_file
 from tests import naive
+from tests.deploy.reported import assert_reported, assert_reported_without_plots
 
 TINY = Scale(subscriptions=40, window=60, arrivals=30, warm_up=20)
 
@@ -200,25 +199,12 @@ def test_claims_follow_the_figures():
 
 
 def test_the_report_has_every_figure_and_claim(found, tmp_path, capsys):
-    page = skype_report.REPORT.write(found, tmp_path / "new" / "folder")
-    text = page.read_text()
-    for e in found["experiments"]:
-        assert f"## {e['title']}" in text and f"({e['name']}.png)" in text
-        assert (page.parent / f"{e['name']}.png").read_bytes().startswith(b"\x89PNG")
-        assert all(claim["text"] in text and claim["figures"] in text for claim in e["claims"])
-    with open(page.parent / "results.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == sum(len(e["rows"]) for e in found["experiments"])
+    rows = assert_reported(skype_report.REPORT, found, tmp_path, capsys)
     assert float(rows[0]["amp_us"]) == found["experiments"][0]["rows"][0]["amp_us"] and rows[0]["setting_buffer"] == "kmax"
-    skype_report.REPORT.print_tables(found)
-    printed = capsys.readouterr().out
-    assert all(e["title"] in printed for e in found["experiments"]) and "held" in printed
 
 
 def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    text = skype_report.REPORT.write(found, tmp_path).read_text()
-    assert "dskype[bench]" in text and not list(tmp_path.glob("*.png"))
+    assert_reported_without_plots(skype_report.REPORT, found, tmp_path, monkeypatch)
 
 
 def test_the_command_line_runs_some_experiments_on_a_file(corpus, tmp_path: Path, capsys):

@@ -1,0 +1,30 @@
+"""What the reports of benchmarks that repeat a paper's experiments have in common."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import Any
+
+
+def assert_reported(report: Any, found: Any, folder: Any, capsys: Any) -> list[dict[str, str]]:
+    """Assert that page, plots and printed tables have every experiment and claim; return the rows of the CSV file."""
+    page = report.write(found, folder / "new" / "folder")
+    text = page.read_text()
+    for e in found["experiments"]:
+        assert f"## {e['title']}" in text and f"({e['name']}.png)" in text
+        assert (page.parent / f"{e['name']}.png").read_bytes().startswith(b"\x89PNG")
+        assert all(claim["text"] in text and claim["figures"] in text for claim in e["claims"])
+    with open(page.parent / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(e["rows"]) for e in found["experiments"])
+    report.print_tables(found)
+    printed = capsys.readouterr().out
+    assert all(e["title"] in printed for e in found["experiments"]) and "held" in printed
+    return rows
+
+
+def assert_reported_without_plots(report: Any, found: Any, folder: Any, monkeypatch: Any) -> None:
+    """Assert that without matplotlib the page is written, and says so."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "dskype[bench]" in report.write(found, folder).read_text() and not list(folder.glob("*.png"))
