@@ -208,23 +208,6 @@ def first_disorder(position, seq):
 
 
 @njit(cache=True)
-def distinct(slots, n):
-    """Return the different ones among ``slots`` (int32[], all below ``n``), rising."""
-    seen = np.zeros(n, np.bool_)
-    count = 0
-    for i in range(slots.shape[0]):
-        count += not seen[slots[i]]
-        seen[slots[i]] = True
-    out = np.empty(count, np.int32)
-    at = 0
-    for slot in range(n):
-        if seen[slot]:
-            out[at] = slot
-            at += 1
-    return out
-
-
-@njit(cache=True)
 def take_free(live, n, first):
     """Return the ``n`` lowest free slots (int32) from ``first`` on; slots beyond the end of ``live`` are free."""
     out = np.empty(n, np.int32)

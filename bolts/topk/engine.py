@@ -160,7 +160,8 @@ class TopkEngine:
         changes = steps[0].changes
         if len(steps) > 1:
             changes = tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
-        return Changes(*changes, due, kernels.distinct(changes[0], len(self._live)))
+        touched = np.sort(changes[0])
+        return Changes(*changes, due, touched[np.diff(touched, prepend=-1) > 0])
 
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
         """Publish pending subscriptions at the current watermark, with answers merged with what has arrived since.

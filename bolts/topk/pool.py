@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 
-__all__ = ["BlockPool", "grown"]
+__all__ = ["BlockPool", "aligned", "grown"]
+
+
+def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """Return an empty array that begins with a cache line, so that rows lie in as few of them as can be."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start:start + size].view(dtype).reshape(shape)
 
 
 def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
-    """Return ``array`` with at least ``n`` rows; new rows hold ``fill``."""
+    """Return ``array`` with at least ``n`` rows; new rows hold ``fill``, and begin with a cache line."""
     have = len(array)
     if n <= have:
         return array
-    new = np.full((max(n, have + have // 2 + 16), *array.shape[1:]), fill, array.dtype)
+    new = aligned((max(n, have + have // 2 + 16), *array.shape[1:]), array.dtype)
     new[:have] = array
+    new[have:] = fill
     return new
 
 
 class BlockPool:
     """The entries of many items: each item has one block of consecutive entries, with room at its end.
 
-    ``block`` (int64[items, >= 3]: START, LENGTH, CAPACITY, further columns are the owner's) says where; every field is
+    ``block`` (integers[items, >= 3]: START, LENGTH, CAPACITY, further columns are the owner's) says where; every field is
     one array over all entries. A block that is too small is left behind and a larger one taken at the end; when the end
     is reached, all blocks move to new arrays. Appending is O(1) amortised; what was left behind is at most about half.
 
     :param fields: name -> dtype of an entry's fields; they become attributes, which :meth:`reserve` may replace.
-    :param columns: columns of ``block``.
+    :param columns: columns of ``block``; ``dtype``: its type. With int32 there are fewer than 2^31 entries.
     """
 
-    def __init__(self, fields: Mapping[str, type], columns: int = 3) -> None:
+    def __init__(self, fields: Mapping[str, type], columns: int = 3, dtype: type = np.int64) -> None:
         self.fields = tuple(fields)
-        for name, dtype in fields.items():
-            setattr(self, name, np.empty(0, dtype))
-        self.block = np.zeros((0, columns), np.int64)
+        for name, kind in fields.items():
+            setattr(self, name, np.empty(0, kind))
+        self.block = np.zeros((0, columns), dtype)
         self.cursor = np.zeros(2, np.int64)     # END, where the next block begins; LEFT, entries of blocks that were left behind
 
     def widen(self, n: int) -> None:
@@ -51,12 +61,16 @@ class BlockPool:
         need = kernels.space_needed(self.block, items, lengths)
         if not need:
             return
-        if self.cursor[kernels.END] + need > self._size:
-            self._pack(need)
+        self.make_room(need)
         moves = kernels.move_blocks(self.block, items, lengths, self.cursor)
         for name in self.fields:
             array = getattr(self, name)
             kernels.copy_ranges(array, *moves, array)
+
+    def make_room(self, more: int) -> None:
+        """See to it that there is room for blocks of ``more`` entries at the end."""
+        if self.cursor[kernels.END] + more > self._size:
+            self._pack(more)
 
     def trim(self, items: np.ndarray, capacities: np.ndarray) -> None:
         """Let go of what the blocks of items (each once) have beyond ``capacities`` entries; those are within reach."""
@@ -95,9 +109,11 @@ class BlockPool:
         self.cursor[:] = end, 0
         size = end + more
         size += size // 4 + 64
+        if size > np.iinfo(self.block.dtype).max:
+            raise MemoryError(f"{size:,} entries are too many for one pool")
         for name in self.fields:
             array = getattr(self, name)
-            new = np.empty(size, array.dtype)
+            new = aligned((size,), array.dtype)
             kernels.copy_ranges(array, *moves, new)
             setattr(self, name, new)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.pool import BlockPool, grown
+from dskype.bolts.topk.pool import BlockPool, aligned, grown
 
 __all__ = ["SubscriptionTable", "TermIds", "aligned", "readable"]
 
@@ -18,14 +17,6 @@ def readable(array: np.ndarray, dtype: type) -> np.ndarray:
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
-
-
-def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Return an empty array that begins with a cache line, so that rows lie in as few of them as can be."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start:start + size].view(dtype).reshape(shape)
 
 
 def _widened(array: np.ndarray, n: int) -> np.ndarray:
@@ -95,8 +86,7 @@ class SubscriptionTable:
         self.place = np.zeros((0, 4))
         self.live = np.zeros(0, np.bool_)
         self.terms = TermIds()
-        self.words = BlockPool({"term": np.int32, "weight": np.float64, **word_fields})
-        self.words.block = self.words.block.astype(np.int32)    # 12 bytes per slot; there are fewer than 2^31 keywords
+        self.words = BlockPool({"term": np.int32, "weight": np.float64, **word_fields}, dtype=np.int32)
 
     def __len__(self) -> int:
         """Slots below this one may be live."""

@@ -1,7 +1,7 @@
 """Kernels of the result buffers: the calendar of expiries, logs of changes, entries, what pending slots collect.
 
-All are lazily compiled (arguments may be read-only) and cached on disk. The buffers' block table has five more columns per
-slot than others, so that one row is one cache line.
+All are lazily compiled (arguments may be read-only) and cached on disk. What is called for every entry that comes or goes is compiled
+with :data:`BARE`.
 """
 
 from __future__ import annotations
@@ -11,29 +11,42 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, copy_ranges, grown_capacity, pack_blocks, sort_small
+from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
 
-FROZEN, K, LIMIT, STATE, KEY = range(3, 8)
+BARE = {"cache": True, "_nrt": False}
+"""Without reference counts: nothing can be allocated, and arrays are not counted wherever a named tuple of them is touched."""
+
+INLINE = {**BARE, "inline": "always"}
+"""For what is called in one or two places, for every entry: a named tuple is handed over number by number."""
+
+FROZEN, K, LIMIT, STATE, MARKED = range(3, 8)
+KEY, THETA = 4, 5
 FREE, ACTIVE, PENDING, DUE = range(4)
 ADD, REMOVE = 0, 1
 FAR = np.int64(2**63 - 1)
 
-Buffers = namedtuple("Buffers", "block theta seq position score")
-Buffers.__doc__ = """The result buffers: block int64[slots, 8], theta float64[slots], and per entry seq, position (int64), score (float64).
+Buffers = namedtuple("Buffers", "block long real seq position score")
+Buffers.__doc__ = """The result buffers: all there is to know of a slot on one cache line, and per entry seq, position (int64), score (float64).
 
-Block columns: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
-K; LIMIT: the most entries an active slot keeps; STATE; KEY: a lower bound of the entries' positions, FAR when there are none.
+block int32[slots, 16]: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
+K; LIMIT: the most entries an active slot keeps; STATE; MARKED: whether the threshold has changed since it was last asked for.
+long int64[slots, 8], the same memory: KEY, a lower bound of the entries' positions, FAR when there are none.
+real float64[slots, 8], the same memory: THETA.
 """
-Calendar = namedtuple("Calendar", "head next previous heap size")
-Calendar.__doc__ = """Active slots by KEY: a ring of periods, and a heap of what is next. Each slot with a KEY is in one of them, once.
+Calendar = namedtuple("Calendar", "head pages near size")
+Calendar.__doc__ = """Active slots by KEY: a ring of periods, and what is next. Each slot with a KEY is in it once.
 
-The period of a key is ``key // width``. Slots of a period after the current one are in the ring, a doubly linked list each: head
-int32[periods, a power of two], next and previous int32[slots], -1 at the ends. Others are in heap, int32[slots], a binary heap by (KEY,
-slot). size int64[3]: entries of the heap, the current period, width.
+The period of a key is ``key >> shift``. Slots of a period after the current one are in the ring, on pages: head int32[periods, 2] (their number is a
+power of two) has a period's newest page, -1 when there is none, and how many slots are on it; the ones before are full. pages int32[pages, 8]:
+SLOTS slots, and the page before, -1 at the end; spare pages are linked likewise. Other slots are in near, int32[slots]: what was in the ring is
+``near[FIRST:LAST]``, by (KEY, slot); what came later is ``near[:LATE]``, a binary heap by (KEY, slot). size int64[7]: FIRST, LAST,
+LATE, the current period, shift, the first spare page, how many there are.
 """
-NEAR, PERIOD, WIDTH = range(3)
+FIRST, LAST, LATE, PERIOD, SHIFT, SPARE, SPARES = range(7)
+PAGE, FILL = 0, 1
+SLOTS = LINK = 7
 Rows = namedtuple("Rows", "message slot score")
-Rows.__doc__ = """Matches: message int32, slot int32, score float64, in order of message, then slot."""
+Rows.__doc__ = """Matches: message int32, slot int32, score float64."""
 Log = namedtuple("Log", "slot op seq score rank watermark")
 Log.__doc__ = """Changes of top-k lists: int32, int8, int64, float64, int32, int64."""
 
@@ -41,91 +54,124 @@ Log.__doc__ = """Changes of top-k lists: int32, int8, int64, float64, int32, int
 # -- calendar -------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def _before(block, slot, other):
-    return block[slot, KEY] < block[other, KEY] or (block[slot, KEY] == block[other, KEY] and slot < other)
+@njit(**BARE)
+def _before(long, slot, other):
+    return long[slot, KEY] < long[other, KEY] or (long[slot, KEY] == long[other, KEY] and slot < other)
 
 
-@njit(cache=True)
-def _rise(heap, block, i, slot):
+@njit(**BARE)
+def _rise(heap, long, i, slot):
     """Put a slot in place ``i`` of the heap, or nearer to the top."""
     while i:
         up = (i - 1) >> 1
-        if not _before(block, slot, heap[up]):
+        if not _before(long, slot, heap[up]):
             break
         heap[i] = heap[up]
         i = up
     heap[i] = slot
 
 
-@njit(cache=True)
-def _sink(heap, block, n, i, slot):
+@njit(**BARE)
+def _sink(heap, long, n, i, slot):
     """Put a slot in place ``i`` of the heap's ``n``, or further from the top."""
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and _before(block, heap[child + 1], heap[child]):
+        if child + 1 < n and _before(long, heap[child + 1], heap[child]):
             child += 1
-        if not _before(block, heap[child], slot):
+        if not _before(long, heap[child], slot):
             break
         heap[i] = heap[child]
         i = child
     heap[i] = slot
 
 
-@njit(cache=True, inline="always")
-def enter_date(calendar, block, slot, key):
-    """Make ``key`` the KEY of a slot that has none, and enter it; O(1) but for the current period."""
-    head, following, previous, heap, size = calendar
-    block[slot, KEY] = key
-    period = key // size[WIDTH]
+@njit(**BARE)
+def _enter_near(calendar, long, slot):
+    """Enter a slot whose period has come already."""
+    near, size = calendar.near, calendar.size
+    run = size[LAST] - size[FIRST]
+    if size[FIRST] == size[LATE] and run:     # the heap grows into the run: that moves to the end
+        to = near.shape[0] - run
+        for i in range(run - 1, -1, -1):
+            near[to + i] = near[size[FIRST] + i]
+        size[FIRST], size[LAST] = to, near.shape[0]
+    size[LATE] += 1
+    _rise(near, long, size[LATE] - 1, slot)
+
+
+@njit(**INLINE)
+def enter_date(calendar, long, slot, key):
+    """Make ``key`` the KEY of a slot that has none, and enter it; there is a spare page. O(1) but for the current period."""
+    head, pages, size = calendar.head, calendar.pages, calendar.size
+    long[slot, KEY] = key
+    period = key >> size[SHIFT]
     if period <= size[PERIOD]:
-        size[NEAR] += 1
-        _rise(heap, block, size[NEAR] - 1, slot)
-        return
-    at = period & (head.shape[0] - 1)
-    first = head[at]
-    following[slot], previous[slot] = first, -1
-    if first >= 0:
-        previous[first] = slot
-    head[at] = slot
+        _enter_near(calendar, long, slot)
+    else:
+        at = period & (head.shape[0] - 1)
+        page, fill = np.int64(head[at, PAGE]), np.int64(head[at, FILL])
+        if page < 0 or fill == SLOTS:
+            before, page, fill = page, size[SPARE], np.int64(0)
+            size[SPARE] = pages[page, LINK]
+            size[SPARES] -= 1
+            pages[page, LINK] = before
+            head[at, PAGE] = page
+        pages[page, fill] = slot
+        head[at, FILL] = fill + 1
 
 
-@njit(cache=True)
-def leave_date(calendar, block, slot):
-    """Take away the KEY of a slot, if it has one; O(1) but for the current period."""
-    key = block[slot, KEY]
+@njit(**BARE)
+def leave_date(calendar, long, slot):
+    """Take away the KEY of a slot, if it has one; O(slots of its period)."""
+    head, pages, near, size = calendar
+    key = long[slot, KEY]
     if key == FAR:
         return
-    period = key // calendar.size[WIDTH]
-    if period <= calendar.size[PERIOD]:
-        i = 0
-        while calendar.heap[i] != slot:
-            i += 1
-        n = calendar.size[NEAR] - 1
-        calendar.size[NEAR] = n
-        last = calendar.heap[n]
-        if i < n:
-            _sink(calendar.heap, block, n, i, last)
-            if calendar.heap[i] == last:
-                _rise(calendar.heap, block, i, last)
+    period = key >> size[SHIFT]
+    if period > size[PERIOD]:
+        at = period & (head.shape[0] - 1)
+        newest, last = np.int64(head[at, PAGE]), np.int64(head[at, FILL] - 1)
+        page, i = newest, last
+        while pages[page, i] != slot:
+            i -= 1
+            if i < 0:
+                page, i = np.int64(pages[page, LINK]), np.int64(SLOTS - 1)
+        pages[page, i] = pages[newest, last]
+        head[at, FILL] = last
+        if last == 0:
+            head[at, PAGE], head[at, FILL] = pages[newest, LINK], SLOTS
+            pages[newest, LINK] = size[SPARE]
+            size[SPARE] = newest
+            size[SPARES] += 1
     else:
-        before, after = calendar.previous[slot], calendar.next[slot]
-        if before >= 0:
-            calendar.next[before] = after
+        i = np.int64(0)
+        while i < size[LATE] and near[i] != slot:
+            i += 1
+        if i < size[LATE]:
+            size[LATE] -= 1
+            n = size[LATE]
+            other = near[n]
+            if i < n:
+                _sink(near, long, n, i, other)
+                if near[i] == other:
+                    _rise(near, long, i, other)
         else:
-            calendar.head[period & (calendar.head.shape[0] - 1)] = after
-        if after >= 0:
-            calendar.previous[after] = before
-    block[slot, KEY] = FAR
+            i = size[FIRST]
+            while near[i] != slot:
+                i += 1
+            size[LAST] -= 1
+            for at in range(i, size[LAST]):
+                near[at] = near[at + 1]
+    long[slot, KEY] = FAR
 
 
 @njit(cache=True)
-def leave_dates(calendar, block, slots):
+def leave_dates(calendar, buffers, slots):
     """Take away the KEYs of slots."""
     for i in range(slots.shape[0]):
-        leave_date(calendar, block, slots[i])
+        leave_date(calendar, buffers.long, slots[i])
 
 
 @njit(cache=True)
@@ -135,59 +181,89 @@ def enter_oldest(buffers, calendar, slots):
     for i in range(slots.shape[0]):
         slot = slots[i]
         if block[slot, STATE] == ACTIVE and block[slot, LENGTH]:
-            start = block[slot, START]
+            start = np.int64(block[slot, START])
             oldest = FAR
             for e in range(start, start + block[slot, LENGTH]):
                 oldest = min(oldest, buffers.position[e])
-            enter_date(calendar, block, slot, oldest)
+            enter_date(calendar, buffers.long, slot, oldest)
 
 
-@njit(cache=True, inline="always")
-def turn_to(calendar, block, position):
-    """Let the current period be that of ``position``, or an earlier one with something in it.
+@njit(**INLINE)
+def pass_time(calendar, position):
+    """Let the current period be that of ``position``, or an earlier one with something in it: then :func:`turn_page` is due.
 
-    Then the top of the heap is the first of all up to ``position``, if there is one. O(1) for each period that passes, but no more
-    than a turn of the ring, and O(log n) for each of the n slots of a period.
+    Only while there is nothing in near. O(1) for each period that passes, but no more than a turn of the ring.
     """
-    head, following, _, heap, size = calendar
-    last = position // size[WIDTH]
+    head, size = calendar.head, calendar.size
+    last = position >> size[SHIFT]
     mask = head.shape[0] - 1
     passed = 0
-    while size[NEAR] == 0 and size[PERIOD] < last:
+    while size[PERIOD] < last:
         if passed > mask:
             size[PERIOD] = last
             break
         passed += 1
         size[PERIOD] += 1
-        at = size[PERIOD] & mask
-        slot = head[at]
-        head[at] = -1
-        while slot >= 0:
-            size[NEAR] += 1
-            _rise(heap, block, size[NEAR] - 1, slot)
-            slot = following[slot]
+        if head[size[PERIOD] & mask, PAGE] >= 0:
+            return True
+    return False
 
 
-@njit(cache=True, inline="always")
-def fall_in(heap, size, block, expired, out):
-    """Take all slots from the heap that may have entries at positions up to ``expired``; they have no KEY then. Return how many.
-
-    :param out: int64[>= slots], gets the slots, rising, each once.
-    """
+@njit(cache=True)
+def turn_page(calendar, long):
+    """Let near be what the ring has in the current period; O(n log n) for n slots."""
+    head, pages, near, size = calendar
+    at = size[PERIOD] & (head.shape[0] - 1)
+    page, fill = np.int64(head[at, PAGE]), np.int64(head[at, FILL])
+    head[at, PAGE] = -1
     n = 0
-    while size[NEAR] and block[heap[0], KEY] <= expired:
-        out[n] = heap[0]
-        n += 1
-        size[NEAR] -= 1
-        if size[NEAR]:
-            _sink(heap, block, size[NEAR], 0, heap[size[NEAR]])
-    for i in range(n):
-        block[out[i], KEY] = FAR
-    sort_small(out, n)
-    return n
+    while page >= 0:
+        for i in range(fill):
+            near[n + i] = pages[page, i]
+        n += fill
+        before, fill = np.int64(pages[page, LINK]), SLOTS
+        pages[page, LINK] = size[SPARE]
+        size[SPARE] = page
+        size[SPARES] += 1
+        page = before
+    size[FIRST], size[LAST], size[LATE] = 0, n, 0
+    if n > 1:
+        near[:n].sort()
+        if size[SHIFT]:
+            keys = np.empty(n, np.int64)
+            for i in range(n):
+                keys[i] = long[near[i], KEY]
+            near[:n] = near[:n][np.argsort(keys, kind="mergesort")]
 
 
-# -- buffers --------------------------------------------------------------------------------------
+@njit(**INLINE)
+def fall_out(calendar, long):
+    """Take the first slot out of near, which is not empty, and take away its KEY; return it."""
+    near, size = calendar.near, calendar.size
+    if size[LATE] and (size[FIRST] == size[LAST] or _before(long, near[0], near[size[FIRST]])):
+        slot = near[0]
+        size[LATE] -= 1
+        if size[LATE]:
+            _sink(near, long, size[LATE], 0, near[size[LATE]])
+    else:
+        slot = near[size[FIRST]]
+        size[FIRST] += 1
+    long[slot, KEY] = FAR
+    return slot
+
+
+@njit(**INLINE)
+def first_out(calendar, long):
+    """Return the slot that :func:`fall_out` would take, -1 when there is none."""
+    near, size = calendar.near, calendar.size
+    if size[FIRST] == size[LAST]:
+        return near[0] if size[LATE] else np.int32(-1)
+    if size[LATE] and _before(long, near[0], near[size[FIRST]]):
+        return near[0]
+    return near[size[FIRST]]
+
+
+# -- changes --------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -207,14 +283,14 @@ def grow_log(log, n, more):
     return new
 
 
-@njit(cache=True, inline="always")
+@njit(**INLINE)
 def log_change(log, i, slot, op, seq, score, rank, watermark):
     """Write change ``i``; return the number of the next one."""
     log.slot[i], log.op[i], log.seq[i], log.score[i], log.rank[i], log.watermark[i] = slot, op, seq, score, rank, watermark
     return i + 1
 
 
-@njit(cache=True)
+@njit(**BARE)
 def ranks_before(score, position, seq, other_score, other_position, other_seq):
     """Tell whether one entry ranks before another: higher score, then newer."""
     if score != other_score:
@@ -224,7 +300,7 @@ def ranks_before(score, position, seq, other_score, other_position, other_seq):
     return seq > other_seq
 
 
-@njit(cache=True)
+@njit(**BARE)
 def log_difference(log, n, slot, seq, position, score, listed, lists, watermark):
     """Log what turns one ranked list into another: removals, then additions, each by rank; return the next change's number.
 
@@ -258,16 +334,19 @@ def first_unranked(offsets, seq, position, score):
     return -1
 
 
-@njit(cache=True)
+# -- what pending slots collect -----------------------------------------------------------------------
+
+
+@njit(**BARE)
 def thin(buffers, slot, expired, best):
     """Drop what can no longer matter from the arrivals that a pending slot has collected: see ``kmax.py``.
 
     :param expired: positions up to this one have left the window.
-    :param best: float64[>= LIMIT], scratch: a heap of the highest scores among newer arrivals, the lowest first.
+    :param best: float64[>= LENGTH], scratch: a heap of the highest scores among newer arrivals, the lowest first.
     """
     block = buffers.block
-    first = block[slot, START] + block[slot, FROZEN]
-    end = block[slot, START] + block[slot, LENGTH]
+    first = np.int64(block[slot, START] + block[slot, FROZEN])
+    end = np.int64(block[slot, START] + block[slot, LENGTH])
     limit = block[slot, LIMIT]
     size = 0
     to = end
@@ -312,64 +391,53 @@ def thin_all(buffers, slots, expired):
     block = buffers.block
     most = 0
     for i in range(slots.shape[0]):
-        most = max(most, block[slots[i], LIMIT])
+        most = max(most, block[slots[i], LENGTH])
     best = np.empty(most)
     for i in range(slots.shape[0]):
         if block[slots[i], STATE] == PENDING:
             thin(buffers, slots[i], expired, best)
 
 
-@njit(cache=True)
-def move_block(buffers, cursor, slot, capacity, apart):
-    """Give a slot another, larger block; return the buffers, whose entries may lie in new arrays.
+@njit(**BARE)
+def move_block(buffers, cursor, slot, capacity):
+    """Give a slot another, larger block, at the end of the entries, where there is room for it.
 
     :param cursor: the pool's, int64[2].
     :param capacity: at least the slot's LENGTH.
-    :param apart: whether positions and seqs are different arrays.
     """
     block = buffers.block
-    if cursor[END] + capacity > buffers.seq.shape[0]:
-        source, length, destination, end = pack_blocks(block)
-        cursor[END], cursor[LEFT] = end, 0
-        size = end + capacity
-        size += size // 4 + 64
-        seq, score = np.empty(size, np.int64), np.empty(size)
-        copy_ranges(buffers.seq, source, length, destination, seq)
-        copy_ranges(buffers.score, source, length, destination, score)
-        position = seq
-        if apart:
-            position = np.empty(size, np.int64)
-            copy_ranges(buffers.position, source, length, destination, position)
-        buffers = Buffers(block, buffers.theta, seq, position, score)
-    old, new = block[slot, START], cursor[END]
+    old, new = np.int64(block[slot, START]), cursor[END]
     for i in range(block[slot, LENGTH]):
         buffers.seq[new + i], buffers.score[new + i] = buffers.seq[old + i], buffers.score[old + i]
         buffers.position[new + i] = buffers.position[old + i]
     cursor[LEFT] += block[slot, CAPACITY]
     cursor[END] += capacity
     block[slot, START], block[slot, CAPACITY] = new, capacity
-    return buffers
 
 
-@njit(cache=True)
-def make_room(buffers, cursor, slot, apart):
-    """Give a slot whose block is full a larger one; return as :func:`move_block`."""
-    block = buffers.block
-    capacity = grown_capacity(block[slot, CAPACITY], max(4, block[slot, LENGTH] + 1))
-    if block[slot, STATE] == ACTIVE:
-        capacity = min(capacity, block[slot, LIMIT])
-    return move_block(buffers, cursor, slot, capacity, apart)
+@njit(**BARE)
+def larger(block, slot, length):
+    """Return the next capacity for a slot that is to hold ``length`` entries; an active one needs no more than its limit."""
+    capacity = grown_capacity(np.int64(block[slot, CAPACITY]), max(4, length))
+    return min(capacity, np.int64(block[slot, LIMIT])) if block[slot, STATE] == ACTIVE else capacity
 
 
-@njit(cache=True)
-def collect_arrival(buffers, cursor, slot, seq, position, score, expired, apart):
-    """Put an arrival behind the entries of a pending slot; return the buffers."""
+@njit(**BARE)
+def collect_arrival(buffers, cursor, slot, seq, position, score, expired, best):
+    """Put an arrival behind the entries of a pending slot.
+
+    :param best: float64[>= LENGTH], scratch.
+    :returns: 0, or for how many entries there must be room before that can be done.
+    """
     block = buffers.block
     if block[slot, LENGTH] == block[slot, CAPACITY]:
-        thin(buffers, slot, expired, np.empty(block[slot, LIMIT]))
+        thin(buffers, slot, expired, best)
         if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:        # not again for the next arrival
-            buffers = make_room(buffers, cursor, slot, apart)
-    at = block[slot, START] + block[slot, LENGTH]
+            capacity = larger(block, slot, np.int64(block[slot, LENGTH] + 1))
+            if cursor[END] + capacity > buffers.seq.shape[0]:
+                return capacity
+            move_block(buffers, cursor, slot, capacity)
+    at = np.int64(block[slot, START] + block[slot, LENGTH])
     buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
     block[slot, LENGTH] += 1
-    return buffers
+    return np.int64(0)

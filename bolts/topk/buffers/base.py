@@ -10,9 +10,7 @@ import numpy as np
 
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
-from dskype.bolts.topk.buffers.steps import _kernels as steps
 from dskype.bolts.topk.buffers.store import BufferStore, Lists
-from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["Lists", "ResultBuffers", "Step"]
@@ -84,14 +82,9 @@ class ResultBuffers(ABC):
 
     def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool) -> Step:
         """Do what :meth:`apply` promises, for buffers that are skybands or else *kmax*."""
-        store = self.store
-        store.expect(messages.seq, messages.position)
-        arrays, log, n, due, _ = steps.apply_matches(
-            store.arrays, store.pool.cursor, store.calendar, readable(messages.seq, np.int64), readable(messages.position, np.int64),
-            kernels.Rows(*matches), self.extent, watermark, store.changed, store.apart, skyband)
-        store.adopt(arrays)
+        changes, due, marked = self.store.advance(messages, matches, self.watermark, watermark, skyband)
         self.watermark = watermark
-        return Step(tuple(array[:n] for array in log), due, store.take_changed())
+        return Step(changes, due, marked)
 
     # -- what its users call
 
@@ -109,7 +102,7 @@ class ResultBuffers(ABC):
 
     def wanted(self, slots: np.ndarray) -> np.ndarray:
         """Return how many messages an answer should bring (int64[n], >= k); constant while a slot is pending. By default the limit."""
-        return self.store.pool.block[slots, kernels.LIMIT]
+        return self.store.pool.block[slots, kernels.LIMIT].astype(np.int64)
 
     def collect(self, slots: np.ndarray) -> None:
         """Make slots that are due pending (int32[n], each once): they collect every match from now on."""

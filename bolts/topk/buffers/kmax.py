@@ -75,6 +75,7 @@ class KmaxBuffers(ResultBuffers):
         """Merge answers with what was collected; O(messages)."""
         store, block = self.store, self.store.pool.block
         store.expect(answers.seqs, answers.positions)
+        store.expect_dates(len(slots))
         offsets = readable(answers.offsets, np.int64)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
         log, n, due = steps.resolve_kmax(

@@ -72,12 +72,14 @@ class _Skybands(ResultBuffers):
         """Merge answers with what was collected; O(messages log k)."""
         store = self.store
         store.expect(answers.seqs, answers.positions)
+        store.expect_dates(len(slots))
         self.watermark = watermark
-        arrays, log, n, due = steps.resolve_skyband(
+        most = steps.spacious(store.sizes(slots) + np.diff(answers.offsets))
+        store.pool.make_room(int(np.minimum(most, store.pool.block[slots, kernels.LIMIT]).sum()))
+        log, n, due = steps.resolve_skyband(
             store.arrays, store.pool.cursor, store.calendar, slots, readable(answers.offsets, np.int64), self.wanted(slots),
             self.ranks(store.pool.block[slots, kernels.K]), self.ratio, readable(answers.seqs, np.int64),
-            readable(answers.positions, np.int64), readable(answers.scores, np.float64), watermark - self.extent, watermark, store.apart)
-        store.adopt(arrays)
+            readable(answers.positions, np.int64), readable(answers.scores, np.float64), watermark - self.extent, watermark)
         return Step(tuple(array[:n] for array in log), due, slots)
 
     def snapshot(self) -> dict[str, Any]:

@@ -7,13 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.topk import _kernels as shared
+from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers.steps import _kernels as steps
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
+from dskype.spouts.batch import MessageBatch
 
 __all__ = ["BufferStore", "Lists"]
 
 _PERIODS = 1 << 16
+_KEPT = 1 << 18
+"""A log with room for more changes is not kept."""
 
 
 class Lists(NamedTuple):
@@ -36,7 +42,7 @@ class BufferStore:
 
     ``pool.block`` has a row per slot, see :data:`dskype.bolts.topk.buffers._kernels.Buffers`. An active slot's block holds its buffer
     in rank order; a pending one's its frozen list, and behind it what it has collected, in order of arrival. Kernels get ``arrays`` and
-    ``calendar`` and change them in place; arrays that they had to replace are handed to :meth:`adopt`.
+    ``calendar`` and change them in place; they never allocate what stays.
 
     The calendar knows for every active slot with entries a lower bound of their positions: what expires is found without a
     look at the others, in O(1).
@@ -45,14 +51,16 @@ class BufferStore:
     """
 
     def __init__(self, extent: int) -> None:
+        self.extent = int(extent)
         # In a count window positions are seqs: one array serves for both until a position is met that is not.
-        self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=8)
-        self.theta = np.zeros(0)
-        self.changed = np.zeros(0, np.bool_)        # scratch of kernels: which theta they have changed
-        width = -(-extent // _PERIODS)
-        periods = 1 << int(extent // width + 2).bit_length()
-        none = np.zeros(0, np.int32)
-        self.calendar = kernels.Calendar(np.full(periods, -1, np.int32), none, none, none, np.array([0, -1, width], np.int64))
+        self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=16, dtype=np.int32)
+        shift = max(0, (-(-extent // _PERIODS) - 1).bit_length())
+        periods = 1 << ((int(extent) >> shift) + 2).bit_length()
+        self.calendar = kernels.Calendar(np.full((periods, 2), -1, np.int32), np.zeros((0, kernels.SLOTS + 1), np.int32), np.zeros(0, np.int32),
+                                         np.array([0, 0, 0, -1, shift, -1, 0], np.int64))
+        self._log = kernels.new_log(1024)
+        self._scratch = [np.empty(256, dtype) for dtype in (np.int64, np.int64, np.float64, np.int64, np.float64)]    # see ``steps.Work``
+        self._due, self._marked = np.empty(64, np.int32), np.empty(64, np.int32)
 
     # -- for kernels
 
@@ -65,45 +73,93 @@ class BufferStore:
     def arrays(self) -> kernels.Buffers:
         """The arrays as kernels take them."""
         pool = self.pool
-        return kernels.Buffers(pool.block, self.theta, pool.seq, pool.position if self.apart else pool.seq, pool.score)
+        position = pool.position if self.apart else pool.seq
+        return kernels.Buffers(pool.block, pool.block.view(np.int64), pool.block.view(np.float64), pool.seq, position, pool.score)
 
-    def adopt(self, arrays: kernels.Buffers) -> None:
-        """Take over the arrays of entries that a kernel returns."""
-        self.pool.seq, self.pool.score = arrays.seq, arrays.score
-        if self.apart:
-            self.pool.position = arrays.position
+    @property
+    def theta(self) -> np.ndarray:
+        """Thresholds by slot (float64[]): a view."""
+        return self.pool.block.view(np.float64)[:, kernels.THETA]
 
     def expect(self, seqs: np.ndarray, positions: np.ndarray) -> None:
         """Prepare for entries with these seqs and positions."""
         if not self.apart and not np.array_equal(seqs, positions):
             self.pool.split("position", "seq")
 
-    def take_changed(self) -> np.ndarray:
-        """Return the slots whose theta kernels have changed (int32[], rising), and begin anew."""
-        slots = np.flatnonzero(self.changed).astype(np.int32)
-        self.changed[slots] = False
-        return slots
+    def advance(self, messages: MessageBatch, matches: Matches, before: int, watermark: int,
+                skyband: bool) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
+        """Do what :meth:`ResultBuffers.apply` promises; return changes, slots that are due, and those whose threshold has changed.
+
+        :param before: the watermark so far.
+        :param skyband: whether buffers are skybands, else *kmax*.
+        """
+        seq, position, rows = readable(messages.seq, np.int64), readable(messages.position, np.int64), kernels.Rows(*matches)
+        self.expect(seq, position)
+        if (position[1:] == position[:-1]).any():
+            rows = steps.by_slot(position, rows)
+        arrivals = steps.Arrivals(seq, position, *(readable(array, array.dtype) for array in rows))
+        at = np.zeros(steps.SINK + 1, np.int64)
+        at[steps.NOW] = before
+        while True:
+            work = steps.Work(at, self._due, self._marked, *self._scratch)
+            stop = steps.advance(self.arrays, self.pool.cursor, self.calendar, work, self._log, arrivals, self.extent, watermark,
+                                 self.apart, skyband)
+            if stop == steps.DONE:
+                break
+            need = int(at[steps.NEED])
+            if stop == steps.NO_ENTRIES:
+                self.pool.make_room(need)
+            elif stop == steps.NO_CHANGES:
+                self._log = kernels.grow_log(self._log, at[steps.CHANGED], need)
+            elif stop == steps.NO_SPACE:
+                self._scratch = [np.empty(2 * need, array.dtype) for array in self._scratch]
+            elif stop == steps.NO_PAGES:
+                self._spare_pages(len(self.calendar.pages) // 2 + 64)
+            else:
+                self._due, self._marked = (np.resize(array, 2 * len(array)) for array in (self._due, self._marked))
+        marked = np.sort(self._marked[:at[steps.MARKS]])
+        self.pool.block[marked, kernels.MARKED] = 0
+        changes = tuple(column[:at[steps.CHANGED]].copy() for column in self._log)
+        if len(self._log.slot) > _KEPT:
+            self._log = kernels.new_log(1024)
+        return changes, self._due[:at[steps.DUES]].copy(), marked
+
+    def expect_dates(self, n: int) -> None:
+        """Prepare for ``n`` slots to be entered into the calendar."""
+        self._spare_pages(min(n, len(self.calendar.head)) + n // kernels.SLOTS + 1)
+
+    def _spare_pages(self, n: int) -> None:
+        size = self.calendar.size
+        more = n - int(size[kernels.SPARES])
+        if more > 0:
+            had = len(self.calendar.pages)
+            pages = np.empty((had + more, kernels.SLOTS + 1), np.int32)
+            pages[:had] = self.calendar.pages
+            pages[had:, kernels.LINK] = np.arange(had + 1, had + more + 1)
+            pages[-1, kernels.LINK] = size[kernels.SPARE]
+            size[kernels.SPARE], size[kernels.SPARES] = had, n
+            self.calendar = self.calendar._replace(pages=pages)
 
     # -- for buffers
 
     def open(self, slots: np.ndarray, k: np.ndarray, limits: np.ndarray, complete: bool) -> None:
         """Start empty buffers; O(slots)."""
-        n = int(slots.max(initial=-1)) + 1
-        self.pool.widen(n)
+        had = len(self.pool.block)
+        self.pool.widen(int(slots.max(initial=-1)) + 1)
         n = len(self.pool.block)
-        self.theta, self.changed = grown(self.theta, n, np.inf), grown(self.changed, n, False)
-        calendar = self.calendar
-        self.calendar = calendar._replace(**{name: grown(getattr(calendar, name), n, -1) for name in ("next", "previous", "heap")})
+        self.theta[had:] = np.inf
+        self.calendar = self.calendar._replace(near=grown(self.calendar.near, n, -1))
         block = self.pool.block
         block[slots] = 0
-        block[slots, kernels.K], block[slots, kernels.LIMIT], block[slots, kernels.KEY] = k, limits, kernels.FAR
+        block[slots, kernels.K], block[slots, kernels.LIMIT] = k, np.minimum(limits, np.iinfo(np.int32).max)
         block[slots, kernels.STATE] = kernels.ACTIVE if complete else kernels.PENDING
+        block.view(np.int64)[slots, kernels.KEY] = kernels.FAR
         self.theta[slots] = -np.inf
 
     def close(self, slots: np.ndarray) -> None:
         """Forget slots; O(slots)."""
         self.pool.release(slots)
-        kernels.leave_dates(self.calendar, self.pool.block, slots)
+        kernels.leave_dates(self.calendar, self.arrays, slots)
         self.pool.block[slots, kernels.STATE] = kernels.FREE
         self.theta[slots] = np.inf
 
@@ -133,14 +189,14 @@ class BufferStore:
         kernels.thin_all(self.arrays, slots, expired)
         rows = block[slots]
         entries = self._lists(rows[:, kernels.START], rows[:, kernels.LENGTH])
-        k, limit, frozen = (rows[:, column].astype(np.int32) for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))
+        k, limit, frozen = (rows[:, column].copy() for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))
         return {"slots": slots.astype(np.int32), "k": k, "limit": limit, "state": rows[:, kernels.STATE].astype(np.int8), "frozen": frozen,
                 "theta": self.theta[slots], "offsets": entries.offsets, "seqs": entries.seqs, "positions": entries.positions,
                 "scores": entries.scores}
 
     def restore(self, state: Mapping[str, Any], expired: int) -> None:
         """Fill an empty store; arrays may be read-only."""
-        self.calendar.size[kernels.PERIOD] = max(-1, expired // self.calendar.size[kernels.WIDTH])
+        self.calendar.size[kernels.PERIOD] = max(-1, expired >> int(self.calendar.size[kernels.SHIFT]))
         slots = np.array(state["slots"])
         if not len(slots):
             return
@@ -153,13 +209,14 @@ class BufferStore:
         self.theta[slots] = state["theta"]
         arrays = self.arrays
         for entries, array in ((state["seqs"], arrays.seq), (state["positions"], arrays.position), (state["scores"], arrays.score)):
-            kernels.copy_ranges(readable(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
+            shared.copy_ranges(readable(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
+        self.expect_dates(len(slots))
         kernels.enter_oldest(arrays, self.calendar, slots)
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self.pool.memory_bytes + sum(a.nbytes for a in (self.theta, self.changed, *self.calendar))
+        return self.pool.memory_bytes + sum(a.nbytes for a in (*self.calendar, *self._log, *self._scratch, self._due, self._marked))
 
     def _lists(self, starts: np.ndarray, lengths: np.ndarray) -> Lists:
         offsets = np.zeros(len(lengths) + 1, np.int64)
@@ -170,26 +227,33 @@ class BufferStore:
     def _check(self, watermark: int, extent: int) -> None:
         """Verify what holds for all kinds of buffers."""
         self.pool._check()
-        assert not self.changed.any()
-        calendar, dated = self.calendar, set()
-        waiting, period, width = calendar.size.tolist()
-        for first in calendar.head[calendar.head >= 0].tolist():
-            before, slot = -1, first
-            while slot >= 0:
-                key = int(self.pool.block[slot, kernels.KEY])
-                assert calendar.previous[slot] == before and key // width > period
-                assert calendar.head[key // width & (len(calendar.head) - 1)] == first
-                dated.add((slot, key))
-                before, slot = slot, int(calendar.next[slot])
-        near = calendar.heap[:waiting].tolist()
-        assert len(set(near)) == len(near)
-        for slot in near:
-            key = int(self.pool.block[slot, kernels.KEY])
-            assert key // width <= period
+        assert not self.pool.block[:, kernels.MARKED].any() and not self.pool.block.ctypes.data % 64
+        calendar, dated, keys = self.calendar, set(), self.arrays.long[:, kernels.KEY]
+        first, last, late, period, shift, spare, spares = calendar.size.tolist()
+        written = 0
+        for at in np.flatnonzero(calendar.head[:, kernels.PAGE] >= 0).tolist():
+            page, fill = calendar.head[at].tolist()
+            while page >= 0:
+                assert 0 < fill <= kernels.SLOTS
+                for slot in calendar.pages[page, :fill].tolist():
+                    key = int(keys[slot])
+                    assert key >> shift > period and key >> shift & len(calendar.head) - 1 == at
+                    dated.add((slot, key))
+                written += 1
+                page, fill = int(calendar.pages[page, kernels.LINK]), kernels.SLOTS
+        while spare >= 0:
+            written, spares, spare = written + 1, spares - 1, int(calendar.pages[spare, kernels.LINK])
+        assert spares == 0 and written == len(calendar.pages)
+        run, heap = ([(int(keys[slot]), slot) for slot in calendar.near[a:b].tolist()] for a, b in ((first, last), (0, late)))
+        assert run == sorted(run) and (late <= first or first == last) and all(heap[(i - 1) // 2] < heap[i] for i in range(1, late))
+        assert len({*run, *heap}) == len(run) + len(heap)
+        for key, slot in run + heap:
+            assert watermark - extent < key and key >> shift <= period
             dated.add((slot, key))
         arrays = self.arrays
-        for slot, (start, length, _, frozen, k, limit, state, key) in enumerate(self.pool.block.tolist()):
-            theta = self.theta[slot]
+        assert len(dated) == (keys[:len(self.pool.block)][arrays.block[:, kernels.STATE] != kernels.FREE] != kernels.FAR).sum()
+        for slot, (start, length, _, frozen, k, limit, state) in enumerate(self.pool.block[:, :kernels.MARKED].tolist()):
+            theta, key = self.theta[slot], int(keys[slot])
             entries = list(zip(*(a[start:start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
             assert all(a > b for a, b in zip(listed, listed[1:])), (slot, listed)

@@ -12,6 +12,7 @@ from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
+from dskype.bolts.topk.buffers.store import BufferStore
 from dskype.bolts.topk.engine import BUFFERS
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
@@ -185,6 +186,85 @@ def test_dates_of_slots_that_are_gone_do_not_pile_up(name):
         if stream.open:
             stream.answer(list(stream.open))
         stream.check()
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_many_messages_of_one_period_expire_one_after_another(name, gaps):
+    """A window so wide that a period of the calendar has many positions: a slot may be in the same period again and again."""
+    rng = random.Random(8)
+    stream = Stream(8, BUFFERS[name](1 << 22), [1, 2, 3, 4, 9, 9, 9, 30], gaps=gaps, chance=0.4)
+    for _ in range(20):
+        stream.step(8)
+    stream.watermark = stream.position = (1 << 22) - 3
+    for _ in range(60):
+        if not gaps and rng.random() < 0.5:
+            stream.position = stream.watermark = stream.watermark + 2
+        stream.step(rng.choice((1, 1, 5)))
+        slot = rng.randrange(8)
+        if rng.random() < 0.2:
+            one = np.array([slot], np.int32)
+            stream.buffers.close(one)
+            stream.buffers.open(one, np.array([stream.ks[slot]], np.int32), complete=False)
+            stream.folded[slot] = []
+            stream.ask(one)
+        stream.check()
+        if stream.open and rng.random() < 0.7:
+            stream.answer(list(stream.open))
+            stream.check()
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+def test_there_is_room_for_whatever_happens_at_once(name):
+    """Hundreds of slots change, fall due, and get new dates in one step, long lists among them."""
+    tight = {"kmax": {"factor": 1.0, "extra": 0}, "skyband": {"ratio": 1.0, "reach": 2.0}, "cskyband": {"reevaluation": 0.0, "match": 0.0}}
+    stream = Stream(5, BUFFERS[name](60, **tight.get(name, {})), [1 + i % 4 for i in range(300)] + [500, 600], chance=0.9)
+    due = 0
+    for n in (30, 30, 40, 5, 60, 1, 90, 59):
+        step = stream.step(n)
+        due = max(due, len(step.due))
+        stream.check()
+        if stream.open:
+            stream.answer(list(stream.open))
+            stream.check()
+    assert due > (128 if name == "kmax" else 10)
+
+
+def test_the_calendar_knows_who_is_next():
+    """Against a sorted list: slots enter and leave, in periods that are to come, or have come."""
+    rng = random.Random(2)
+    for extent in (5, 1000, 1 << 20, 1 << 50):
+        store = BufferStore(extent)
+        slots = np.arange(40, dtype=np.int32)
+        store.open(slots, np.ones(40, np.int64), np.ones(40, np.int64), complete=True)
+        store.expect_dates(40)
+        calendar, long, dates, now = store.calendar, store.arrays.long, {}, 0
+        for _ in range(600):
+            now += rng.choice((0, 1, max(1, extent // 1000), rng.randrange(2 * extent) if rng.random() < 0.1 else 0))
+            fallen = []
+            while True:
+                slot = int(kernels.first_out(calendar, long))
+                if slot < 0:
+                    if not kernels.pass_time(calendar, now):
+                        break
+                    kernels.turn_page(calendar, long)
+                elif long[slot, kernels.KEY] > now:
+                    break
+                else:
+                    assert kernels.fall_out(calendar, long) == slot and long[slot, kernels.KEY] == kernels.FAR
+                    fallen.append((dates.pop(slot), slot))
+                    if rng.random() < 0.4 and now < (key := fallen[-1][0] + rng.choice((1, 2, 300))) <= now + extent:
+                        dates[slot] = key
+                        kernels.enter_date(calendar, long, slot, key)
+            assert fallen == sorted(fallen) and all(key > now for key in dates.values())
+            for slot in rng.sample(range(40), 6):
+                if slot in dates:
+                    kernels.leave_dates(calendar, store.arrays, np.array([slot], np.int32))
+                    del dates[slot]
+                else:
+                    dates[slot] = now + rng.randint(1, min(extent, rng.choice((3, extent))))
+                    kernels.enter_date(calendar, long, slot, dates[slot])
+            assert {int(slot): int(key) for slot, key in enumerate(long[:40, kernels.KEY]) if key != kernels.FAR} == dates
 
 
 @pytest.mark.parametrize("name", BUFFERS)
