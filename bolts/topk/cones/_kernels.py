@@ -22,7 +22,7 @@ _LOW, _SIGN = np.int64(0xFFFFFFFF), np.int64(0x80000000)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
-TERM, USED, DEAD, STALE, SPARE = range(5)               # columns of big
+TERM, USED, DEAD, STALE, BASE, FRESH = range(6)         # columns of big
 STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
 TOP = 65535
 LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
@@ -30,15 +30,16 @@ NO_CODES = np.int64(-1)
 SLOT, CODES_1, CODES_3 = range(3)       # of tail
 CODES = 4
 WHOLE = 512             # steps of NEED that count as a whole change
+RUN = 64                # lanes that are arranged when they have been added
 # Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
-USUAL_FIRST, USUAL_REST = 0.25, 0.2
+USUAL_FIRST, USUAL_REST = 0.4, 0.3
 
 Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field tail bound upper")
 Lists.__doc__ = """The lists of all terms.
 
 ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
-big: int64[lists, 5]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since it was arranged, 1/512 cones; SPARE: 1 + a
-dead lane, 0 if there is none; CODES_1 of its tail leads to the next one in the same way.
+big: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, 1/512 cones; BASE: where
+what came since then begins, to whole groups; FRESH: what begins here has not been arranged at all.
 lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]) and tail (int32[., 16, 3]: SLOT, -1:
 nobody, and the codes of two later keywords each, 16 bits for one), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
 """
@@ -101,14 +102,6 @@ def shape(cone, place, frame, weight, weights, nth, length, start, words):
 
 
 @njit(cache=True)
-def clear_bounds(bounds):
-    """Make the bounds of 16 contain nothing."""
-    for j in range(LANES):
-        bounds[X0, j], bounds[Y0, j], bounds[X1, j], bounds[Y1, j] = TOP, TOP, 0, 0
-        bounds[NEAR0, j], bounds[FIRST1, j], bounds[BOTH1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
-
-
-@njit(cache=True)
 def contain(bounds, j, x0, y0, x1, y1, near, first, both, wanted):
     """Let bound ``j`` contain a cone, or another bound."""
     bounds[X0, j] = min(np.int64(bounds[X0, j]), x0)
@@ -148,33 +141,44 @@ def put(lists, number, lane, slot, cone, codes):
 
 
 @njit(cache=True)
-def clear_lanes(lists, number, first):
-    """Empty the blocks of a list from block ``first`` on."""
+def clear_lanes(lists, number, low, high):
+    """Empty the lanes ``low..high - 1`` of a list."""
     start = lists.lanes[number, START]
-    for b in range(start + first, start + lists.lanes[number, CAPACITY]):
-        for j in range(LANES):
-            lists.field[b, X, j], lists.field[b, Y, j], lists.field[b, NEAR, j] = 0, 0, TOP
-            lists.field[b, FIRST, j], lists.field[b, REST, j], lists.field[b, NEED, j] = 0, 0, TOP
-            lists.tail[b, j, SLOT], lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = -1, 0, 0
+    for lane in range(low, high):
+        b, j = start + lane // LANES, lane % LANES
+        lists.field[b, X, j], lists.field[b, Y, j], lists.field[b, NEAR, j] = 0, 0, TOP
+        lists.field[b, FIRST, j], lists.field[b, REST, j], lists.field[b, NEED, j] = 0, 0, TOP
+        lists.tail[b, j, SLOT], lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = -1, 0, 0
 
 
 @njit(cache=True)
-def bound_again(lists, number):
-    """Compute all bounds of a list."""
+def clear_bound(bounds, j):
+    """Make bound ``j`` of 16 contain nothing."""
+    bounds[X0, j], bounds[Y0, j], bounds[X1, j], bounds[Y1, j] = TOP, TOP, 0, 0
+    bounds[NEAR0, j], bounds[FIRST1, j], bounds[BOTH1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
+
+
+@njit(cache=True)
+def bound_lanes(lists, number, low, high):
+    """Compute the bounds above the lanes from ``low`` on; there was nothing behind ``high``, nor is there."""
     if lists.groups[number, CAPACITY] == 0:
         return
-    for g in range(lists.groups[number, START], lists.groups[number, START] + lists.groups[number, CAPACITY]):
-        clear_bounds(lists.bound[g])
-    for u in range(lists.uppers[number, START], lists.uppers[number, START] + lists.uppers[number, CAPACITY]):
-        clear_bounds(lists.upper[u])
-    cone = np.empty(6, np.int64)
-    start = lists.lanes[number, START]
-    for lane in range(lists.big[number, USED]):
-        b, j = start + lane // LANES, lane % LANES
-        if lists.tail[b, j, SLOT] >= 0:
-            for f in range(6):
-                cone[f] = lists.field[b, f, j]
-            contain_cone(lists, number, lane, cone)
+    start, first, upper = lists.lanes[number, START], lists.groups[number, START], lists.uppers[number, START]
+    for b in range(low // LANES, (high + LANES - 1) // LANES):
+        bounds, j = lists.bound[first + b // LANES], b % LANES
+        clear_bound(bounds, j)
+        for lane in range(LANES):
+            if lists.tail[start + b, lane, SLOT] >= 0:
+                cone = lists.field[start + b, :, lane]
+                contain(bounds, j, np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[NEAR]),
+                        np.int64(cone[FIRST]), min(np.int64(cone[FIRST]) + np.int64(cone[REST]), TOP), np.int64(cone[NEED]))
+    for g in range(low // LANES ** 2, (high + LANES ** 2 - 1) // LANES ** 2):
+        bounds, j = lists.upper[upper + g // LANES], g % LANES
+        clear_bound(bounds, j)
+        below = lists.bound[first + g]
+        for i in range(LANES):
+            contain(bounds, j, np.int64(below[X0, i]), np.int64(below[Y0, i]), np.int64(below[X1, i]), np.int64(below[Y1, i]),
+                    np.int64(below[NEAR0, i]), np.int64(below[FIRST1, i]), np.int64(below[BOTH1, i]), np.int64(below[NEED0, i]))
 
 
 @njit(cache=True)
@@ -200,16 +204,23 @@ def renew_need(lists, number, lane):
 
 @njit(cache=True)
 def clear_behind(lists, numbers):
-    """Empty the blocks of lists that hold nothing yet."""
+    """Empty the lanes of lists that hold nothing yet."""
     for i in range(numbers.shape[0]):
-        clear_lanes(lists, numbers[i], (lists.big[numbers[i], USED] + LANES - 1) // LANES)
+        clear_lanes(lists, numbers[i], lists.big[numbers[i], USED], lists.lanes[numbers[i], CAPACITY] * LANES)
 
 
 @njit(cache=True)
 def bound_all(lists, numbers):
     """Compute all bounds of lists."""
     for i in range(numbers.shape[0]):
-        bound_again(lists, numbers[i])
+        number = numbers[i]
+        for g in range(lists.groups[number, START], lists.groups[number, START] + lists.groups[number, CAPACITY]):
+            for j in range(LANES):
+                clear_bound(lists.bound[g], j)
+        for u in range(lists.uppers[number, START], lists.uppers[number, START] + lists.uppers[number, CAPACITY]):
+            for j in range(LANES):
+                clear_bound(lists.upper[u], j)
+        bound_lanes(lists, number, 0, lists.big[number, USED])
 
 
 @njit(cache=True)
@@ -244,16 +255,10 @@ def enter(lists, number, slot, at, place, frame, words, indexed, cone):
     start = words.block[slot, START]
     codes, open_ = shape(cone, place[slot], frame, words.weight[at], words.weight, at - start, words.block[slot, LENGTH], start, words)
     cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
-    lane = lists.big[number, SPARE] - 1
-    if lane >= 0:
-        lists.big[number, SPARE] = lists.tail[lists.lanes[number, START] + lane // LANES, lane % LANES, CODES_1]
-        lists.big[number, DEAD] -= 1
+    lane = lists.big[number, USED]
+    lists.big[number, USED] = lane + 1
+    if cone[NEED]:
         lists.big[number, STALE] += WHOLE
-    else:
-        lane = lists.big[number, USED]
-        lists.big[number, USED] = lane + 1
-        if cone[NEED]:
-            lists.big[number, STALE] += WHOLE
     put(lists, number, lane, slot, cone, codes)
     words.where[at] = lane
 
@@ -321,7 +326,6 @@ def unlink(lists, slots, words):
                 lists.tail[b, j, SLOT] = -1
                 lists.field[b, NEED, j] = TOP
                 lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
-                lists.tail[b, j, CODES_1], lists.big[number, SPARE] = lists.big[number, SPARE], where + 1
                 lists.big[number, DEAD] += 1
             else:
                 last = lists.ids[term, LENGTH] - 1
@@ -344,8 +348,24 @@ def room_for(found, n, more):
 
 @njit(cache=True)
 def stale(lists, number, least):
-    """Tell whether much has changed in a list: a third of the lanes, and more than ``least``."""
-    return lists.big[number, STALE] + WHOLE * lists.big[number, DEAD] > WHOLE * max(least, lists.big[number, USED] // 3)
+    """Tell whether much has changed in a list: nearly a third of the lanes, and more than ``least``."""
+    return lists.big[number, STALE] + WHOLE * lists.big[number, DEAD] > WHOLE * max(least, lists.big[number, USED] * 5 // 16)
+
+
+@njit(cache=True)
+def unarranged(lists, number):
+    """Return from which lane on a list is to be arranged because of those that are fresh, -1 when they are few.
+
+    Runs grow as the digits of a number to the base 4 do: whenever there are 4 of a size they become one.
+    """
+    base, used = lists.big[number, BASE], lists.big[number, USED]
+    before, now = (lists.big[number, FRESH] - base) // RUN, (used - base) // RUN
+    if before == now or lists.groups[number, CAPACITY] == 0:
+        return -1
+    size = 1
+    while now // (4 * size) > before // (4 * size):
+        size *= 4
+    return base + before // size * size * RUN
 
 
 @njit(cache=True)
@@ -379,7 +399,7 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
                 continue    # no bound can be given
             lists.big[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
             lists.field[b, NEED, j] = wanted
-            if stale(lists, number, least):
+            if stale(lists, number, least) or unarranged(lists, number) >= 0:
                 changed = room_for(changed, n, 1)
                 changed[n] = number
                 n += 1
@@ -392,27 +412,31 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
 
 @njit(cache=True)
 def select(keys, low, high, at):
-    """Put the keys of ``keys[low:high]`` that belong before ``at`` before it (quickselect)."""
-    high -= 1
-    while low < high:
-        a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
+    """Put the keys of ``keys[low:high]``, all different, that belong before ``at`` before it (quickselect without branches)."""
+    sample = np.empty(15, np.int64)
+    while high - low > 1:
+        size = 15 if high - low > 512 else 3
+        for i in range(size):
+            value = keys[low + i * (high - low - 1) // (size - 1)]
+            j = i - 1
+            while j >= 0 and sample[j] > value:
+                sample[j + 1] = sample[j]
                 j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if at <= j:
-            high = j
-        elif at >= i:
-            low = i
-        else:
+            sample[j + 1] = value
+        # Not the lowest of the sample: then something is below it, and the range gets smaller.
+        pivot = sample[min(max(size * (at - low) // (high - low), 1), size - 1)] if high - low > 2 else max(keys[low], keys[low + 1])
+        j = low
+        for i in range(low, high):
+            value = keys[i]
+            keys[i] = keys[j]
+            keys[j] = value
+            j += value < pivot
+        if at == j:
             return
+        if at < j:
+            high = j
+        else:
+            low = j
 
 
 @njit(cache=True)
@@ -433,7 +457,7 @@ def widest(cones, order, low, high, step):
     slope = (sums[NEAR] / n + 32768.0) * step
     best, most = 0, -1.0
     for f in range(6):
-        scale = 0.4 * slope if f <= Y else 1500.0 * step if f == NEAR else USUAL_FIRST if f == FIRST else USUAL_REST if f == REST else 1.0
+        scale = 0.2 * slope if f <= Y else 1500.0 * step if f == NEAR else USUAL_FIRST if f == FIRST else USUAL_REST if f == REST else 1.0
         extent = (squares[f] / n - (sums[f] / n) ** 2) * scale * scale
         if extent > most:
             best, most = f, extent
@@ -470,40 +494,67 @@ def arrange(cones, step):
 
 
 @njit(cache=True)
-def sort_list(lists, number, words, step):
-    """Arrange the cones of a list anew, without the dead ones, and compute its bounds."""
-    start, used, term = lists.lanes[number, START], lists.big[number, USED], lists.big[number, TERM]
-    n = used - lists.big[number, DEAD]
-    field, tail = np.empty((n, 6), np.uint16), np.empty((n, 3), np.int32)
-    at = 0
-    for lane in range(used):
+def sort_lanes(lists, number, low, words, step):
+    """Arrange the cones of a list from lane ``low`` on anew, without the dead ones, and compute their bounds."""
+    start, used, term = lists.lanes[number, START], lists.big[number, USED], np.int32(lists.big[number, TERM])
+    field, tail = np.empty((used - low, 6), np.uint16), np.empty((used - low, 3), np.int32)
+    n = 0
+    for lane in range(low, used):
         b, j = start + lane // LANES, lane % LANES
         if lists.tail[b, j, SLOT] >= 0:
             for f in range(6):
-                field[at, f] = lists.field[b, f, j]
+                field[n, f] = lists.field[b, f, j]
             for t in range(3):
-                tail[at, t] = lists.tail[b, j, t]
-            at += 1
-    order = arrange(field, step)
-    lists.big[number, USED], lists.big[number, DEAD], lists.big[number, STALE], lists.big[number, SPARE] = n, 0, 0, 0
-    clear_lanes(lists, number, n // LANES)
-    for lane in range(n):
-        source = order[lane]
-        b, j = start + lane // LANES, lane % LANES
+                tail[n, t] = lists.tail[b, j, t]
+            n += 1
+    order, begin = arrange(field[:n], step), np.empty(n, np.int32)
+    for i in range(n):
+        source = order[i]
+        b, j = start + (low + i) // LANES, (low + i) % LANES
         for f in range(6):
             lists.field[b, f, j] = field[source, f]
         for t in range(3):
             lists.tail[b, j, t] = tail[source, t]
-        words.where[position_of(words, np.int64(tail[source, SLOT]), term)] = lane
-    bound_again(lists, number)
+        begin[i] = words.block[tail[source, SLOT], START]
+    # In steps, so that the memory is read side by side.
+    sink = np.int64(0)
+    for i in range(n):
+        sink += np.int64(words.term[begin[i]]) + np.int64(words.where[begin[i]])
+    for i in range(n):
+        at = np.int64(begin[i])
+        while words.term[at] != term:
+            at += 1
+        words.where[at] = low + i
+    clear_lanes(lists, number, low + n, used)
+    bound_lanes(lists, number, low, used)
+    lists.big[number, DEAD] -= used - low - n
+    lists.big[number, USED] = lists.big[number, FRESH] = low + n
+    if low == 0:
+        lists.big[number, STALE], lists.big[number, BASE] = 0, n // LANES ** 2 * LANES ** 2
+    return sink
 
 
 @njit(cache=True)
-def sort_stale(lists, numbers, words, least, step):
-    """Sort those lists in which much has changed."""
+def sort_stale(lists, numbers, words, least, step, fresh):
+    """Arrange those lists in which much has changed; with ``fresh`` also what was added, of others."""
     for i in range(numbers.shape[0]):
-        if stale(lists, numbers[i], least):
-            sort_list(lists, numbers[i], words, step)
+        number = numbers[i]
+        if stale(lists, number, least):
+            sort_lanes(lists, number, 0, words, step)
+        elif fresh:
+            low = unarranged(lists, number)
+            if low >= 0:
+                sort_lanes(lists, number, low, words, step)
+
+
+@njit(cache=True)
+def compact(lists, numbers, more, words, step):
+    """Arrange those lists that would have to grow for ``more`` lanes (int64[n]) while an eighth of theirs is dead."""
+    for i in range(numbers.shape[0]):
+        number = numbers[i]
+        used, dead = lists.big[number, USED], lists.big[number, DEAD]
+        if used + more[i] > lists.lanes[number, CAPACITY] * LANES and 8 * dead > used:
+            sort_lanes(lists, number, 0, words, step)
 
 
 @njit(cache=True)

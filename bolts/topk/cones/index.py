@@ -100,9 +100,10 @@ class ConeIndex(SubscriptionIndex):
     of the later keywords, and what is left is scored. No accumulators, and nothing is found twice.
 
     A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms. Changes are
-    made in place: a new cone takes the lane of a removed one or the next free one, cones and bounds grow at once when a threshold is
-    lowered, and shrink when it is worth it. A list in which a third has changed is arranged anew by itself, O(n log n) for its n cones,
-    so that a change costs O(log n) amortised and no call ever arranges everything.
+    made in place: a new cone takes the next free lane, cones and bounds grow at once when a threshold is lowered, and shrink when it is
+    worth it. A list in which nearly a third has changed is arranged anew by itself, O(n log n) for its n cones; before that, what was
+    added is arranged in runs that grow as the digits of a number do, once it has thresholds. So a change costs O(log^2 n) amortised and
+    no call ever arranges everything.
 
     Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth; 4 in a short list.
 
@@ -118,7 +119,7 @@ class ConeIndex(SubscriptionIndex):
         super().__init__(diagonal_deg, where=np.int32)      # where: place of the keyword's posting in its list
         self._short, self._flat, self._least, self._slack, self._drift = int(short), int(flat), int(least), float(slack), float(drift)
         self._ids = BlockPool({"slot": np.int32}, columns=4)
-        self._big = np.zeros((0, 5), np.int64)
+        self._big = np.zeros((0, 6), np.int64)
         self._spare: list[int] = []     # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
@@ -126,7 +127,6 @@ class ConeIndex(SubscriptionIndex):
         self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
-        self._weight_of = np.zeros(0)
         self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP    # of distance in steps of score, for a step of NEAR
         self._frame: np.ndarray | None = None
 
@@ -143,7 +143,6 @@ class ConeIndex(SubscriptionIndex):
             self._frame = np.array([lon - self.diagonal_deg, lat - self.diagonal_deg, kernels.TOP / (2.0 * self.diagonal_deg)])
         self._indexed = grown(self._indexed, len(table), 0.0)
         self._indexed[slots] = -np.inf
-        self._weight_of = grown(self._weight_of, len(table.terms), -1.0)
         self._ids.widen(len(table.terms))
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
         ids = self._ids.block
@@ -153,7 +152,8 @@ class ConeIndex(SubscriptionIndex):
         short = ~is_long & ~new
         self._ids.reserve(terms[short], lengths[short])
         numbers = ids[terms[is_long], kernels.BIG] - 1
-        self._make_room(numbers, self._big[numbers, kernels.USED] + np.maximum(counts[is_long] - self._big[numbers, kernels.DEAD], 0))
+        kernels.compact(self._lists, numbers, counts[is_long], self._words, self._step)
+        self._make_room(numbers, self._big[numbers, kernels.USED] + counts[is_long])
         fresh = self._number(int(new.sum()))
         self._big[fresh] = 0
         self._big[fresh, kernels.TERM] = terms[new]
@@ -162,7 +162,7 @@ class ConeIndex(SubscriptionIndex):
         self._ids.release(terms[new])
         ids[terms[new], kernels.BIG] = fresh + 1
         kernels.link(self._lists, slots, table.place, self._frame, self._words, self._indexed)
-        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step)
+        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step, False)
 
     def unlink(self, slots: np.ndarray) -> None:
         """Remove postings."""
@@ -181,14 +181,14 @@ class ConeIndex(SubscriptionIndex):
                 pool.release(gone)
             self._big[gone] = 0
             self._spare += gone.tolist()
-        kernels.sort_stale(self._lists, numbers[~few], words, self._least, self._step)
+        kernels.sort_stale(self._lists, numbers[~few], words, self._least, self._step, False)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
         """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
         words = self._words
         lists = self._lists
         changed = kernels.retune(lists, slots, self.table.place, words, self._indexed, self._slack, self._drift, self._least)
-        kernels.sort_stale(lists, changed, words, self._least, self._step)
+        kernels.sort_stale(lists, changed, words, self._least, self._step, True)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold."""
@@ -198,13 +198,13 @@ class ConeIndex(SubscriptionIndex):
         return Matches(*search.match(
             readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
             readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local, self._lists, self._words,
-            self.table.place, self._frame, self._step, self.diagonal_deg, self._weight_of)[:3])
+            self.table.place, self._frame, self._step, self.diagonal_deg)[:3])
 
     @property
     def structure_bytes(self) -> int:
         """Bytes of the lists."""
         pools = sum(pool.memory_bytes for pool in (self._ids, self._lanes, self._groups, self._uppers))
-        return pools + self._big.nbytes + self._indexed.nbytes + self._weight_of.nbytes
+        return pools + self._big.nbytes + self._indexed.nbytes
 
     # -- inside
 
@@ -248,7 +248,6 @@ class ConeIndex(SubscriptionIndex):
         for pool in (self._lanes, self._groups, self._uppers):
             pool._check()
         table, words, ids, lists = self.table, self.table.words, self._ids.block, self._lists
-        assert (self._weight_of == -1.0).all()
         slots = np.flatnonzero(table.live)
         assert (self._indexed[slots] <= table.place[slots, kernels.THRESHOLD]).all()
         offsets, terms, weights = table.keywords(slots)
@@ -305,11 +304,8 @@ class ConeIndex(SubscriptionIndex):
         start, _, capacity = lists.lanes[number]
         slot = lists.tail[start:start + capacity, :, kernels.SLOT].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
-        spare, lane = [], self._big[number, kernels.SPARE] - 1
-        while lane >= 0:
-            spare.append(int(lane))
-            lane = lists.tail[start + lane // lanes, lane % lanes, kernels.CODES_1] - 1
-        assert sorted(spare) == np.flatnonzero(slot[:used] < 0).tolist() and len(spare) == self._big[number, kernels.DEAD]
+        base, fresh = self._big[number, kernels.BASE:].tolist()
+        assert 0 <= base <= fresh <= used and base % lanes ** 2 == 0 and (slot[:used] < 0).sum() == self._big[number, kernels.DEAD]
         cones = lists.field[start:start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
         if not lists.groups[number, kernels.CAPACITY]:
             assert capacity <= self._flat

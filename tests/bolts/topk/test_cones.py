@@ -88,6 +88,35 @@ def test_large_lists_find_what_term_at_a_time_finds_whatever_the_weights(factor)
     cones._check()
 
 
+def test_what_is_added_is_arranged_in_runs_once_it_has_thresholds():
+    """Subscriptions come and go some dozens at a time, as in a running topology; lists stay in order and exact."""
+    rng, world = np.random.default_rng(9), World(9)
+    plain, cones = TaatIndex(DIAGONAL_DEG), ConeIndex(DIAGONAL_DEG, flat=1)
+    messages = batch(world.messages(30))
+    offsets, terms, weights = draw(rng, 30, 8, 5)
+    messages = messages._replace(offsets=offsets, terms=terms, weights=weights)
+    moved = 0
+    for low in range(0, 9000, 90):
+        slots = np.arange(low, low + 90, dtype=np.int32)
+        values = rng.normal(0.0, 8.0, 90), rng.normal(0.0, 8.0, 90), rng.random(90), *draw(rng, 90, 8, 5)
+        gone = np.sort(rng.choice(low, 20, replace=False)).astype(np.int32) if low % 450 == 0 and low else np.zeros(0, np.int32)
+        gone = gone[plain.table.live[gone]]
+        thresholds = rng.uniform(0.3, 1.2, 90)
+        for index in (plain, cones):
+            index.insert(slots, *values)
+            index.remove(gone)
+            index.set_thresholds(slots, thresholds)
+        bounded = np.flatnonzero(cones._groups.block[:, kernels.CAPACITY])
+        used, base, fresh = cones._big[bounded][:, [kernels.USED, kernels.BASE, kernels.FRESH]].T
+        assert (used - fresh < 2 * kernels.RUN).all()
+        moved += int((fresh > base + 4 * kernels.RUN).sum())
+        if low % 1800 == 0:
+            cones._check()
+            assert pairs(cones, messages) == pairs(plain, messages)
+    cones._check()
+    assert pairs(cones, messages) == pairs(plain, messages) and moved
+
+
 def pairs(index, messages):
     return [column.tolist() for column in index.match(messages)]
 

@@ -14,12 +14,22 @@ from dskype.bolts.topk.cones._kernels import (
 )
 
 
+# Where the one bit of a 16-bit number is, by (number * _SPREAD >> 12) & 15 (de Bruijn).
+_SPREAD = np.int64(0x09AF)
+_BITS, _LAST = np.int64(4), np.int64(LANES - 1)
+_POSITIVE = np.int64(2**62 - 1)     # n & _POSITIVE: no index from the end, so none is looked for
+_BIT = np.zeros(LANES, np.int32)
+for _j in range(LANES):
+    _BIT[((1 << _j) * int(_SPREAD) >> 12) & 15] = _j
+
+
 @njit(cache=True, inline="always")
-def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hit):
-    """Tell in ``hit`` (uint8[16]) which of the bounds in ``bounds[row]`` a message may lie in."""
-    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale):
+    """Return which of the bounds in ``bounds[row]`` a message may lie in, one bit each."""
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e18)
     # FIRST * wm_i + REST * c = FIRST * (wm_i - c) + (FIRST + REST) * c; which is tighter for a mixture of cones.
     more = first_scale - rest_scale if first_scale > rest_scale else zero
+    mask = np.int64(0)
     for j in range(LANES):
         left, right = np.float32(bounds[row, X0, j]) - x, x - np.float32(bounds[row, X1, j])
         below, above = np.float32(bounds[row, Y0, j]) - y, y - np.float32(bounds[row, Y1, j])
@@ -31,20 +41,23 @@ def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale, hit):
         room = (np.float32(bounds[row, FIRST1, j]) * more + np.float32(bounds[row, BOTH1, j]) * rest_scale
                 + (shift - np.float32(bounds[row, NEED0, j])))
         room = far if bounds[row, NEED0, j] == 0 else room
-        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+        mask |= np.int64((room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room)) << np.int64(j)
+    return mask
 
 
 @njit(cache=True, inline="always")
-def near_cones(field, row, x, y, near_scale, first_scale, rest_scale, hit):
-    """Tell in ``hit`` (uint8[16]) which of the cones in ``field[row]`` a message may lie in."""
-    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+def near_cones(field, row, x, y, near_scale, first_scale, rest_scale):
+    """Return which of the cones in ``field[row]`` a message may lie in, one bit each."""
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e18)
+    mask = np.int64(0)
     for j in range(LANES):
         dx, dy = x - np.float32(field[row, X, j]), y - np.float32(field[row, Y, j])
         slope = np.float32(field[row, NEAR, j]) * near_scale
         room = (np.float32(field[row, FIRST, j]) * first_scale + np.float32(field[row, REST, j]) * rest_scale
                 + (shift - np.float32(field[row, NEED, j])))
         room = far if field[row, NEED, j] == 0 else room
-        hit[j] = np.uint8(room >= zero) & np.uint8(slope * slope * (dx * dx + dy * dy) <= room * room)
+        mask |= np.int64((room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room)) << np.int64(j)
+    return mask
 
 
 @njit(cache=True, inline="always")
@@ -54,8 +67,22 @@ def touch(rows, row):
 
 
 @njit(cache=True)
-def scan_blocks(field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, hit, out):
-    """Write the lanes (block * 16 + lane) of blocks that pass the test of the cone into ``out``; return how many.
+def spread(rows, masks, n_rows, shift, out):
+    """Write ``16 * row + bit + shift`` for all bits of all masks into ``out``; return how many."""
+    n = 0
+    for i in range(n_rows):
+        mask, first = masks[i], rows[i] * LANES + shift
+        while mask:
+            low = mask & -mask
+            out[n & _POSITIVE] = first + _BIT[(low * _SPREAD >> np.int64(12)) & np.int64(15)]
+            mask ^= low
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def scan_blocks(field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, masks, out):
+    """Write the lanes (16 * block + lane) of blocks that pass the test of the cone into ``out``; return how many.
 
     Without branches: then the processor reads many blocks at the same time.
     """
@@ -65,11 +92,10 @@ def scan_blocks(field, blocks, n_blocks, x, y, near_scale, first_scale, rest_sca
     n = 0
     for i in range(n_blocks):
         b = blocks[i]
-        near_cones(field, b, x, y, near_scale, first_scale, rest_scale, hit)
-        for j in range(LANES):
-            out[n] = b * LANES + j
-            n += hit[j]
-    return n, sink
+        mask = near_cones(field, b, x, y, near_scale, first_scale, rest_scale)
+        blocks[n], masks[n] = b, mask
+        n += mask != 0
+    return spread(blocks, masks, n, 0, out), sink
 
 
 @njit(cache=True)
@@ -80,13 +106,16 @@ def test_codes(field, tail, lanes, n_lanes, x, y, near_scale, first_scale, gain,
 
     :param gain: float32[256]: by code, the highest weight of the message's terms with it, in steps per step of a code.
     """
-    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e30)
+    zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e18)
     sink = 0
     for i in range(n_lanes):
-        sink += tail[lanes[i] // LANES, lanes[i] % LANES, SLOT]
+        lane = lanes[i] & _POSITIVE
+        sink += tail[lane >> _BITS, lane & _LAST, SLOT]
     for i in range(n_lanes):
-        b, j = lanes[i] // LANES, lanes[i] % LANES
-        slot, one, three, wanted = tail[b, j, SLOT], tail[b, j, CODES_1], tail[b, j, CODES_3], field[b, NEED, j]
+        lane = lanes[i] & _POSITIVE
+        b, j = lane >> _BITS, lane & _LAST
+        slot, one, three = tail[b, j, SLOT], np.int64(tail[b, j, CODES_1]), np.int64(tail[b, j, CODES_3])
+        wanted = field[b, NEED, j]
         room = np.float32(field[b, FIRST, j]) * first_scale + (shift - np.float32(wanted))
         room += np.float32(one & 255) * gain[(one >> 8) & 255]
         room += np.float32((one >> 16) & 255) * gain[(one >> 24) & 255]
@@ -95,66 +124,85 @@ def test_codes(field, tail, lanes, n_lanes, x, y, near_scale, first_scale, gain,
         room = far if (one == -1) | (wanted == 0) else room
         dx, dy = x - np.float32(field[b, X, j]), y - np.float32(field[b, Y, j])
         slope = np.float32(field[b, NEAR, j]) * near_scale
-        found[n] = slot
+        found[n & _POSITIVE] = slot
         n += np.int64((slot >= 0) & (room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room))
     return n, sink
 
 
 @njit(cache=True)
-def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, near_scale, first_scale, rest_scale, hit, groups, out):
+def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, near_scale, first_scale, rest_scale, groups, rows, masks, out):
     """Write the blocks of a long list that a message may lie in into ``out``; return how many.
 
     :param start: the list's first block; ``blocks``: how many it has.
-    :param groups: int64[], scratch, for as many numbers as there are lanes in the bounds of groups.
+    :param groups: int64[], ``rows`` and ``masks`` alike: scratch.
     """
-    n_groups = 0
+    n = 0
     for u in range((blocks + LANES ** 2 - 1) // LANES ** 2):
-        near_bounds(upper, first_upper + u, x, y, near_scale, first_scale, rest_scale, hit)
-        for i in range(LANES):
-            groups[n_groups] = u * LANES + i
-            n_groups += hit[i]
+        mask = near_bounds(upper, first_upper + u, x, y, near_scale, first_scale, rest_scale)
+        rows[n], masks[n] = u, mask
+        n += mask != 0
+    n_groups = spread(rows, masks, n, 0, groups)
     sink = 0
     for i in range(n_groups):
         sink += touch(bound, first_group + groups[i])
     n = 0
     for i in range(n_groups):
         g = groups[i]
-        near_bounds(bound, first_group + g, x, y, near_scale, first_scale, rest_scale, hit)
-        for j in range(LANES):
-            out[n] = start + g * LANES + j
-            n += hit[j]
-    return n, sink
+        mask = near_bounds(bound, first_group + g, x, y, near_scale, first_scale, rest_scale)
+        rows[n], masks[n] = g, mask
+        n += mask != 0
+    return spread(rows, masks, n, start, out), sink
+
+
+@njit(cache=True, inline="always")
+def weight_in(term, keys, weights):
+    """Return the weight of a dense term id in a message, -1 if it is not there.
+
+    :param keys: int64[m], m a power of two: the message's term ids by open addressing, -1: nobody; so small that it stays near the core.
+    """
+    mask = np.int64(keys.shape[0] - 1)
+    at = term & mask
+    while keys[at] != term:
+        if keys[at] < 0:
+            return -1.0
+        at = (at + 1) & mask
+    return weights[at]
 
 
 @njit(cache=True)
-def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, frame, step, diagonal_deg, weight_of):
+def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, frame, step, diagonal_deg):
     """Return (message, slot, score) of what reaches its threshold, ordered by message, then slot.
 
     :param step: what a step of distance is in steps of score, for a step of NEAR.
-    :param weight_of: float64[terms], scratch, by dense id, all -1 before and after.
     """
     n_out = 0
     out_message, out_slot, out_score = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024)
     found, groups, blocks, lanes = np.empty(1024, np.int32), np.empty(80, np.int64), np.empty(1024, np.int64), np.empty(4096, np.int64)
     begin, count = np.empty(1024, np.int64), np.empty(1024, np.int64)
     passed, passed_score = np.empty(1024, np.int64), np.empty(1024)
-    hit = np.empty(LANES, np.uint8)
+    rows, masks = np.empty(1024, np.int64), np.empty(1024, np.int64)
     gain = np.zeros(256, np.float32)
     near_scale = np.float32(step)
     far = 1e15
     ids, ends = np.empty(16, np.int64), np.empty(16, np.int64)
+    keys, weight_of = np.full(256, -1, np.int64), np.empty(256)
     sink = 0.0
     for m in range(lon.shape[0]):
         first, last = offsets[m], offsets[m + 1]
         if last - first > ids.shape[0]:
             ids, ends = np.empty(2 * (last - first), np.int64), np.empty(2 * (last - first), np.int64)
+        while 4 * (last - first) > keys.shape[0]:
+            keys, weight_of = np.full(4 * keys.shape[0], -1, np.int64), np.empty(4 * keys.shape[0])
         x = np.float32(min(max((lon[m] - frame[0]) * frame[2], -far), far))
         y = np.float32(min(max((lat[m] - frame[1]) * frame[2], -far), far))
         for i in range(first, last):
             term = np.int64(find_term(terms[i], key, local))
             ids[i - first] = term
             if term >= 0:
-                weight_of[term] = weights[i]
+                at = term & (keys.shape[0] - 1)
+                while keys[at] >= 0:
+                    at = (at + 1) & (keys.shape[0] - 1)
+                keys[at], weight_of[at] = term, weights[i]
         n = 0
         later = 0.0
         # From the most frequent term to the rarest: codes and the highest weight are then those of the later terms.
@@ -172,16 +220,17 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
                 if n_blocks + LANES > blocks.shape[0]:
                     blocks = np.empty(2 * n_blocks + LANES, np.int64)
                     groups = np.empty(blocks.shape[0] // LANES + 2 * LANES, np.int64)
+                    rows, masks = np.empty_like(blocks), np.empty_like(blocks)
                 if lists.groups[number, CAPACITY]:
                     n_blocks, touched = near_blocks(lists.upper, lists.bound, lists.uppers[number, START], lists.groups[number, START], start,
-                                           n_blocks, x, y, near_scale, first_scale, rest_scale, hit, groups, blocks)
+                                           n_blocks, x, y, near_scale, first_scale, rest_scale, groups, rows, masks, blocks)
                     sink += touched
                 else:
                     for b in range(n_blocks):
                         blocks[b] = start + b
                 if n_blocks * LANES >= lanes.shape[0]:
                     lanes = np.empty(2 * n_blocks * LANES + 1, np.int64)
-                n_lanes, touched = scan_blocks(lists.field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, hit, lanes)
+                n_lanes, touched = scan_blocks(lists.field, blocks, n_blocks, x, y, near_scale, first_scale, rest_scale, masks, lanes)
                 sink += touched
                 found = room_for(found, n, n_lanes + 1)
                 n, touched = test_codes(lists.field, lists.tail, lanes, n_lanes, x, y, near_scale, first_scale, gain, found, n)
@@ -204,7 +253,8 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
             begin[c], count[c] = table.block[slot, START], table.block[slot, LENGTH]
             sink += place[slot, LON]
         for c in range(n):
-            sink += table.weight[begin[c]] + table.term[begin[c]]
+            at = begin[c] + count[c] - 1
+            sink += table.weight[begin[c]] + table.weight[at] + table.term[begin[c]] + table.term[at]
         n_passed = 0
         for i in range(last - first):
             term = ids[i]
@@ -212,15 +262,16 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
                 continue
             for c in range(ends[i], ends[i - 1] if i else n):
                 slot = np.int64(found[c])
-                w, end, text = begin[c], begin[c] + count[c], 0.0
-                while w < end - 1 and weight_of[table.term[w]] < 0.0:
-                    w += 1
-                if table.term[w] != term:
+                at, end, text = begin[c], begin[c] + count[c], 0.0
+                while at < end - 1 and weight_in(np.int64(table.term[at]), keys, weight_of) < 0.0:
+                    at += 1
+                if table.term[at] != term:
                     continue        # an earlier keyword is common: the match is found in its list
-                for at in range(w, end):
-                    weight = weight_of[table.term[at]]
+                while at < end:
+                    weight = weight_in(np.int64(table.term[at]), keys, weight_of)
                     if weight >= 0.0:
                         text += table.weight[at] * weight
+                    at += 1
                 spatial = ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg)
                 result = combined_score(place[slot, ALPHA], spatial, text)
                 if result >= place[slot, THRESHOLD]:
@@ -236,6 +287,6 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
             n_out += 1
         for i in range(last - first):
             if ids[i] >= 0:
-                weight_of[ids[i]] = -1.0
                 gain[hashed(ids[i])] = np.float32(0)
+        keys[:] = -1
     return out_message[:n_out].copy(), out_slot[:n_out].copy(), out_score[:n_out].copy(), sink
