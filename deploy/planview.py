@@ -14,6 +14,9 @@ from dskype.distribution.plans import leaves
 __all__ = ["draw", "places_of"]
 
 _WIDTH, _MARGIN, _BARS = 1000, 28, 260
+_MANY, _ROW = 4, 9
+"""Ranges for each task from which on tasks are rows, and how high these are."""
+
 _WORLD = (-180.0, -60.0, 180.0, 80.0)
 _STYLE = "text{font-family:'DejaVu Sans',Verdana,sans-serif;fill:#dbe6f5}.far{fill:#8fa3c0}.dots{stroke:#4f8fe8;stroke-linecap:round;fill:none}"
 
@@ -121,8 +124,19 @@ def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] |
     return [*drawn, *dots, *cells], round(height) + 24
 
 
+def _rows(ranges: Mapping[tuple[int, int | None], list[Any]], tasks: int, x_of: Mapping[int, float], top: float) -> list[str]:
+    """Draw a row for each task: where its ranges are, on the scale of bars."""
+    paths: list[list[str]] = [[] for _ in range(tasks)]
+    for terms, nodes in ranges.items():
+        begin, end = x_of[terms[0]], _WIDTH - _MARGIN if terms[1] is None else x_of[terms[1]]
+        for task in (t for node in nodes for t in node["tasks"]):
+            paths[task].append(f"M{begin:.1f} {top + _ROW * (task + 0.5):g}h{max(0.6, end - begin - 0.3):.1f}")
+    return [f'<path d="{"".join(path)}" stroke="{colour(task, tasks)}" stroke-width="{_ROW - 2}" fill="none"><title>task {task}: {len(path)} ranges</title></path>'
+            for task, path in enumerate(paths)]
+
+
 def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
-    """Draw each list of ranges as bars: as wide as a range is on a scale of the logarithm of the rank, as high as its load."""
+    """Draw each list of ranges as bars: as wide as a range is on a scale of the logarithm of the rank, as high as its load; many short ones as a row for each task."""
     lists: dict[tuple[Any, ...], dict[tuple[int, int | None], list[Any]]] = {}
     inner = any(part.box != (None,) * 4 for part in parts) and not all(part.in_range for part in parts)
     for part in parts:
@@ -137,6 +151,10 @@ def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
         # Frequent words, which are many ranges, are at the right; from there ranks are counted.
         x_of = {edge: _MARGIN + width * (1 - math.log(max(1, last - edge + 1)) / math.log(last + 1)) for terms in ranges for edge in terms if edge is not None}
         x_of[0] = float(_MARGIN)
+        if len(ranges) > _MANY * tasks:
+            drawn += _rows(ranges, tasks, x_of, top)
+            used += _ROW * tasks + 8
+            continue
         greatest = max(sum(n["load"] for n in nodes) for nodes in ranges.values()) or 1.0
         for terms, nodes in ranges.items():
             own = [t for node in nodes for t in node["tasks"]]

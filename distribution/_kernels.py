@@ -327,7 +327,7 @@ def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near,
 
     :param label: int64[], task of each partition, -1: none yet; changed, as ``s_on``, ``m_on`` and the three loads of tasks.
     :param gain: what a message that is there already counts for; a subscription counts 1.
-    :param cap: of a load through its mean. A task takes a partition only up to it; where none can, the one takes it that is least above.
+    :param cap: of a load through its mean. A task takes a partition only up to it; where none can, the one that has the least above it more than before.
     :param product_mean: subscriptions x messages, the mean; -1: of what there is. ``work_mean`` alike.
     """
     tasks = len(messages)
@@ -382,13 +382,13 @@ def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near,
         best, most = 0, -np.inf
         for t in range(tasks):
             m = messages[t] + (m_end - m_begin) - heard[t]
-            load = max((subscriptions[t] + (s_end - s_begin) - here[t]) * m / max(product_mean, 1e-12),
-                       (worked[t] + own_work - here_work[t] + overhead * m) / max(work_mean, 1e-12))
-            score = here[t] + near[t] + gain * heard[t]
-            if load > cap:
-                score -= 1e9 * (load - cap)
-            elif beginning:
-                score -= 1e-3 * load        # of equal ones the emptiest
+            first = (subscriptions[t] + (s_end - s_begin) - here[t]) * m / max(product_mean, 1e-12)
+            second = (worked[t] + own_work - here_work[t] + overhead * m) / max(work_mean, 1e-12)
+            above = max(0.0, first - cap) ** 2 - max(0.0, subscriptions[t] * messages[t] / max(product_mean, 1e-12) - cap) ** 2
+            above += max(0.0, second - cap) ** 2 - max(0.0, (worked[t] + overhead * messages[t]) / max(work_mean, 1e-12) - cap) ** 2
+            score = here[t] + near[t] + gain * heard[t] - 1e9 * above
+            if beginning:
+                score -= 1e-3 * max(first, second)      # of equal ones the emptiest
             if score > most or (score == most and t == old):
                 best, most = t, score
         product -= subscriptions[best] * messages[best]

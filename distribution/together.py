@@ -21,8 +21,8 @@ _LEAST = 8
 _SWEEPS, _ROUNDS = 20, 3
 """Of a round, which begins with nothing assigned: what it comes to says how much is too much for a task in the next one."""
 
-_LOOSE, _LAST = 0.3, 4
-"""By how much the load of a task may be above the mean in the first sweeps, so that partitions can get past each other: less and less, not at all in the last ones."""
+_CAP, _LOOSE, _LAST = 1.05, 0.3, 4
+"""What the load of a task may be through the mean; by how much more in the first sweeps, so that partitions can get past each other, less and less up to the last ones."""
 
 
 class _Documents(NamedTuple):
@@ -114,7 +114,7 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
         order = single[np.argsort(-sizes[single], kind="stable")]
         for sweep in range(-1, _SWEEPS):
             state.share(spread, work)
-            cap = 1.0 if sweep < 0 else 1.0 + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
+            cap = 1.0 if sweep < 0 else _CAP + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
             moved = kernels.together_sweep(order, label, s.start, s.rows, m.start, m.rows, *state.on, state.subscriptions, state.worked, state.messages, work, overhead,
                                            s.n / max(1, m.n), cap, product_mean if sweep < 0 else -1.0, work_mean)
             if not moved:
