@@ -82,7 +82,7 @@ class DistributionBolt(BatchBolt):
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
 
         self._distributor = make(None)
-        self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context) if self._distributor.replicates else None
+        self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context, settings.extent) if self._distributor.replicates else None
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or take reports and plans."""
@@ -107,9 +107,9 @@ class DistributionBolt(BatchBolt):
                 placer.switched(version)
 
     def on_watermark(self, watermark: int) -> None:
-        """Note the watermark: placements say as of when they are in force."""
+        """Note the watermark: placements say as of when they are in force, and are reviewed now and then."""
         if self._placer is not None:
-            self._placer.watermark = watermark
+            self._placer.advance(watermark)
 
     # -- messages ---------------------------------------------------------------------------------
 

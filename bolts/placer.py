@@ -7,6 +7,12 @@ order, so the tasks named by the registry are those that have it, or will before
 **Growing.** A replica whose floor is not above its guard is short (see :mod:`dskype.bolts.replicas`): it sends back its
 whole placement with the floor, and the distributor places anew, with tasks that are a superset.
 
+**Shrinking.** A subscription that was placed while little was known of its floor has more tasks than it needs later. One, 2, 4, ... and then
+every 64 windows after the first watermark all top-k subscriptions on several tasks are *reviewed*, some hundreds at a time: their tasks send
+placement and floor back, and if the distributor needs fewer tasks for the best of these floors, the subscription begins anew on those: the
+first epoch, with a guard that nobody's floor is above, takes it from them, the second one gives it to them alone. They look the window up,
+once, as those of a new subscription do; no result is published meanwhile.
+
 **A change of plan**, from version u to v:
 
 1. The plan arrives (stream ``plans``, at all distribution tasks). From here on messages go to the tasks that either plan
@@ -44,7 +50,11 @@ from dskype.topology.groupings import RowTasks
 __all__ = ["Placer", "union_of"]
 
 _PORTION = 512
-"""So many subscriptions are surveyed or moving at the same time."""
+"""So many subscriptions are surveyed, reviewed or moving at the same time."""
+_LOOKED_AT = 16 * _PORTION
+"""So many subscriptions are looked at, at once, in search of those that are worth a review."""
+_RAREST = 64
+"""Reviews become rarer until they are so many windows apart."""
 
 
 class Placer:
@@ -55,10 +65,11 @@ class Placer:
     :param tasks: ids of the subscription bolt's tasks, by index.
     :param collector: the bolt's.
     :param context: for metrics.
+    :param window: how long the window is, in positions.
     """
 
     def __init__(self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any,
-                 context: Any) -> None:
+                 context: Any, window: int) -> None:
         self._distributor, self._make, self._collector = distributor, make, collector
         self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
@@ -69,9 +80,13 @@ class Placer:
         self._surveyed: set[str] = set()
         self._moving: dict[str, list[Any]] = {}       # subscription -> [target, guard, tasks that are not ready]
         self._done = True                             # and said so
+        self._window, self._apart = window, 1         # the next review is so many windows after the one before
+        self._review_at: int | None = None            # watermark
+        self._to_review: list[str] = []
+        self._reviewed: dict[str, list[Any]] = {}     # subscription -> [tasks that have not answered, the best floor of the others]
         self.watermark = -1
         self._high = -1                               # the highest position sent
-        self._counters = {name: context.register_counter(name) for name in ("reallocations", "plan_changes", "plans_refused", "unknown_unregistered")}
+        self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
         context.register_gauge("registered", lambda: len(self._registry))
         context.register_gauge("replicas", lambda: self._registry.replicas)
         context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
@@ -128,6 +143,7 @@ class Placer:
             "topk": entry.topk, "at": self.watermark, "tasks": [self._tasks[i] for i in entry.tasks], "replaced": replaced}), streams.REGISTRATIONS)
         self._moving.pop(subscription, None)
         self._surveyed.discard(subscription)
+        self._reviewed.pop(subscription, None)
 
     def _send(self, index: int, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
         self._collector.emit_direct(self._tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
@@ -147,6 +163,7 @@ class Placer:
     def _place_anew(self, subscription: str, entry: Entry, tasks: Any, guard: float, placement: Mapping[str, Any], **how: Any) -> None:
         """Begin the next epoch of a subscription."""
         self._counters["reallocations"].inc()
+        self._reviewed.pop(subscription, None)      # the answers will be of an epoch that is over
         tasks, epoch = sorted(tasks), entry.epoch + 1
         news = self._epoch_of(epoch, tasks, guard, **how)
         whole = {key: value for key, value in placement.items() if key not in news} | news
@@ -158,7 +175,7 @@ class Placer:
 
     def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None,
                task: int) -> None:
-        """Take a report of a task: ``short``, ``survey`` (with placement and floor), ``ready`` or ``expired``."""
+        """Take a report of a task: ``short``, ``survey`` (with placement and floor; also the answers of a review), ``ready`` or ``expired``."""
         entry = self._registry.get(subscription)
         if entry is None or entry.registration != registration:
             return
@@ -174,6 +191,8 @@ class Placer:
                 if not moving[2]:
                     del self._moving[subscription]
                     self._place_anew(subscription, entry, moving[0], moving[1], {})
+        elif kind == "survey" and subscription in self._reviewed:
+            self._review(subscription, entry, index, theta, placement)
         elif moving is None or index in moving[0]:
             self._reconsider(subscription, entry, index, kind, theta, placement)
         self._go_on()
@@ -219,6 +238,37 @@ class Placer:
         elif both > placement["guard"]:
             self._place_anew(subscription, entry, entry.tasks, both, placement)
 
+    # -- reviews ------------------------------------------------------------------------------------------------------
+
+    def advance(self, watermark: int) -> None:
+        """Note the watermark: placements say as of when they are in force. Begin a review if it is time for one."""
+        self.watermark = watermark
+        if self._review_at is None:
+            self._review_at = watermark + self._window
+        elif watermark >= self._review_at and self._old is None and not self._to_review:
+            self._apart = min(2 * self._apart, _RAREST)
+            self._review_at = watermark + self._apart * self._window
+            self._to_review = self._registry.names()
+        self._go_on()
+
+    def _review(self, subscription: str, entry: Entry, index: int, theta: float | None, placement: Mapping[str, Any]) -> None:
+        """Take the answer of one task; when all have answered place the subscription by the best floor, if that takes fewer tasks."""
+        waits = self._reviewed[subscription]
+        waits[0] = [i for i in waits[0] if i != index]
+        if theta is not None:
+            waits[1] = max(waits[1], theta)
+        if waits[0]:
+            return
+        del self._reviewed[subscription]
+        if self._old is not None or waits[1] == -np.inf:
+            return
+        placed = self._distributor.place(subscription, placement, waits[1])
+        if set(placed.tasks) < set(entry.tasks):
+            away = [i for i in entry.tasks if i not in placed.tasks]
+            self._counters["shrunk"].inc()
+            self._place_anew(subscription, entry, away, np.inf, placement)
+            self._place_anew(subscription, entry._replace(epoch=entry.epoch + 1, tasks=tuple(away)), placed.tasks, placed.guard, placement)
+
     # -- plans --------------------------------------------------------------------------------------------------------
 
     def take_plan(self, version: int, plan: Any) -> None:
@@ -241,6 +291,7 @@ class Placer:
             self._old, self._old_version = self._distributor, self._version
             self._distributor, self._version = distributor, version
             self._to_survey, self._done = self._registry.names(), False
+            self._to_review, self._reviewed = [], {}        # all are placed anew
             self._tell_all({"type": "plan", "version": version, "high": self._high})
             self._go_on()
 
@@ -249,7 +300,16 @@ class Placer:
             self._send(index, "", "", what)
 
     def _go_on(self) -> None:
-        """Survey the next ones, or say that all have moved."""
+        """Survey and review the next ones; say when all have moved."""
+        for _ in range(min(_LOOKED_AT, len(self._to_review)) if self._old is None else 0):
+            if len(self._reviewed) >= _PORTION:
+                break
+            subscription = self._to_review.pop()
+            if self._registry.may_shrink(subscription):
+                entry = self._registry.get(subscription)
+                self._reviewed[subscription] = [list(entry.tasks), -np.inf]
+                for index in entry.tasks:
+                    self._send(index, subscription, entry.registration, {"type": "survey"})
         if self._done:
             return
         while self._to_survey and len(self._surveyed) + len(self._moving) < _PORTION:
@@ -276,7 +336,8 @@ class Placer:
                 "version": self._version, "old_version": self._old_version, "newest": self._newest,
                 "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
                 "surveyed": sorted(self._surveyed), "moving": [[name, *what] for name, what in self._moving.items()], "done": self._done,
-                "watermark": self.watermark, "high": self._high}
+                "watermark": self.watermark, "high": self._high, "apart": self._apart, "review_at": self._review_at, "to_review": self._to_review,
+                "reviewed": [[name, *what] for name, what in self._reviewed.items()]}
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -288,6 +349,9 @@ class Placer:
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: list(what) for name, *what in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
+        self._apart, self._review_at = state.get("apart", 1), state.get("review_at")     # absent from snapshots of earlier versions
+        self._to_review = list(state.get("to_review", ()))
+        self._reviewed = {name: [list(waits), best] for name, waits, best in state.get("reviewed", ())}
 
 
 def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:

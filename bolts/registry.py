@@ -49,6 +49,11 @@ class Registry:
         topk, partition, offset, epoch = _HEAD.unpack_from(packed)
         return Entry(f"{partition}-{offset}", bool(topk), epoch, struct.unpack_from(f"<{_count(packed)}H", packed, _HEAD.size))
 
+    def may_shrink(self, subscription: str) -> bool:
+        """Tell whether this is a top-k subscription on several tasks."""
+        packed = self._packed.get(subscription)
+        return packed is not None and bool(packed[0]) and _count(packed) > 1
+
     def set(self, subscription: str, registration: str, topk: bool, epoch: int, tasks: Iterable[int]) -> None:
         """Remember a placement."""
         self._forget(self._packed.get(subscription))

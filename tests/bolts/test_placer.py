@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dskype.bolts.placer import Placer, union_of
+from dskype.bolts.placer import _PORTION, Placer, union_of
 from dskype.distribution import Distributor, Placed
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
@@ -11,6 +11,7 @@ from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 
 TASKS = [20, 21, 22, 23]
+WINDOW = 100
 
 
 class Plain(Distributor):
@@ -74,7 +75,7 @@ class Collector:
 
 def made(of=(0, 1, 2)):
     collector, context = Collector(), Context()
-    return Placer(Plain({"of": list(of)}), Plain, TASKS, collector, context), collector, context
+    return Placer(Plain({"of": list(of)}), Plain, TASKS, collector, context, WINDOW), collector, context
 
 
 def topk(*terms):
@@ -197,6 +198,93 @@ def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
     placer.switched(1)
     placer.register("m", "0-2", topk(0))
     assert sent(collector) == [(22, "topk", 1, [2], -np.inf)]
+
+
+def reviewed(terms=(0, 1)):
+    """Return a placer that reviews the one subscription it has, on all tasks of its keywords, and the placement."""
+    placer, collector, context = made()
+    placer.register("s", "0-7", topk(*terms))
+    placement = whole(collector.taken()[0])
+    placer.advance(3)
+    placer.advance(WINDOW + 2)
+    assert not collector.taken()
+    placer.advance(WINDOW + 3)
+    assert sent(collector) == [(TASKS[i], "survey", None, None, None) for i in placement["tasks"]]
+    return placer, collector, context, placement
+
+
+def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
+    placer, collector, context, placement = reviewed((0, 1, 2))
+    for task, theta in ((22, None), (20, -np.inf)):
+        placer.report("s", "0-7", 1, "survey", theta, placement, task)
+    assert not collector.taken()
+    state = unpack_state(pack_state(placer.snapshot()))     # a crash on the way
+    placer, collector, context = made()
+    placer.restore(state)
+    placer.report("s", "0-7", 1, "survey", 0.9, placement, 21)
+    assert sent(collector) == [(20, "epoch", 2, [1, 2], np.inf), (21, "epoch", 2, [1, 2], np.inf), (22, "epoch", 2, [1, 2], np.inf),
+                               (20, "topk", 3, [0], 0.5), (21, "epoch", 3, [0], 0.5), (22, "epoch", 3, [0], 0.5)]
+    assert context.counters["shrunk"].get_count() == 1 and context.gauges["replicas"]() == 1
+    placer.report("s", "0-7", 2, "short", 0.9, placement, 21)     # nobody's floor is above the first one's guard
+    assert not collector.taken()
+    placer.report("s", "0-7", 3, "short", 0.4, placement, 20)     # what it found is worse: it grows again
+    assert sent(collector) == [(20, "epoch", 4, [0, 1, 2], -np.inf), (21, "topk", 4, [0, 1, 2], -np.inf), (22, "topk", 4, [0, 1, 2], -np.inf)]
+
+
+@pytest.mark.parametrize("theta", [None, -np.inf, 0.4])
+def test_a_subscription_that_needs_all_its_tasks_keeps_them(theta):
+    placer, collector, context, placement = reviewed()
+    for task in (20, 21):
+        placer.report("s", "0-7", 1, "survey", theta, placement, task)
+    assert not collector.taken() and not placer._reviewed and context.gauges["moving"]() == 0
+
+
+def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
+    for change in (lambda placer, placement: placer.report("s", "0-7", 1, "short", -np.inf, placement, 20), lambda placer, _: placer.unregister("s"),
+                   lambda placer, _: placer.take_plan(1, {"of": [0, 1, 2]})):
+        placer, collector, context, placement = reviewed()
+        placer.report("s", "0-7", 1, "survey", 0.9, placement, 20)
+        change(placer, placement)
+        collector.taken()
+        placer.report("s", "0-7", 1, "survey", 0.9, placement, 21)
+        assert not placer._reviewed and context.counters["shrunk"].get_count() == 0
+
+
+def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
+    placer, collector, _ = made()
+    for number, terms in enumerate([(0, 1), (0,), (1, 2)]):
+        placer.register(f"s{number}", f"0-{number}", topk(*terms))
+    placer.register("filter", "0-9", topk(0, 1) | {"type": "boolean"})
+    collector.taken()
+    begun, asked = [], set()
+    for watermark in range(0, 200 * WINDOW, WINDOW // 2):
+        placer.advance(watermark)
+        surveys = [(name, p["type"]) for _, name, _, p in collector.taken()]
+        if surveys:
+            begun.append(watermark // WINDOW)
+            asked.update(name for name, _ in surveys)
+            for name, tasks in [(name, list(waits[0])) for name, waits in placer._reviewed.items()]:
+                for index in tasks:
+                    placer.report(name, placer._registry.get(name).registration, 1, "survey", None, {}, TASKS[index])
+    assert begun == [1, 3, 7, 15, 31, 63, 127, 191] and asked == {"s0", "s2"}
+
+
+def test_many_subscriptions_are_reviewed_some_at_a_time():
+    placer, collector, _ = made()
+    n = 3 * _PORTION
+    for number in range(n):
+        placer.register(f"s{number}", f"0-{number}", topk(0, 1))
+    collector.taken()
+    placer.advance(0)
+    placer.advance(WINDOW)
+    answered = 0
+    while asked := collector.taken():
+        assert len(placer._reviewed) <= _PORTION
+        for task, name, registration, p in asked:
+            assert p["type"] == "survey"
+            placer.report(name, registration, 1, "survey", -np.inf, topk(0, 1), task)
+            answered += 1
+    assert answered == 2 * n and not placer._to_review
 
 
 @pytest.mark.parametrize("other", [None, RowTasks(np.array([0, 1, 1]), np.array([3, 0, 2], np.int32))])

@@ -23,7 +23,8 @@ def test_entries_come_back_as_they_were_put_in():
     for found in (registry, copy):
         assert {name: tuple(found.get(name)) for name in found.names()} == plain
         assert len(found) == len(plain) and found.replicas == sum(len(tasks) for *_, tasks in plain.values())
-        assert found.get("nobody") is None
+        assert found.get("nobody") is None and not found.may_shrink("nobody")
+        assert all(found.may_shrink(name) == (topk and len(tasks) > 1) for name, (_, topk, _, tasks) in plain.items())
 
 
 def test_a_million_subscriptions_take_some_200_megabytes():
