@@ -10,7 +10,7 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.keyword import PrefixDistributor
-from dskype.distribution.learning import learn_ranges, learn_tree, take, uniform_ranges, uniform_tree
+from dskype.distribution.learning import first_terms, learn_ranges, learn_tree, uniform_ranges, uniform_tree
 from dskype.distribution.partitioned import METHODS
 from dskype.distribution.plans import Node, flatten
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -111,10 +111,7 @@ class KeywordFirstDistributor(_Hybrid):
         """Return ranges of equal cost, each with cells of equally many subscriptions."""
         n2, balanced, lengths = options["n2"], options["method"] == METHODS[0], cls._lengths(tasks, sample, options)
         ranges = learn_ranges(cls.cost(sample, options, lengths), range(options["n1"]), balanced=balanced)["ranges"]
-        nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
-        owners = np.repeat(np.arange(sample.n), np.diff(sample.offsets))
-        counted = nth < lengths[owners]
-        terms, owners = sample.terms[sample.offsets[0]:sample.offsets[-1]][counted], owners[counted]
+        owners, terms = first_terms(sample.offsets, sample.terms, lengths)
         none = np.zeros(0)
         ends = [part["from"] for part in ranges[1:]]
         parts = []

@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Cost", "Postings", "best_line", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -172,6 +172,17 @@ def take(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) ->
     np.cumsum(lengths, out=taken[1:])
     index = np.arange(taken[-1]) + np.repeat(offsets[:-1][rows] - taken[:-1], lengths)
     return taken, [v[index] for v in values]
+
+
+def first_terms(offsets: np.ndarray, terms: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (rows, terms) of documents in CSR form: of each the first so many terms.
+
+    :param lengths: int64[n].
+    """
+    nth = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
+    rows = np.repeat(np.arange(len(lengths)), np.diff(offsets))
+    counted = nth < lengths[rows]
+    return rows[counted], terms[offsets[0]:offsets[-1]][counted]
 
 
 class Postings(NamedTuple):

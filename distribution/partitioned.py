@@ -11,7 +11,7 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Cost, Postings, best_line, take
+from dskype.distribution.learning import Cost, Postings, best_line, first_terms, take
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -355,8 +355,7 @@ def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None
     :param rows: of the subscriptions that count; default: all.
     :param weights: float64[], of all subscriptions; default: 1.
     """
-    nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
-    terms = sample.terms[sample.offsets[0]:sample.offsets[-1]][nth < np.repeat(lengths, np.diff(sample.offsets))]
+    _, terms = first_terms(sample.offsets, sample.terms, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
         offsets, (terms,) = take(offsets, [terms], rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
+from dskype.distribution.learning import first_terms
 from dskype.distribution.plans import Node, joined, leaf
 
 __all__ = ["learn_together"]
@@ -65,19 +66,15 @@ def learn_together(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhe
     :param lengths: int64[n], how many keywords of each subscription count, the first ones.
     :param work: float64[n], of the subscriptions; ``overhead``: that of a message that comes to a task.
     """
-    nth = np.arange(sample.offsets[-1] - sample.offsets[0]) - np.repeat(sample.offsets[:-1] - sample.offsets[0], np.diff(sample.offsets))
-    owners = np.repeat(np.arange(sample.n), np.diff(sample.offsets))
-    terms = sample.terms[sample.offsets[0]:sample.offsets[-1]]
-    counted = (nth < lengths[owners]) & (terms >= 0)
-    terms, owners = terms[counted], owners[counted]
     m = sample.messages
-    m_terms, m_owners = m.terms[m.offsets[0]:m.offsets[-1]], np.repeat(np.arange(m.n), np.diff(m.offsets))
-    m_terms, m_owners = m_terms[m_terms >= 0], m_owners[m_terms >= 0]
+    owners, terms = first_terms(sample.offsets, sample.terms, lengths)
+    m_owners, m_terms = first_terms(m.offsets, m.terms, np.diff(m.offsets))
+    owners, terms, m_owners, m_terms = owners[terms >= 0], terms[terms >= 0], m_owners[m_terms >= 0], m_terms[m_terms >= 0]
     firsts = _short_ranges(terms, m_terms, max(tasks, min(_PARTITIONS, len(terms) // _LEAST)))
     count = len(firsts)
     s = _Documents.of(sample.n, owners, np.searchsorted(firsts, terms, side="right") - 1, count)
-    m_ = _Documents.of(max(1, m.n), m_owners, np.searchsorted(firsts, m_terms, side="right") - 1, count)
-    groups, loads = _assigned(s, m_, work, overhead, tasks)
+    heard = _Documents.of(max(1, m.n), m_owners, np.searchsorted(firsts, m_terms, side="right") - 1, count)
+    groups, loads = _assigned(s, heard, work, overhead, tasks)
     ranges: list[Node] = []
     for first, group, load in zip(firsts.tolist(), groups, loads.tolist()):
         node = leaf(group, float(f"{load:.6g}"))
@@ -117,7 +114,7 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
             cap = 1.0 if sweep < 0 else _CAP + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
             moved = kernels.together_sweep(order, label, s.start, s.rows, m.start, m.rows, *state.on, state.subscriptions, state.worked, state.messages, work, overhead,
                                            s.n / max(1, m.n), cap, product_mean if sweep < 0 else -1.0, work_mean)
-            if not moved:
+            if not moved and cap == _CAP:
                 break
         product_mean, work_mean = float((state.subscriptions * state.messages).mean()), float((state.worked + overhead * state.messages).mean())
     groups.update((p, [task]) for p, task in zip(single.tolist(), label[single].tolist()))

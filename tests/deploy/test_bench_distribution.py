@@ -148,7 +148,9 @@ def test_placements_that_grow_stay_exact():
     place = np.array([rng.random() for _ in texts])
     workload = Workload(DataSet.of_texts(PLACES, "words", texts, place, place), Scale(300, 300, 600, 0, sample=100, step=25), 2)
     view = workload.view(2)
-    simulation = Simulation(view, distributor("prefix", {"slack": 0}, 4, view), check=300)
+    ranges = [{"from": i, "node": {"tasks": [i], "load": 1.0, "marks": {}}} for i in range(13)]      # a task for each word
+    plan = {**make_distributor("prefix", 13).plan(), "root": {"ranges": ranges}}
+    simulation = Simulation(view, make_distributor("prefix", 13, {"slack": 0}, plan), check=300)
     began = simulation.distributor.place_all(sample_of(workload.messages, view.subscriptions, view.floors, view.filled), view.floors)[0][-1]
     found = simulation.run()
     assert found["grown"] > 0 and found["late"] > 0 and found["different"] == 0
