@@ -14,7 +14,7 @@ from dskype.topology.plan import TopologyPlan
 
 __all__ = ["Pressure"]
 
-_STEP_MS, _RATE_WINDOW_MS, _MEMORY_MS = 250, 3000, 30_000
+_STEP_MS, _RATE_WINDOW_MS, _MEMORY_MS = 250, 10_000, 30_000
 _LEAST_BOUND = 1000
 _HEAVIEST = 1e6
 """Of a cycle that would make ever more of a tuple."""
