@@ -239,7 +239,7 @@ class TopkEngine:
 
     def _chunks(self, position: np.ndarray) -> list[tuple[int, int]]:
         """Cut messages into pieces of a size at which thresholds are still fresh; never between equal positions."""
-        size = min(256, max(32, 4_000_000 // max(1, self._count)))
+        size = min(256, max(64, 16_000_000 // max(1, self._count)))
         cuts, n = [0], len(position)
         while n - cuts[-1] > size:
             cuts.append(int(np.searchsorted(position, position[cuts[-1] + size - 1], side="right")))
