@@ -209,22 +209,22 @@ def touch(buffers, slots, start, end, apart):
     block, seq, position, score = buffers.block, buffers.seq, buffers.position, buffers.score
     sink, sunk = np.int64(0), 0.0
     for i in range(start, end):
-        sink += block[slots[i], START]
+        sink ^= np.int64(block[slots[i], START])
     for i in range(start, end):
         slot = slots[i]
         if block[slot, STATE] == ACTIVE and block[slot, CAPACITY]:
             first = np.int64(np.uint32(block[slot, START]))
             last = first + np.int64(np.uint32(min(block[slot, LENGTH], block[slot, CAPACITY] - 1)))
             for e in range(first, last, 8):
-                sink += position[e]
+                sink ^= position[e]
                 sunk += score[e]
-            sink += position[last]
+            sink ^= position[last]
             sunk += score[last]
             if apart:
                 for e in range(first, last, 8):
-                    sink += seq[e]
-                sink += seq[last]
-    return sink + np.int64(sunk > 0.0)
+                    sink ^= seq[e]
+                sink ^= seq[last]
+    return sink ^ np.int64(sunk > 0.0)
 
 
 @njit(**INLINE)
@@ -361,13 +361,13 @@ def go_on(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apa
             slot = falling
             if size[FIRST] >= near_seen:
                 near_seen = min(size[FIRST] + AHEAD, size[LAST])
-                at[SINK] += touch(buffers, near, size[FIRST], near_seen, apart)
+                at[SINK] ^= touch(buffers, near, size[FIRST], near_seen, apart)
         end = row
         while end < group and row_slot[end] == slot:
             end += 1
         if end > seen:
             seen = min(row + AHEAD, rows)
-            at[SINK] += touch(buffers, row_slot, row, seen, apart)
+            at[SINK] ^= touch(buffers, row_slot, row, seen, apart)
         if at[DUES] == work.due.shape[0] or at[MARKS] == work.marked.shape[0]:
             stop = NO_SLOTS
             break
