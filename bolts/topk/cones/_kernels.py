@@ -549,11 +549,11 @@ def sort_stale(lists, numbers, words, least, step, fresh):
 
 @njit(cache=True)
 def compact(lists, numbers, more, words, step):
-    """Arrange those lists that would have to grow for ``more`` lanes (int64[n]) while an eighth of theirs is dead."""
+    """Arrange those lists that would have to grow for ``more`` lanes (int64[n]) while a sixteenth of theirs is dead."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
         used, dead = lists.big[number, USED], lists.big[number, DEAD]
-        if used + more[i] > lists.lanes[number, CAPACITY] * LANES and 8 * dead > used:
+        if used + more[i] > lists.lanes[number, CAPACITY] * LANES and 16 * dead > used:
             sort_lanes(lists, number, 0, words, step)
 
 

@@ -105,7 +105,7 @@ class ConeIndex(SubscriptionIndex):
     added is arranged in runs that grow as the digits of a number do, once it has thresholds. So a change costs O(log^2 n) amortised and
     no call ever arranges everything.
 
-    Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth; 4 in a short list.
+    Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth and dead lanes; 4 in a short list.
 
     :param short: postings up to which a list keeps only slots, >= 1.
     :param flat: blocks up to which a list has no bounds, >= 0.
@@ -123,7 +123,7 @@ class ConeIndex(SubscriptionIndex):
         self._spare: list[int] = []     # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
-        self._lanes = ConePool(0.125, field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
+        self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
         self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one

@@ -155,18 +155,37 @@ def near_blocks(upper, bound, first_upper, first_group, start, blocks, x, y, nea
 
 
 @njit(cache=True, inline="always")
-def weight_in(term, keys, weights):
-    """Return the weight of a dense term id in a message, -1 if it is not there.
+def place_of(term, turn, keys):
+    """Return where a dense term id is in ``keys`` if it is there."""
+    return (term ^ (term >> turn)) & np.int64(keys.shape[0] - 1)
 
-    :param keys: int64[m], m a power of two: the message's term ids by open addressing, -1: nobody; so small that it stays near the core.
+
+@njit(cache=True)
+def enter_terms(ids, n, keys):
+    """Enter the terms (those >= 0 among ``ids[:n]``) of a message, each where no other is; return (keys, turn).
+
+    :param keys: int64[m], m a power of two, all -1; a longer one is returned if need be.
     """
-    mask = np.int64(keys.shape[0] - 1)
-    at = term & mask
-    while keys[at] != term:
-        if keys[at] < 0:
-            return -1.0
-        at = (at + 1) & mask
-    return weights[at]
+    turn, size = np.int64(12), keys.shape[0]
+    while size < min(n * n // 2, 65536):        # as many as give an even chance
+        size *= 2
+    if size > keys.shape[0]:
+        keys = np.full(size, -1, np.int64)
+    while True:
+        i = 0
+        while i < n:
+            if ids[i] >= 0:
+                at = place_of(ids[i], turn, keys)
+                if keys[at] >= 0 and keys[at] != ids[i]:
+                    break
+                keys[at] = ids[i]
+            i += 1
+        if i == n:
+            return keys, turn
+        keys[:] = -1
+        turn -= 1
+        if turn == 0:
+            turn, keys = np.int64(12), np.full(2 * keys.shape[0], -1, np.int64)
 
 
 @njit(cache=True)
@@ -185,24 +204,24 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
     near_scale = np.float32(step)
     far = 1e15
     ids, ends = np.empty(16, np.int64), np.empty(16, np.int64)
-    keys, weight_of = np.full(256, -1, np.int64), np.empty(256)
+    keys, weight_of = np.full(512, -1, np.int64), np.zeros(512)
     sink = 0.0
     for m in range(lon.shape[0]):
         first, last = offsets[m], offsets[m + 1]
         if last - first > ids.shape[0]:
             ids, ends = np.empty(2 * (last - first), np.int64), np.empty(2 * (last - first), np.int64)
-        while 4 * (last - first) > keys.shape[0]:
-            keys, weight_of = np.full(4 * keys.shape[0], -1, np.int64), np.empty(4 * keys.shape[0])
         x = np.float32(min(max((lon[m] - frame[0]) * frame[2], -far), far))
         y = np.float32(min(max((lat[m] - frame[1]) * frame[2], -far), far))
         for i in range(first, last):
             term = np.int64(find_term(terms[i], key, local))
             ids[i - first] = term
-            if term >= 0:
-                at = term & (keys.shape[0] - 1)
-                while keys[at] >= 0:
-                    at = (at + 1) & (keys.shape[0] - 1)
-                keys[at], weight_of[at] = term, weights[i]
+        # No two at one place: then no keyword is looked for twice, and no branch depends on whether it is common.
+        keys, turn = enter_terms(ids, last - first, keys)
+        if weight_of.shape[0] < keys.shape[0]:
+            weight_of = np.zeros(keys.shape[0])
+        for i in range(first, last):
+            if ids[i - first] >= 0:
+                weight_of[place_of(ids[i - first], turn, keys)] = weights[i]
         n = 0
         later = 0.0
         # From the most frequent term to the rarest: codes and the highest weight are then those of the later terms.
@@ -262,16 +281,16 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
                 continue
             for c in range(ends[i], ends[i - 1] if i else n):
                 slot = np.int64(found[c])
-                at, end, text = begin[c], begin[c] + count[c], 0.0
-                while at < end - 1 and weight_in(np.int64(table.term[at]), keys, weight_of) < 0.0:
-                    at += 1
-                if table.term[at] != term:
+                first_common, text = np.int64(-1), 0.0
+                for at in range(begin[c], begin[c] + count[c]):
+                    other = np.int64(table.term[at])
+                    h = place_of(other, turn, keys)
+                    part = table.weight[at] * weight_of[h]
+                    common = keys[h] == other
+                    text += part if common else 0.0
+                    first_common = other if common & (first_common < 0) else first_common
+                if first_common != term:
                     continue        # an earlier keyword is common: the match is found in its list
-                while at < end:
-                    weight = weight_in(np.int64(table.term[at]), keys, weight_of)
-                    if weight >= 0.0:
-                        text += table.weight[at] * weight
-                    at += 1
                 spatial = ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg)
                 result = combined_score(place[slot, ALPHA], spatial, text)
                 if result >= place[slot, THRESHOLD]:
@@ -288,5 +307,5 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
         for i in range(last - first):
             if ids[i] >= 0:
                 gain[hashed(ids[i])] = np.float32(0)
-        keys[:] = -1
+                keys[place_of(ids[i], turn, keys)] = -1
     return out_message[:n_out].copy(), out_slot[:n_out].copy(), out_score[:n_out].copy(), sink
