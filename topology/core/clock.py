@@ -133,14 +133,12 @@ class TopologyClock:
                 records += [ClockRecord(tick.topic, p, value) for p in range(tick.partitions)]
         if active:
             room = self._pressure.room(now_ms)
-            wait = room <= 0
-            due = [(task, spout) for task, spout in self._spouts.items() if now_ms >= spout.next_ms]
             for task, spout in self._spouts.items():
                 spout.note(*self._reported(task))
-                room -= spout.expected * self._pressure.weight(spout.component)
-            for task, spout in due:
-                if record := self._pulse(task, spout, now_ms, 0.0 if wait else room):
-                    room -= 0 if spout.idle else spout.credit * self._pressure.weight(spout.component)
+            busy = sum(not spout.idle for spout in self._spouts.values())
+            for task, spout in self._spouts.items():
+                # An equal share for each, also for one that seems to have nothing.
+                if now_ms >= spout.next_ms and (record := self._pulse(task, spout, now_ms, room / (busy + spout.idle))):
                     records.append(record)
         return records
 
@@ -159,7 +157,7 @@ class TopologyClock:
     def _pulse(self, task: int, spout: _SpoutClock, now_ms: int, room: float) -> ClockRecord | None:
         """Return a pulse with a credit: how many tuples the spout may emit until the next one.
 
-        :param room: how many tuples may be dealt with for these; 0: the spout has to wait; less: what is allowed already has to do.
+        :param room: how many tuples may be dealt with for what it has not emitted yet; 0: it has to wait.
         """
         seen, emitted = self._reported(task)
         if emitted != spout.emitted or not spout.wait_ms:
@@ -168,8 +166,9 @@ class TopologyClock:
             spout.wait_ms = min(spout.idle_interval_ms, max(1, spout.wait_ms * 3 // 2))
         spout.emitted = emitted
         spout.next_ms = now_ms + spout.wait_ms
-        credit = int(min(spout.max_tuples, room / self._pressure.weight(spout.component)))
-        if spout.number - seen >= _PULSES_AHEAD or credit <= 0 and (room or not spout.credit):
+        credit = max(0, min(spout.max_tuples, int(room / self._pressure.weight(spout.component)) - spout.expected))
+        # Where it has to wait, it is told so once; where what is under way uses up its share, it may go on with that.
+        if spout.number - seen >= _PULSES_AHEAD or (credit == 0 and (room > 0 or spout.credit == 0)):
             return None
         spout.credit = credit
         spout.number += 1
