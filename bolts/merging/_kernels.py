@@ -1,4 +1,4 @@
-"""Kernels of merged lists. Imports numpy and numba only.
+"""Kernels of merged lists. Imports numpy, numba and other kernels only.
 
 A merged list is the k best of the rows of all replicas' lists, which are kept in rank order: score descending, then newer (position, then
 sequence number) first. The rows of one message are side by side; it counts once.
@@ -9,18 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-START, LENGTH, CAPACITY, K = range(4)
-ADD, REMOVE = 0, 1
+from dskype.bolts.topk._kernels import LENGTH, START
+from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
 
-
-@njit(cache=True)
-def before(score, position, seq, other_score, other_position, other_seq):
-    """Tell whether a message ranks before another one."""
-    if score != other_score:
-        return score > other_score
-    if position != other_position:
-        return position > other_position
-    return seq > other_seq
+K = 3   # column of block after START, LENGTH and CAPACITY
 
 
 @njit(cache=True)
@@ -41,7 +33,7 @@ def top(score, position, seq, start, length, k, scores, positions, seqs):
 def put(score, position, seq, task, start, length, new_score, new_position, new_seq, new_task):
     """Add a row, which has room; return the length."""
     at = start
-    while at < start + length and before(score[at], position[at], seq[at], new_score, new_position, new_seq):
+    while at < start + length and ranks_before(score[at], position[at], seq[at], new_score, new_position, new_seq):
         at += 1
     same = at
     while same < start + length and seq[same] == new_seq:
@@ -103,7 +95,7 @@ def merge(block, score, position, seq, task, last, slots, tasks, ops, watermarks
                     if a < old_n and b < new_n and old_seqs[a] == new_seqs[b]:
                         a += 1
                         b += 1
-                    elif b == new_n or (a < old_n and before(old_scores[a], old_positions[a], old_seqs[a], new_scores[b], new_positions[b], new_seqs[b])):
+                    elif b == new_n or (a < old_n and ranks_before(old_scores[a], old_positions[a], old_seqs[a], new_scores[b], new_positions[b], new_seqs[b])):
                         if op == REMOVE:
                             out_slot[out], out_op[out], out_seq[out], out_watermark[out] = slot, op, old_seqs[a], watermark
                             out += 1
