@@ -101,7 +101,7 @@ class SteadyLists:
         if not rows:
             return
         scores, positions, seqs, tasks, messages = zip(*rows)
-        at = np.repeat(pool.block[slots, kernels.START] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(len(rows))
+        at = _rows_of(pool.block[slots, kernels.START], lengths)
         pool.score[at], pool.position[at], pool.seq[at], pool.task[at] = scores, positions, seqs, tasks
         self._remember(np.array(seqs, np.int64), np.array(positions, np.int64), messages)
 
@@ -216,7 +216,7 @@ class SteadyLists:
         slots = np.arange(n)
         pool.reserve(slots, state["lengths"])
         pool.block[:n, kernels.LENGTH] = state["lengths"]
-        at = np.repeat(pool.block[:n, kernels.START] - np.concatenate(([0], np.cumsum(state["lengths"])[:-1])), state["lengths"]) + np.arange(len(state["rows"][0]))
+        at = _rows_of(pool.block[:n, kernels.START], state["lengths"])
         for name, column in zip(_FIELDS, state["rows"]):
             getattr(pool, name)[at] = column
         self._waiting = [[np.array(column) for column in columns] for columns in state["waiting"]]
@@ -231,3 +231,8 @@ class SteadyLists:
             assert rows == sorted(rows, reverse=True) and (k > 0 or not rows), rows
             assert len({(*row, task) for row, task in zip(rows, pool.task[start:start + length].tolist())}) == len(rows), rows
             self._ids.get(pool.seq[start:start + length])
+
+
+def _rows_of(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the numbers of the rows of blocks, one block after another."""
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
