@@ -97,9 +97,10 @@ class SpoutTask(Task):
             self._settled(completed, message_id)
 
     def _emit(self) -> None:
-        started, first = perf_counter_ns(), self.collector.emits
+        started, collector = perf_counter_ns(), self.collector      # (a component that breaks gets another one)
+        first = collector.emits
         self._guard(self._emit_loop)
-        self.credit = max(0, self.credit - (self.collector.emits - first))
+        self.credit = max(0, self.credit - (collector.emits - first))
         self.stats.busy_ns += perf_counter_ns() - started
 
     def _emit_loop(self) -> None:
