@@ -18,30 +18,30 @@ from numba import njit
 
 LANES = 16
 START, LENGTH, CAPACITY, BIG = range(4)
-_LOW, _SIGN = np.int64(0xFFFFFFFF), np.int64(0x80000000)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
 TERM, USED, DEAD, STALE, BASE, FRESH = range(6)         # columns of big
 STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
 TOP = 65535
-LAST_WEIGHT = 254       # of a code; 255 is kept for NO_CODES
-NO_CODES = np.int64(-1)
-SLOT, CODES_1, CODES_3 = range(3)       # of tail
-CODES = 4
+CODE, PART = 0, 1       # of code
+CODES = 4               # later keywords that have one
+WEIGHTS = 255.0         # steps of a later keyword's weight
+OPEN = 255              # the code of every keyword
 WHOLE = 512             # steps of NEED that count as a whole change
 RUN = 64                # lanes that are arranged when they have been added
 # Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
 USUAL_FIRST, USUAL_REST = 0.4, 0.3
 
-Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field tail bound upper")
+Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
 
 ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
 big: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, 1/512 cones; BASE: where
 what came since then begins, to whole groups; FRESH: what begins here has not been arranged at all.
-lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]) and tail (int32[., 16, 3]: SLOT, -1:
-nobody, and the codes of two later keywords each, 16 bits for one), of its groups in bound (uint16[., 8, 16]), and of theirs in upper (alike).
+lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: nobody) and code
+(uint8[., 2, 64]: CODE and PART, the weight, of the n-th later keyword in lane j at 16 * n + j), of its groups in bound (uint16[., 8, 16]),
+and of theirs in upper (alike).
 """
 Words = namedtuple("Words", "block term weight where")
 Words.__doc__ = """Keywords of the subscription table; where: int32, place of a posting in its list (of a lane in a long list)."""
@@ -52,8 +52,8 @@ Words.__doc__ = """Keywords of the subscription table; where: int32, place of a 
 
 @njit(cache=True)
 def hashed(term):
-    """Return the code of a dense term id, 1..255."""
-    return np.int64(1) + (term * np.int64(40503) >> np.int64(4)) % np.int64(255)
+    """Return the code of a dense term id, 1..254."""
+    return np.int64(1) + (term * np.int64(40503) >> np.int64(4)) % np.int64(254)
 
 
 @njit(cache=True)
@@ -71,34 +71,36 @@ def need(threshold, alpha):
 
 
 @njit(cache=True)
-def shape(cone, place, frame, weight, weights, nth, length, start, words):
-    """Write X, Y, NEAR, FIRST, REST of the cone of keyword ``nth`` into ``cone`` (int64[6]); return its codes.
+def shape(cone, codes, place, frame, nth, start, length, words):
+    """Write X, Y, NEAR, FIRST, REST of the cone of keyword ``nth`` of those at ``start`` into ``cone`` (int64[6]).
 
+    :param codes: uint8[2, 4]: becomes CODE and PART of the later keywords; when they have no room, all are OPEN and 4.0 in sum.
     :param frame: float64[3]: west, south, steps per degree.
-    :returns: (codes, True when no bound can be given: then NEED has to be 0).
+    :returns: True when no bound can be given: then NEED has to be 0.
     """
     lon, lat, alpha = place[LON], place[LAT], place[ALPHA]
     x, y = np.floor((lon - frame[0]) * frame[2] + 0.5), np.floor((lat - frame[1]) * frame[2] + 0.5)
     cone[X], cone[Y], cone[NEAR] = 0, 0, 0
     if 0 <= x <= TOP and 0 <= y <= TOP:
         cone[X], cone[Y], cone[NEAR] = np.int64(x), np.int64(y), np.int64(alpha * TOP)
-    first, rest = (1.0 - alpha) * weight, 0.0
-    codes = np.int64(0) if length - nth - 1 <= CODES else NO_CODES
+    first, rest = (1.0 - alpha) * words.weight[start + nth], 0.0
+    fits = length - nth - 1 <= CODES
+    codes[:] = 0
     for j in range(nth + 1, length):
         part = (1.0 - alpha) * words.weight[start + j]
         rest += part
-        if codes != NO_CODES:
-            if part * 255.0 < LAST_WEIGHT:
-                steps = np.int64(part * 255.0) + 1
-                codes |= ((hashed(np.int64(words.term[start + j])) << np.int64(8)) | steps) << np.int64(16 * (j - nth - 1))
-            else:
-                codes = NO_CODES
+        fits = fits and part * WEIGHTS < OPEN - 1
+        if fits:
+            codes[CODE, j - nth - 1] = hashed(np.int64(words.term[start + j]))
+            codes[PART, j - nth - 1] = np.int64(part * WEIGHTS) + 1
+    if not fits:
+        codes[:] = OPEN
     if not first + rest < 3.99:
         cone[FIRST], cone[REST] = TOP, TOP
-        return codes, True
+        return True
     cone[FIRST] = np.int64(first * STEPS) + 1 if first > 0.0 else 0
     cone[REST] = np.int64(rest * STEPS) + 1 if rest > 0.0 else 0
-    return codes, False
+    return False
 
 
 @njit(cache=True)
@@ -134,9 +136,9 @@ def put(lists, number, lane, slot, cone, codes):
     b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
     for f in range(6):
         lists.field[b, f, j] = cone[f]
-    lists.tail[b, j, SLOT] = slot
-    lists.tail[b, j, CODES_1] = ((codes & _LOW) ^ _SIGN) - _SIGN
-    lists.tail[b, j, CODES_3] = codes >> np.int64(32)
+    lists.slot[b, j] = slot
+    for n in range(CODES):
+        lists.code[b, CODE, LANES * n + j], lists.code[b, PART, LANES * n + j] = codes[CODE, n], codes[PART, n]
     contain_cone(lists, number, lane, cone)
 
 
@@ -148,7 +150,9 @@ def clear_lanes(lists, number, low, high):
         b, j = start + lane // LANES, lane % LANES
         lists.field[b, X, j], lists.field[b, Y, j], lists.field[b, NEAR, j] = 0, 0, TOP
         lists.field[b, FIRST, j], lists.field[b, REST, j], lists.field[b, NEED, j] = 0, 0, TOP
-        lists.tail[b, j, SLOT], lists.tail[b, j, CODES_1], lists.tail[b, j, CODES_3] = -1, 0, 0
+        lists.slot[b, j] = -1
+        for n in range(CODES):
+            lists.code[b, CODE, LANES * n + j], lists.code[b, PART, LANES * n + j] = 0, 0
 
 
 @njit(cache=True)
@@ -168,7 +172,7 @@ def bound_lanes(lists, number, low, high):
         bounds, j = lists.bound[first + b // LANES], b % LANES
         clear_bound(bounds, j)
         for lane in range(LANES):
-            if lists.tail[start + b, lane, SLOT] >= 0:
+            if lists.slot[start + b, lane] >= 0:
                 cone = lists.field[start + b, :, lane]
                 contain(bounds, j, np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[NEAR]),
                         np.int64(cone[FIRST]), min(np.int64(cone[FIRST]) + np.int64(cone[REST]), TOP), np.int64(cone[NEED]))
@@ -250,10 +254,10 @@ def position_of(words, slot, term):
 
 
 @njit(cache=True)
-def enter(lists, number, slot, at, place, frame, words, indexed, cone):
+def enter(lists, number, slot, at, place, frame, words, indexed, cone, codes):
     """Append the posting of the keyword at ``at`` to a long list that has room."""
     start = words.block[slot, START]
-    codes, open_ = shape(cone, place[slot], frame, words.weight[at], words.weight, at - start, words.block[slot, LENGTH], start, words)
+    open_ = shape(cone, codes, place[slot], frame, at - start, start, words.block[slot, LENGTH], words)
     cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
     lane = lists.big[number, USED]
     lists.big[number, USED] = lane + 1
@@ -266,7 +270,7 @@ def enter(lists, number, slot, at, place, frame, words, indexed, cone):
 @njit(cache=True)
 def link(lists, slots, place, frame, words, indexed):
     """Enter the postings of ``slots``; there is room for all."""
-    cone = np.empty(6, np.int64)
+    cone, codes = np.empty(6, np.int64), np.empty((2, CODES), np.uint8)
     for i in range(slots.shape[0]):
         slot = np.int64(slots[i])
         start = words.block[slot, START]
@@ -274,7 +278,7 @@ def link(lists, slots, place, frame, words, indexed):
             term = words.term[at]
             number = lists.ids[term, BIG] - 1
             if number >= 0:
-                enter(lists, number, slot, at, place, frame, words, indexed, cone)
+                enter(lists, number, slot, at, place, frame, words, indexed, cone, codes)
             else:
                 length = lists.ids[term, LENGTH]
                 lists.id_slot[lists.ids[term, START] + length] = slot
@@ -285,13 +289,13 @@ def link(lists, slots, place, frame, words, indexed):
 @njit(cache=True)
 def promote(lists, numbers, place, frame, words, indexed):
     """Move what the short lists of terms hold into their new long ones."""
-    cone = np.empty(6, np.int64)
+    cone, codes = np.empty(6, np.int64), np.empty((2, CODES), np.uint8)
     for i in range(numbers.shape[0]):
         number = numbers[i]
         term = lists.big[number, TERM]
         for e in range(lists.ids[term, START], lists.ids[term, START] + lists.ids[term, LENGTH]):
             slot = np.int64(lists.id_slot[e])
-            enter(lists, number, slot, position_of(words, slot, term), place, frame, words, indexed, cone)
+            enter(lists, number, slot, position_of(words, slot, term), place, frame, words, indexed, cone, codes)
 
 
 @njit(cache=True)
@@ -302,7 +306,7 @@ def demote(lists, numbers, words):
         term = lists.big[number, TERM]
         n = 0
         for lane in range(lists.big[number, USED]):
-            slot = np.int64(lists.tail[lists.lanes[number, START] + lane // LANES, lane % LANES, SLOT])
+            slot = np.int64(lists.slot[lists.lanes[number, START] + lane // LANES, lane % LANES])
             if slot >= 0:
                 lists.id_slot[lists.ids[term, START] + n] = slot
                 words.where[position_of(words, slot, term)] = n
@@ -323,7 +327,7 @@ def unlink(lists, slots, words):
             where = np.int64(words.where[at])
             if number >= 0:
                 b, j = lists.lanes[number, START] + where // LANES, where % LANES
-                lists.tail[b, j, SLOT] = -1
+                lists.slot[b, j] = -1
                 lists.field[b, NEED, j] = TOP
                 lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
                 lists.big[number, DEAD] += 1
@@ -497,15 +501,16 @@ def arrange(cones, step):
 def sort_lanes(lists, number, low, words, step):
     """Arrange the cones of a list from lane ``low`` on anew, without the dead ones, and compute their bounds."""
     start, used, term = lists.lanes[number, START], lists.big[number, USED], np.int32(lists.big[number, TERM])
-    field, tail = np.empty((used - low, 6), np.uint16), np.empty((used - low, 3), np.int32)
+    field, slot, code = np.empty((used - low, 6), np.uint16), np.empty(used - low, np.int32), np.empty((used - low, 2, CODES), np.uint8)
     n = 0
     for lane in range(low, used):
         b, j = start + lane // LANES, lane % LANES
-        if lists.tail[b, j, SLOT] >= 0:
+        if lists.slot[b, j] >= 0:
             for f in range(6):
                 field[n, f] = lists.field[b, f, j]
-            for t in range(3):
-                tail[n, t] = lists.tail[b, j, t]
+            slot[n] = lists.slot[b, j]
+            for c in range(CODES):
+                code[n, CODE, c], code[n, PART, c] = lists.code[b, CODE, LANES * c + j], lists.code[b, PART, LANES * c + j]
             n += 1
     order, begin = arrange(field[:n], step), np.empty(n, np.int32)
     for i in range(n):
@@ -513,9 +518,10 @@ def sort_lanes(lists, number, low, words, step):
         b, j = start + (low + i) // LANES, (low + i) % LANES
         for f in range(6):
             lists.field[b, f, j] = field[source, f]
-        for t in range(3):
-            lists.tail[b, j, t] = tail[source, t]
-        begin[i] = words.block[tail[source, SLOT], START]
+        lists.slot[b, j] = slot[source]
+        for c in range(CODES):
+            lists.code[b, CODE, LANES * c + j], lists.code[b, PART, LANES * c + j] = code[source, CODE, c], code[source, PART, c]
+        begin[i] = words.block[slot[source], START]
     # In steps, so that the memory is read side by side.
     sink = np.int64(0)
     for i in range(n):

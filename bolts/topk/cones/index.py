@@ -123,7 +123,8 @@ class ConeIndex(SubscriptionIndex):
         self._spare: list[int] = []     # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
-        self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), tail=(np.int32, (lanes, 3)))
+        self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)),
+                               code=(np.uint8, (2, kernels.CODES * lanes)))
         self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
         self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
@@ -277,7 +278,7 @@ class ConeIndex(SubscriptionIndex):
         lists = self._lists
         assert 0 <= lane < self._big[number, kernels.USED]
         b, j = lists.lanes[number, kernels.START] + lane // kernels.LANES, lane % kernels.LANES
-        assert lists.tail[b, j, kernels.SLOT] == slot
+        assert lists.slot[b, j] == slot
         x, y, near, first, rest, need = lists.field[b, :, j].tolist()
         lon, lat, alpha, threshold = self.table.place[slot].tolist()
         if need == 0:
@@ -290,19 +291,19 @@ class ConeIndex(SubscriptionIndex):
             assert need / kernels.STEPS - 2.0 <= threshold - alpha - near / kernels.TOP * 0.7072 / self._frame[2] / self.diagonal_deg
         else:
             assert threshold - alpha >= 1.99
-        codes = (lists.tail[b, j, kernels.CODES_1:].astype(np.int64) & kernels._LOW).tolist()
-        codes = codes[0] | codes[1] << 32
-        if codes != 2**64 - 1:
-            assert len(terms) - 1 <= kernels.CODES and codes >> 16 * (len(terms) - 1) == 0
-            for term, part in zip(terms[1:].tolist(), parts[1:].tolist()):
-                assert codes >> 8 & 255 == kernels.hashed(term) and (codes & 255) >= part * 255.0
-                codes >>= 16
+        codes, steps = lists.code[b, :, j::kernels.LANES].tolist()
+        if codes[0] != kernels.OPEN:
+            assert len(terms) - 1 <= kernels.CODES and not any(codes[len(terms) - 1:])
+            for term, part, code, step in zip(terms[1:].tolist(), parts[1:].tolist(), codes, steps):
+                assert code == kernels.hashed(term) and step >= part * kernels.WEIGHTS
+        else:
+            assert set(codes + steps) == {kernels.OPEN}
 
     def _check_bounds(self, number: int, lists: kernels.Lists) -> None:
         """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
         lanes, used = kernels.LANES, int(self._big[number, kernels.USED])
         start, _, capacity = lists.lanes[number]
-        slot = lists.tail[start:start + capacity, :, kernels.SLOT].reshape(-1)
+        slot = lists.slot[start:start + capacity].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
         base, fresh = self._big[number, kernels.BASE:].tolist()
         assert 0 <= base <= fresh <= used and base % lanes ** 2 == 0 and (slot[:used] < 0).sum() == self._big[number, kernels.DEAD]
