@@ -93,7 +93,8 @@ def near_groups(lists, numbers, scales, n_lists, x, y, near_scale, rows, masks, 
     """
     sink = 0
     for l in range(n_lists):
-        sink += touch(lists.upper, lists.uppers[numbers[l], START])
+        if lists.groups[numbers[l], CAPACITY]:
+            sink += touch(lists.upper, lists.uppers[numbers[l], START])
     n = 0
     for l in range(n_lists):
         number = numbers[l]
