@@ -10,10 +10,14 @@ import numpy as np
 __all__ = ["MessageIds"]
 
 
+_SPARSEST = 8
+"""Sequence numbers per message from which on a table of them all is not worth its memory."""
+
+
 class _Run:
     """Messages sorted by sequence number, with their ids in an Arrow array; immutable."""
 
-    __slots__ = ("ids", "newest", "positions", "seqs")
+    __slots__ = ("_first", "_rows", "ids", "newest", "positions", "seqs")
 
     def __init__(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
         order = np.argsort(seqs, kind="stable")
@@ -23,13 +27,29 @@ class _Run:
             seqs, positions, ids = seqs[order], positions[order], ids.take(pa.array(order))
         self.seqs, self.positions, self.ids = seqs, positions, ids
         self.newest = int(positions.max())
+        self._first, self._rows = int(seqs[0]), None
+        if (span := int(seqs[-1]) - self._first + 1) <= _SPARSEST * len(seqs):
+            self._rows = np.full(span, -1, np.int32)
+            self._rows[seqs - self._first] = np.arange(len(seqs), dtype=np.int32)
+
+    def rows(self, seqs: np.ndarray) -> np.ndarray:
+        """Return the rows of messages, -1 for those that are not there; by a table where most numbers are."""
+        if self._rows is None:
+            at = np.searchsorted(self.seqs, seqs)
+            at[at == len(self.seqs)] = 0
+            return np.where(self.seqs[at] == seqs, at, -1)
+        at = seqs - self._first
+        inside = at.view(np.uint64) < len(self._rows)
+        if inside.all():
+            return self._rows[at]
+        return np.where(inside, self._rows[np.where(inside, at, 0)], -1)
 
 
 class MessageIds:
     """Maps sequence numbers to message ids, for as long as the messages are needed.
 
     Ids come in batches and are looked up in batches. Batches are kept sorted and merged in pairs of similar size, so there
-    are O(log n) of them: a lookup is a binary search in each. About 16 bytes a message and its id.
+    are O(log n) of them: a lookup asks each, by a table, or by binary search where few numbers are present. 20 to 48 bytes a message and its id.
     """
 
     def __init__(self) -> None:
@@ -69,11 +89,13 @@ class MessageIds:
         for run in reversed(self._runs):
             if not len(missing):
                 break
-            wanted = seqs[missing]
-            at = np.searchsorted(run.seqs, wanted)
-            at[at == len(run.seqs)] = 0
-            hit = run.seqs[at] == wanted
-            if hit.any():
+            at = run.rows(seqs[missing])
+            hit = at >= 0
+            if hit.all():
+                places.append(missing)
+                parts.append(run.ids.take(pa.array(at)))
+                missing = missing[:0]
+            elif hit.any():
                 places.append(missing[hit])
                 parts.append(run.ids.take(pa.array(at[hit])))
                 missing = missing[~hit]
@@ -89,9 +111,8 @@ class MessageIds:
         """Return the positions of messages that are known, int64[n]; -1 for others."""
         found = np.full(len(seqs), -1, np.int64)
         for run in self._runs:
-            at = np.searchsorted(run.seqs, seqs)
-            at[at == len(run.seqs)] = 0
-            hit = run.seqs[at] == seqs
+            at = run.rows(seqs)
+            hit = at >= 0
             found[hit] = run.positions[at[hit]]
         return found
 

@@ -17,7 +17,7 @@ TOPIC_CONFIG: dict[str, dict[str, str]] = {
     "subscriptions": {**_COMPACT, **_LOG_TIME},
     "results": _KEEP,
     # Written often, needed once per key: closed segments are what Kafka compacts.
-    "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.2"},
+    "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
     # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
     "registrations": {**_KEEP, "retention.ms": "-1"},
     # Key "plan": {"v": 1, "version": int, "plan": {...}}: plans of the distributor that a running topology changes to, one after

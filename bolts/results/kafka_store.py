@@ -6,7 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+from dskype.bolts.results.formats import Heads
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalStateException, explain
 
@@ -42,12 +45,19 @@ class KafkaStore(ResultStore):
             self._send(*state)
         return Outcome(written=len(states)) if states else _NONE
 
-    def put_values(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Sequence[int], values: Any) -> None:
-        """Write many states at once; ``values`` is a pyarrow string array."""
-        import pyarrow as pa
+    def put_values(self, shared: Heads, watermarks: Any, values: Any) -> None:
+        """Write many states at once.
 
-        versions = [f"{self._run} {registration} {watermark}" for registration, watermark in zip(registrations, watermarks, strict=True)]
-        self._collector.send_records(self._topic, pa.array(subscriptions, pa.string()), values, [("version", pa.array(versions, pa.string()))])
+        :param shared: of n states.
+        :param watermarks: int64[n].
+        :param values: a pyarrow string array of n.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
+        versions = pc.binary_join_element_wise(str(self._run), shared.registrations, marks, " ")
+        self._collector.send_records(self._topic, shared.keys, values, [("version", versions)])
 
     def remove(self, removals: Sequence[Removal]) -> Outcome:
         """Write null values."""

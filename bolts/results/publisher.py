@@ -109,14 +109,14 @@ class ResultPublisher:
         n = len(subscriptions)
         if not n or not self.wants_states:
             return 0
-        subscriptions, registrations, watermarks = column_rows(subscriptions), column_rows(registrations), column_rows(watermarks)
         if self._via_bolt:
             bounds, messages, scores = column_rows(offsets), column_rows(messages), column_rows(scores)
             records = [[r, w, messages[start:stop], scores[start:stop]]
-                       for r, w, start, stop in zip(registrations, watermarks, bounds[:-1], bounds[1:], strict=True)]
-            self._emit(subscriptions, "topk", records)
+                       for r, w, start, stop in zip(column_rows(registrations), column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)]
+            self._emit(column_rows(subscriptions), "topk", records)
         else:
-            self._store.put_values(subscriptions, registrations, watermarks, state_values(heads(subscriptions, registrations), watermarks, offsets, messages, scores))
+            shared = heads(subscriptions, registrations)
+            self._store.put_values(shared, watermarks, state_values(shared, watermarks, offsets, messages, scores))
         return n
 
     @staticmethod

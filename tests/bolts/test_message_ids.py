@@ -14,12 +14,13 @@ from dskype.topology.core.frames import pack_state, unpack_state
 def test_ids_are_found_until_they_are_freed(seed):
     rng = random.Random(seed)
     ids, plain, seq = MessageIds(), {}, 0
+    every = (1, 5, 40)[seed % 3]  # with 5 and 40 the task does not get all messages
     for _ in range(60):
         n = rng.randint(0, 40)
-        seqs = np.arange(seq, seq + n)
-        seq += n
+        seqs = np.arange(seq, seq + n * every, every)
+        seq += n * every
         positions = seqs // 3 if seed % 2 else seqs  # several at one position, as with time windows
-        order = rng.sample(range(n), n) if seed % 3 == 0 else list(range(n))
+        order = rng.sample(range(n), n) if seed % 4 == 0 else list(range(n))
         names = [f'"m{s}"' for s in seqs[order]]
         ids.add(seqs[order], positions[order], names if rng.random() < 0.5 else pa.array(names, pa.string()))
         plain.update({s: (p, f'"m{s}"') for s, p in zip(seqs.tolist(), positions.tolist())})
@@ -36,6 +37,8 @@ def test_ids_are_found_until_they_are_freed(seed):
         if plain:
             asked = rng.choices(sorted(plain), k=20)
             assert ids.get(np.array(asked)).to_pylist() == [plain[s][1] for s in asked]
+            some = np.array([*asked, -1, seq, seq + 7])
+            assert ids.positions(some).tolist() == [*(plain[s][0] for s in asked), -1, -1, -1]
     assert ids.get(np.zeros(0, np.int64)).to_pylist() == []
 
 
@@ -50,6 +53,7 @@ def test_what_is_freed_takes_no_room_for_long():
 
 def test_an_unknown_message_is_an_error():
     ids = MessageIds()
-    ids.add(np.array([1]), np.array([1]), ["1"])
-    with pytest.raises(KeyError, match="id of message 2 is not known"):
-        ids.get(np.array([1, 2]))
+    ids.add(np.array([1, 4]), np.array([1, 4]), ["1", "4"])
+    for unknown in (0, 2, 5, -(1 << 62), 1 << 62):
+        with pytest.raises(KeyError, match=f"id of message {unknown} is not known"):
+            ids.get(np.array([1, unknown]))
