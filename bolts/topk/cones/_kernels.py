@@ -30,8 +30,6 @@ WEIGHTS = 255.0         # steps of a later keyword's weight
 OPEN = 255              # the code of every keyword
 WHOLE = 512             # steps of NEED that count as a whole change
 RUN = 64                # lanes that are arranged when they have been added
-# Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
-USUAL_FIRST, USUAL_REST = 0.4, 0.3
 
 Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
@@ -415,155 +413,6 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
 
 
 @njit(cache=True)
-def select(keys, low, high, at):
-    """Put the keys of ``keys[low:high]``, all different, that belong before ``at`` before it (quickselect without branches)."""
-    sample = np.empty(15, np.int64)
-    while high - low > 1:
-        size = 15 if high - low > 512 else 3
-        for i in range(size):
-            value = keys[low + i * (high - low - 1) // (size - 1)]
-            j = i - 1
-            while j >= 0 and sample[j] > value:
-                sample[j + 1] = sample[j]
-                j -= 1
-            sample[j + 1] = value
-        # Not the lowest of the sample: then something is below it, and the range gets smaller.
-        pivot = sample[min(max(size * (at - low) // (high - low), 1), size - 1)] if high - low > 2 else max(keys[low], keys[low + 1])
-        j = low
-        for i in range(low, high):
-            value = keys[i]
-            keys[i] = keys[j]
-            keys[j] = value
-            j += value < pivot
-        if at == j:
-            return
-        if at < j:
-            high = j
-        else:
-            low = j
-
-
-@njit(cache=True)
-def widest(cones, order, low, high, step):
-    """Return the field in which the cones ``order[low:high]`` differ most, in what that means for a score (a sample tells).
-
-    :param step: what a step of distance is in steps of score, for a step of NEAR.
-    """
-    sums, squares = np.zeros(6), np.zeros(6)
-    n = 0
-    for i in range(low, high, max(1, (high - low) // 48)):
-        row = cones[order[i]]
-        for f in range(6):
-            value = np.float64(row[f]) - 32768.0
-            sums[f] += value
-            squares[f] += value * value
-        n += 1
-    slope = (sums[NEAR] / n + 32768.0) * step
-    best, most = 0, -1.0
-    for f in range(6):
-        scale = 0.2 * slope if f <= Y else 1500.0 * step if f == NEAR else USUAL_FIRST if f == FIRST else USUAL_REST if f == REST else 1.0
-        extent = (squares[f] / n - (sums[f] / n) ** 2) * scale * scale
-        if extent > most:
-            best, most = f, extent
-    return best
-
-
-@njit(cache=True)
-def arrange(cones, step):
-    """Return an order (int64[n]) of cones (uint16[n, 6]) in which those of a block are alike, and those of a group.
-
-    Halves the cones again and again by the field in which they differ most; between groups while there are several.
-    """
-    n = cones.shape[0]
-    order, keys = np.arange(n), np.empty(n, np.int64)
-    stack = np.empty((64, 2), np.int64)
-    stack[0, 0], stack[0, 1] = 0, n
-    depth = 1
-    while depth:
-        depth -= 1
-        low, high = stack[depth]
-        if high - low <= LANES:
-            continue
-        unit = LANES if high - low <= LANES ** 2 else LANES ** 2 if high - low <= LANES ** 3 else LANES ** 3
-        at = low + max(1, ((high - low) // 2 + unit // 2) // unit) * unit
-        field = widest(cones, order, low, high, step)
-        for i in range(low, high):
-            keys[i] = (np.int64(cones[order[i], field]) << np.int64(32)) | order[i]
-        select(keys, low, high, at)
-        for i in range(low, high):
-            order[i] = keys[i] & np.int64(0xFFFFFFFF)
-        stack[depth, 0], stack[depth, 1], stack[depth + 1, 0], stack[depth + 1, 1] = low, at, at, high
-        depth += 2
-    return order
-
-
-@njit(cache=True)
-def sort_lanes(lists, number, low, words, step):
-    """Arrange the cones of a list from lane ``low`` on anew, without the dead ones, and compute their bounds."""
-    start, used, term = lists.lanes[number, START], lists.big[number, USED], np.int32(lists.big[number, TERM])
-    field, slot, code = np.empty((used - low, 6), np.uint16), np.empty(used - low, np.int32), np.empty((used - low, 2, CODES), np.uint8)
-    n = 0
-    for lane in range(low, used):
-        b, j = start + lane // LANES, lane % LANES
-        if lists.slot[b, j] >= 0:
-            for f in range(6):
-                field[n, f] = lists.field[b, f, j]
-            slot[n] = lists.slot[b, j]
-            for c in range(CODES):
-                code[n, CODE, c], code[n, PART, c] = lists.code[b, CODE, LANES * c + j], lists.code[b, PART, LANES * c + j]
-            n += 1
-    order, begin = arrange(field[:n], step), np.empty(n, np.int32)
-    for i in range(n):
-        source = order[i]
-        b, j = start + (low + i) // LANES, (low + i) % LANES
-        for f in range(6):
-            lists.field[b, f, j] = field[source, f]
-        lists.slot[b, j] = slot[source]
-        for c in range(CODES):
-            lists.code[b, CODE, LANES * c + j], lists.code[b, PART, LANES * c + j] = code[source, CODE, c], code[source, PART, c]
-        begin[i] = words.block[slot[source], START]
-    # In steps, so that the memory is read side by side.
-    sink = np.int64(0)
-    for i in range(n):
-        sink += np.int64(words.term[begin[i]]) + np.int64(words.where[begin[i]])
-    for i in range(n):
-        at = np.int64(begin[i])
-        while words.term[at] != term:
-            at += 1
-        words.where[at] = low + i
-    clear_lanes(lists, number, low + n, used)
-    bound_lanes(lists, number, low, used)
-    lists.big[number, DEAD] -= used - low - n
-    lists.big[number, USED] = lists.big[number, FRESH] = low + n
-    if low == 0:
-        lists.big[number, STALE], lists.big[number, BASE] = 0, n // LANES ** 2 * LANES ** 2
-    return sink
-
-
-@njit(cache=True)
-def sort_stale(lists, numbers, words, least, step, fresh):
-    """Arrange those lists in which much has changed; with ``fresh`` also what was added, of others."""
-    for i in range(numbers.shape[0]):
-        number = numbers[i]
-        if stale(lists, number, least):
-            sort_lanes(lists, number, 0, words, step)
-        elif fresh:
-            low = unarranged(lists, number)
-            if low >= 0:
-                sort_lanes(lists, number, low, words, step)
-
-
-@njit(cache=True)
-def compact(lists, numbers, more, words, step):
-    """Arrange those lists that would have to grow for ``more`` lanes (int64[n]) while a sixteenth of theirs is dead."""
-    for i in range(numbers.shape[0]):
-        number = numbers[i]
-        used, dead = lists.big[number, USED], lists.big[number, DEAD]
-        if used + more[i] > lists.lanes[number, CAPACITY] * LANES and 16 * dead > used:
-            sort_lanes(lists, number, 0, words, step)
-
-
-@njit(cache=True)
 def long_lists(ids, slots, words):
     """Return the numbers of the long lists of the keywords of slots, each once or more."""
     n = 0
@@ -592,3 +441,37 @@ def copy_rows(array, source, length, destination, out):
         for r in range(length[i]):
             for w in range(array.shape[1]):
                 out[b + r, w] = array[a + r, w]
+
+
+@njit(cache=True)
+def take_runs(free, rooms):
+    """Return where among free runs (int64[m, 2]: START, LENGTH, 0: none) there is room for others, and how much is taken in all.
+
+    Takes the smallest that is large enough for each, in order, and leaves what is behind it. O(m) for each.
+
+    :returns: (int64[n], -1: nowhere; rows taken).
+    """
+    starts, taken = np.full(rooms.shape[0], -1, np.int64), 0
+    for i in range(rooms.shape[0]):
+        best = -1
+        for f in range(free.shape[0]):
+            if free[f, 1] >= rooms[i] and (best < 0 or free[f, 1] < free[best, 1]):
+                best = f
+        if best >= 0:
+            starts[i] = free[best, 0]
+            free[best, 0] += rooms[i]
+            free[best, 1] -= rooms[i]
+            taken += rooms[i]
+    return starts, taken
+
+
+@njit(cache=True)
+def leave_runs(free, starts, lengths):
+    """Enter runs into the free ones, each instead of the smallest there if it is larger."""
+    for i in range(starts.shape[0]):
+        least = 0
+        for f in range(free.shape[0]):
+            if free[f, 1] < free[least, 1]:
+                least = f
+        if lengths[i] > free[least, 1]:
+            free[least, 0], free[least, 1] = starts[i], lengths[i]

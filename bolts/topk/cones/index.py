@@ -9,6 +9,7 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
+from dskype.bolts.topk.cones.order import _kernels as order
 from dskype.bolts.topk.cones.search import _kernels as search
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import aligned, readable
@@ -20,8 +21,8 @@ __all__ = ["ConeIndex"]
 class ConePool:
     """Rows of many lists: each list has one run of rows in every field.
 
-    ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A run that is too small is left behind and a larger one taken
-    at the end; when the end is reached, all runs move to new arrays.
+    ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A run that is too small is left behind for other lists and a larger
+    one taken among those left behind, or at the end; when the end is reached, all runs move to new arrays.
 
     :param growth: a run that grows becomes larger by this part at least.
     :param fields: name -> (dtype, shape of a row).
@@ -32,6 +33,7 @@ class ConePool:
         self.arrays = {name: aligned((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
         self.block = np.zeros((0, 3), np.int64)
         self.end = self.left = 0
+        self._free = np.zeros((1024, 2), np.int64)      # START, LENGTH of runs that were left behind; 0, 0: none. The largest are kept
 
     def reserve(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Give lists (each once) runs of at least so many rows; what they hold stays. Return which lists have larger runs now."""
@@ -42,20 +44,29 @@ class ConePool:
             return numbers
         held = block[numbers, kernels.CAPACITY]
         room = np.where(held > 0, np.maximum(rows, held + (held * self.growth).astype(np.int64)), rows)
-        need = int(room.sum())
+        starts, used = kernels.take_runs(self._free, room)
+        need = int(room[starts < 0].sum())
+        self.left -= used
         if self.end + need > self._size:
+            need = int(room.sum())
             self._pack(need)
-        starts = self.end + np.cumsum(room) - room
-        self._copy(block[numbers, kernels.START], held, starts, self.arrays)
+            starts[:] = -1
+        behind = starts < 0
+        starts[behind] = self.end + np.cumsum(room[behind]) - room[behind]
+        old = block[numbers, kernels.START]
+        self._copy(old, held, starts, self.arrays)
         block[numbers, kernels.START], block[numbers, kernels.CAPACITY] = starts, room
         block[numbers, kernels.LENGTH] = room
         self.end += need
         self.left += int(held.sum())
+        kernels.leave_runs(self._free, old, held)
         return numbers
 
     def release(self, numbers: np.ndarray) -> None:
         """Let go of the runs of lists (each once)."""
-        self.left += int(self.block[numbers, kernels.CAPACITY].sum())
+        starts, _, held = self.block[numbers].T.copy()
+        self.left += int(held.sum())
+        kernels.leave_runs(self._free, starts, held)
         self.block[numbers] = 0
 
     @property
@@ -79,15 +90,16 @@ class ConePool:
         new = {name: aligned((size, *shape), dtype) for name, (dtype, shape) in self.fields.items()}
         self._copy(*moves, new)
         self.arrays, self.end, self.left = new, end, 0
+        self._free[:] = 0
 
     def _check(self) -> None:
         """Verify that runs lie within the arrays and apart from each other."""
-        start, _, capacity = self.block.T
+        start, capacity = np.concatenate((self.block[:, [kernels.START, kernels.CAPACITY]], self._free)).T
         used = np.flatnonzero(capacity)
         used = used[np.argsort(start[used], kind="stable")]
         assert (start[used][1:] >= (start + capacity)[used][:-1]).all(), "runs overlap"
         assert self.end <= self._size and (not len(used) or (start + capacity)[used[-1]] <= self.end), "runs outside"
-        assert capacity.sum() + self.left == self.end
+        assert self.block[:, kernels.CAPACITY].sum() + self.left == self.end and self._free[:, 1].sum() <= self.left
 
 
 class ConeIndex(SubscriptionIndex):
@@ -102,8 +114,8 @@ class ConeIndex(SubscriptionIndex):
     A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms. Changes are
     made in place: a new cone takes the next free lane, cones and bounds grow at once when a threshold is lowered, and shrink when it is
     worth it. A list in which nearly a third has changed is arranged anew by itself, O(n log n) for its n cones; before that, what was
-    added is arranged in runs that grow as the digits of a number do, once it has thresholds. So a change costs O(log^2 n) amortised and
-    no call ever arranges everything.
+    added is arranged in runs that grow as the digits of a number do, once it has thresholds, and moves into dead lanes when a list would
+    have to grow otherwise, each cone to where it widens bounds least. No call ever arranges everything.
 
     Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth and dead lanes; 4 in a short list.
 
@@ -153,7 +165,7 @@ class ConeIndex(SubscriptionIndex):
         short = ~is_long & ~new
         self._ids.reserve(terms[short], lengths[short])
         numbers = ids[terms[is_long], kernels.BIG] - 1
-        kernels.compact(self._lists, numbers, counts[is_long], self._words, self._step)
+        order.compact(self._lists, numbers, counts[is_long], self._words, self._step)
         self._make_room(numbers, self._big[numbers, kernels.USED] + counts[is_long])
         fresh = self._number(int(new.sum()))
         self._big[fresh] = 0
@@ -163,7 +175,7 @@ class ConeIndex(SubscriptionIndex):
         self._ids.release(terms[new])
         ids[terms[new], kernels.BIG] = fresh + 1
         kernels.link(self._lists, slots, table.place, self._frame, self._words, self._indexed)
-        kernels.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step, False)
+        order.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step, False)
 
     def unlink(self, slots: np.ndarray) -> None:
         """Remove postings."""
@@ -182,14 +194,14 @@ class ConeIndex(SubscriptionIndex):
                 pool.release(gone)
             self._big[gone] = 0
             self._spare += gone.tolist()
-        kernels.sort_stale(self._lists, numbers[~few], words, self._least, self._step, False)
+        order.sort_stale(self._lists, numbers[~few], words, self._least, self._step, False)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
         """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
         words = self._words
         lists = self._lists
         changed = kernels.retune(lists, slots, self.table.place, words, self._indexed, self._slack, self._drift, self._least)
-        kernels.sort_stale(lists, changed, words, self._least, self._step, True)
+        order.sort_stale(lists, changed, words, self._least, self._step, True)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold."""

@@ -9,6 +9,7 @@ import pytest
 
 from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.cones import _kernels as kernels
+from dskype.bolts.topk.cones.index import ConePool
 from dskype.bolts.topk.taat import TaatIndex
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
@@ -159,3 +160,63 @@ def test_space_left_by_lists_that_grew_is_bounded():
     assert not len(index.match(batch(world.messages(20))).slot)
     insert(index, [5], [world.subscription()])
     index._check()
+
+
+def test_replaced_subscriptions_take_the_lanes_of_those_that_went():
+    """Lists stay about as large and exact while all of their subscriptions are replaced, some dozens at a time."""
+    rng, world = np.random.default_rng(10), World(10)
+    plain, cones = TaatIndex(DIAGONAL_DEG), ConeIndex(DIAGONAL_DEG, flat=1)
+    messages = batch(world.messages(30))
+    offsets, terms, weights = draw(rng, 30, 6, 5)
+    messages = messages._replace(offsets=offsets, terms=terms, weights=weights)
+    n = 6000
+
+    def enter(slots: np.ndarray) -> None:
+        values = rng.normal(0.0, 8.0, len(slots)), rng.normal(0.0, 8.0, len(slots)), rng.random(len(slots)), *draw(rng, len(slots), 6, 5)
+        thresholds = rng.uniform(0.3, 1.2, len(slots))
+        for index in (plain, cones):
+            index.insert(slots, *values)
+            index.set_thresholds(slots, thresholds)
+
+    for low in range(0, n, 100):
+        enter(np.arange(low, low + 100, dtype=np.int32))
+    lanes = cones._lanes.block[:, kernels.CAPACITY].sum()
+    order = rng.permutation(n).astype(np.int32)
+    moved = 0
+    for low in range(0, n, 60):
+        slots = np.sort(order[low:low + 60])
+        for index in (plain, cones):
+            index.remove(slots)
+        before = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
+        enter(slots)
+        base, used, stale = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].T
+        # Fewer lanes though cones were added, and not because all were arranged anew.
+        moved += int(((base == before[:, 0]) & (used < before[:, 1]) & (stale > before[:, 2])).sum())
+        if low % 1200 == 0:
+            cones._check()
+            assert pairs(cones, messages) == pairs(plain, messages)
+    cones._check()
+    assert pairs(cones, messages) == pairs(plain, messages)
+    assert moved and cones._lanes.block[:, kernels.CAPACITY].sum() <= 1.2 * lanes
+
+
+def test_runs_left_behind_are_used_again_and_rows_stay():
+    rng = random.Random(14)
+    pool = ConePool(0.25, row=(np.int32, (2,)))
+    pool.block = np.zeros((30, 3), np.int64)
+    rows = np.zeros(30, np.int64)
+    for _ in range(400):
+        some = np.array(sorted(rng.sample(range(30), rng.randint(1, 6))), np.int64)
+        if rng.random() < 0.3:
+            pool.release(some)
+            rows[some] = 0
+        else:
+            rows[some] = np.maximum(rows[some], [rng.randint(1, 12) for _ in some])
+            pool.reserve(some, rows[some])
+        pool._check()
+        for i, (start, _, capacity) in enumerate(pool.block.tolist()):
+            assert capacity >= rows[i]
+            if i in some:
+                pool.arrays["row"][start:start + capacity] = i
+            assert (pool.arrays["row"][start:start + capacity] == i).all()
+    assert pool.end < 900

@@ -1,0 +1,1 @@
+"""The order of cones in their lists."""
