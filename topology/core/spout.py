@@ -25,8 +25,10 @@ from dskype.topology.plan import TopologyPlan
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 
 _ROOT_BLOCK = 1024
-_BACKLOG_RECORDS = 20_000
-"""External records held in memory while a spout may not emit; further ones are read again later."""
+_BACKLOG_BYTES, _RECORD_BYTES = 64 << 20, 400
+"""What a task holds of external records while it may not emit, and what a record takes besides key and value; further ones are read again later."""
+_READ_RECORDS, _READ_BYTES = 20_000, 16 << 20
+"""How much is read again at once."""
 
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
@@ -241,7 +243,7 @@ class KafkaSpoutTask(SpoutTask):
         self._arrived: dict[tuple[str, int], int] = {}   # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}      # the backlog is complete up to here
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, trees not complete]
-        self._backlog: dict[tuple[str, int], deque[InRecord]] = {}
+        self._backlog: dict[tuple[str, int], _Backlog] = {}
         self._arrivals: list[int] | None = None  # of what was emitted since the last report: oldest and newest time, how many
         self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
@@ -256,7 +258,8 @@ class KafkaSpoutTask(SpoutTask):
             self._emit()
 
     def _take_partition(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
-        backlog, arrived, held = self._backlog.setdefault(key, deque()), self._arrived.get(key, 0), self._held.get(key)
+        backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), self._arrived.get(key, 0), self._held.get(key)
+        room = _BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
         for record in records:
             offset = record.offset
             if offset < arrived:
@@ -265,8 +268,8 @@ class KafkaSpoutTask(SpoutTask):
                 held = self._next.setdefault(key, offset)
             arrived = offset + 1
             # After a crash there is a gap: what had arrived and was not emitted has to be read again.
-            if held == offset and len(backlog) < _BACKLOG_RECORDS:
-                backlog.append(record)
+            if held == offset and room > 0:
+                room -= backlog.append(record)
                 held = arrived
         self._arrived[key] = arrived
         if held is not None:
@@ -302,9 +305,7 @@ class KafkaSpoutTask(SpoutTask):
             if record is None:
                 break
             records.append(record)
-            backlog = self._backlog[key]
-            while backlog and len(records) < budget:
-                records.append(backlog.popleft())
+            records += self._backlog[key].take(budget - len(records))
             self._next[key] = records[-1].offset + 1
         if not records:
             return 0
@@ -328,17 +329,15 @@ class KafkaSpoutTask(SpoutTask):
         self._arrivals = [min(oldest, first_ms), max(newest, last_ms), before + n]
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
-        backlog = self._backlog.setdefault(key, deque())
-        while backlog and backlog[0].offset < self._next[key]:
-            backlog.popleft()
+        backlog = self._backlog.setdefault(key, _Backlog())
+        backlog.forget(self._next[key])
         if not backlog:
-            stop = min(self._arrived[key], self._next[key] + _BACKLOG_RECORDS)
-            backlog.extend(self._reader(*key, self._next[key], stop))
-            self._held[key] = stop
+            stop = min(self._arrived[key], self._next[key] + _READ_RECORDS)
+            self._held[key] = backlog.fill(self._reader(*key, self._next[key], stop), stop)
             if not backlog:  # compacted or transaction markers: nothing there
                 self._next[key] = stop
                 return None
-        return backlog.popleft()
+        return backlog.take(1)[0]
 
     def _emit_again(self, topic: str, partition: int, offset: int) -> None:
         try:
@@ -412,6 +411,50 @@ class KafkaSpoutTask(SpoutTask):
         if self._arrivals is not None:
             report["arrivals"], self._arrivals = self._arrivals, None
         return report
+
+
+class _Backlog:
+    """Records of a partition that have arrived and wait, in order."""
+
+    __slots__ = ("_records", "n_bytes")
+
+    def __init__(self) -> None:
+        self._records: deque[InRecord] = deque()
+        self.n_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def append(self, record: InRecord) -> int:
+        """Add a record; return how many bytes it takes."""
+        self._records.append(record)
+        size = _size(record)
+        self.n_bytes += size
+        return size
+
+    def fill(self, records: Iterable[InRecord], stop: int) -> int:
+        """Add as many of the records before ``stop`` as are read at once; return the offset up to which they are there."""
+        most = self.n_bytes + _READ_BYTES
+        for record in records:
+            self.append(record)
+            if self.n_bytes >= most:
+                return record.offset + 1
+        return stop
+
+    def take(self, n: int) -> list[InRecord]:
+        """Remove and return the first ``n`` records, or as many as there are."""
+        taken = [self._records.popleft() for _ in range(min(n, len(self._records)))]
+        self.n_bytes -= sum(map(_size, taken))
+        return taken
+
+    def forget(self, offset: int) -> None:
+        """Remove the records before ``offset``."""
+        while self._records and self._records[0].offset < offset:
+            self.take(1)
+
+
+def _size(record: InRecord) -> int:
+    return _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
 
 
 def _retry_delay_ms(failures: int) -> int:
