@@ -22,6 +22,9 @@ __all__ = ["ClockRecord", "TopologyClock"]
 _PULSES_AHEAD = 8
 """Pulses written and not yet seen by a spout task; more would only queue up."""
 
+_SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
+"""What is on its way and takes longer than that: what is emitted now has to wait so long, so a pulse may come a fifth of the rest later."""
+
 
 class ClockRecord(NamedTuple):
     topic: str
@@ -74,7 +77,8 @@ class _TickClock:
 class TopologyClock:
     """Decides when spouts are pulsed and who gets a tick.
 
-    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``. One that had nothing
+    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``; less often, with more at a time, while so much is on its way
+    that nothing is gained by haste: fewer micro-batches, all of them larger, do the same work in less time. One that had nothing
     to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. Nobody is pulsed while more than
     ``...backpressure.max.tuples`` tuples are on their way, or more than are dealt with in ``...backpressure.max.ms``
     (:class:`~dskype.topology.core.pressure.Pressure`): what bolts find hard must not become a micro-batch that takes minutes.
@@ -165,8 +169,10 @@ class TopologyClock:
         elif seen >= spout.number - 1:
             spout.wait_ms = min(spout.idle_interval_ms, max(1, spout.wait_ms * 3 // 2))
         spout.emitted = emitted
-        spout.next_ms = now_ms + spout.wait_ms
-        credit = max(0, min(spout.max_tuples, int(room / self._pressure.weight(spout.component)) - spout.expected))
+        patience_ms = min(spout.idle_interval_ms, int((self._pressure.queue_ms - _SHORT_QUEUE_MS) * _SHARE_OF_QUEUE))
+        spout.next_ms = now_ms + max(spout.wait_ms, patience_ms)
+        most = spout.max_tuples * max(1, patience_ms // spout.interval_ms)
+        credit = max(0, min(most, int(room / self._pressure.weight(spout.component)) - spout.expected))
         # Where it has to wait, it is told so once; where what is under way uses up its share, it may go on with that.
         if spout.number - seen >= _PULSES_AHEAD or (credit == 0 and (room > 0 or spout.credit == 0)):
             return None

@@ -50,18 +50,24 @@ class Pressure:
         self._spouts = {component for component, spec in plan.topology.components.items() if spec.is_spout}
         self._seen: deque[_Counts] = deque([self._counts(now_ms)])
         self._peak = 0.0                            # tuples received per ms
+        self._led_to = 0.0                          # tuples to be dealt with
         self._ratios: dict[str, dict[str, float]] = {}  # component -> target -> tuples sent for each one made
         self._weights: dict[str, float] = {}
+
+    @property
+    def queue_ms(self) -> float:
+        """How long it takes to deal with what is on its way, as far as is known; as of the last call of :meth:`room`."""
+        return self._led_to / self._peak if self._peak else 0.0
 
     def room(self, now_ms: int) -> float:
         """Return how many tuples may still be dealt with, what has to be on its way for that included; see :meth:`weight`."""
         if now_ms - self._seen[-1].at_ms >= _STEP_MS:
             self._measure(now_ms)
-        waiting, led_to = 0, 0.0
+        waiting, self._led_to = 0, 0.0
         for task, count in self._stats.undelivered_by_task().items():
             waiting += count
-            led_to += count * self.weight(self._component[task])
-        return max(0.0, max(_LEAST_BOUND, self._peak * self._ms) - led_to) if waiting <= self._tuples else 0.0
+            self._led_to += count * self.weight(self._component[task])
+        return max(0.0, max(_LEAST_BOUND, self._peak * self._ms) - self._led_to) if waiting <= self._tuples else 0.0
 
     def weight(self, component: str) -> float:
         """Return how many tuples are dealt with for one that a bolt receives, itself included; or for one that a spout emits."""

@@ -21,7 +21,7 @@ class Queue:
         self.tasks = [plan.component_tasks(name)[0] for name in ("spout", "bolt", "sink")]
         self.rate, self.made, self.sink_rate, self.every = rate, made, sink_rate, every
         self.sent, self.received, self.taken, self.now_ms, self.stats = 0, 0.0, 0.0, 0, TopologyStats()
-        self.clock = TopologyClock(plan, self.stats, 0)
+        self.clock, self.pulses = TopologyClock(plan, self.stats, 0), 0
 
     def run(self, seconds):
         """Let the spout send all it may; return the longest queues of the last half, before the bolt and before the sink."""
@@ -40,7 +40,9 @@ class Queue:
             self.stats.tasks = {spout: {"received": {}, "sent": {f"{bolt}": self.sent}, **more},
                                 bolt: {"received": {f"{spout}": int(self.received)}, "sent": {f"{sink}": made} if made else {}, **more},
                                 sink: {"received": {f"{bolt}": int(self.taken)} if made else {}, "sent": {}, **more}}
-            pulses += [decode_frame(record.value) for record in self.clock.due(self.now_ms, active=True)]
+            due = [decode_frame(record.value) for record in self.clock.due(self.now_ms, active=True)]
+            pulses += due
+            self.pulses += len(due)
             if step > seconds * 10:
                 longest = [max(longest[0], self.sent - int(self.received)), max(longest[1], made - int(self.taken))]
         return longest
@@ -72,3 +74,11 @@ def test_pulses_that_were_not_seen_yet_have_their_share():
     conf = {"topology.emulator.backpressure.max.ms": 2000, "topology.emulator.pulse.max.tuples": 20_000}
     for every in (1, 8):    # steps of 50 ms from one micro-batch of the spout to the next
         assert 1_900 <= Queue(conf, 1_000, every=every).run(60)[0] <= 2_100
+
+
+def test_pulses_are_few_while_much_is_on_its_way():
+    conf = {"topology.emulator.backpressure.max.ms": 5000}
+    short, long = (Queue(conf, rate) for rate in (20_000, 2_000))     # (ten pulses of 500 a second would do for the second)
+    assert short.run(60)[0] <= 1_000 and short.pulses >= 19 * 60
+    assert 9_500 <= long.run(60)[0] <= 10_500
+    assert long.pulses <= 4 * 60 and long.received >= 0.99 * 60 * 2_000
