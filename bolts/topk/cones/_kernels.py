@@ -69,21 +69,22 @@ def need(threshold, alpha):
 
 
 @njit(cache=True)
-def shape(cone, codes, place, frame, nth, start, length, words):
+def shape(cone, codes, place, slot, frame, nth, start, length, words):
     """Write X, Y, NEAR, FIRST, REST of the cone of keyword ``nth`` of those at ``start`` into ``cone`` (int64[6]).
 
     :param codes: uint8[2, 4]: becomes CODE and PART of the later keywords; when they have no room, all are OPEN and 4.0 in sum.
     :param frame: float64[3]: west, south, steps per degree.
     :returns: True when no bound can be given: then NEED has to be 0.
     """
-    lon, lat, alpha = place[LON], place[LAT], place[ALPHA]
+    lon, lat, alpha = place[slot, LON], place[slot, LAT], place[slot, ALPHA]
     x, y = np.floor((lon - frame[0]) * frame[2] + 0.5), np.floor((lat - frame[1]) * frame[2] + 0.5)
     cone[X], cone[Y], cone[NEAR] = 0, 0, 0
     if 0 <= x <= TOP and 0 <= y <= TOP:
         cone[X], cone[Y], cone[NEAR] = np.int64(x), np.int64(y), np.int64(alpha * TOP)
     first, rest = (1.0 - alpha) * words.weight[start + nth], 0.0
     fits = length - nth - 1 <= CODES
-    codes[:] = 0
+    for j in range(CODES):
+        codes[CODE, j], codes[PART, j] = 0, 0
     for j in range(nth + 1, length):
         part = (1.0 - alpha) * words.weight[start + j]
         rest += part
@@ -102,16 +103,16 @@ def shape(cone, codes, place, frame, nth, start, length, words):
 
 
 @njit(cache=True)
-def contain(bounds, j, x0, y0, x1, y1, near, first, both, wanted):
-    """Let bound ``j`` contain a cone, or another bound."""
-    bounds[X0, j] = min(np.int64(bounds[X0, j]), x0)
-    bounds[Y0, j] = min(np.int64(bounds[Y0, j]), y0)
-    bounds[X1, j] = max(np.int64(bounds[X1, j]), x1)
-    bounds[Y1, j] = max(np.int64(bounds[Y1, j]), y1)
-    bounds[NEAR0, j] = min(np.int64(bounds[NEAR0, j]), near)
-    bounds[FIRST1, j] = max(np.int64(bounds[FIRST1, j]), first)
-    bounds[BOTH1, j] = max(np.int64(bounds[BOTH1, j]), both)
-    bounds[NEED0, j] = min(np.int64(bounds[NEED0, j]), wanted)
+def contain(bounds, row, j, x0, y0, x1, y1, near, first, both, wanted):
+    """Let bound ``j`` of ``bounds[row]`` contain a cone, or another bound."""
+    bounds[row, X0, j] = min(np.int64(bounds[row, X0, j]), x0)
+    bounds[row, Y0, j] = min(np.int64(bounds[row, Y0, j]), y0)
+    bounds[row, X1, j] = max(np.int64(bounds[row, X1, j]), x1)
+    bounds[row, Y1, j] = max(np.int64(bounds[row, Y1, j]), y1)
+    bounds[row, NEAR0, j] = min(np.int64(bounds[row, NEAR0, j]), near)
+    bounds[row, FIRST1, j] = max(np.int64(bounds[row, FIRST1, j]), first)
+    bounds[row, BOTH1, j] = max(np.int64(bounds[row, BOTH1, j]), both)
+    bounds[row, NEED0, j] = min(np.int64(bounds[row, NEED0, j]), wanted)
 
 
 @njit(cache=True)
@@ -122,9 +123,9 @@ def contain_cone(lists, number, lane, cone):
     b = lane // LANES
     g = b // LANES
     both = min(cone[FIRST] + cone[REST], TOP)
-    contain(lists.bound[lists.groups[number, START] + g], b % LANES, cone[X], cone[Y], cone[X], cone[Y],
+    contain(lists.bound, lists.groups[number, START] + g, b % LANES, cone[X], cone[Y], cone[X], cone[Y],
             cone[NEAR], cone[FIRST], both, cone[NEED])
-    contain(lists.upper[lists.uppers[number, START] + g // LANES], g % LANES, cone[X], cone[Y], cone[X], cone[Y],
+    contain(lists.upper, lists.uppers[number, START] + g // LANES, g % LANES, cone[X], cone[Y], cone[X], cone[Y],
             cone[NEAR], cone[FIRST], both, cone[NEED])
 
 
@@ -154,10 +155,10 @@ def clear_lanes(lists, number, low, high):
 
 
 @njit(cache=True)
-def clear_bound(bounds, j):
-    """Make bound ``j`` of 16 contain nothing."""
-    bounds[X0, j], bounds[Y0, j], bounds[X1, j], bounds[Y1, j] = TOP, TOP, 0, 0
-    bounds[NEAR0, j], bounds[FIRST1, j], bounds[BOTH1, j], bounds[NEED0, j] = TOP, 0, 0, TOP
+def clear_bound(bounds, row, j):
+    """Make bound ``j`` of ``bounds[row]`` contain nothing."""
+    bounds[row, X0, j], bounds[row, Y0, j], bounds[row, X1, j], bounds[row, Y1, j] = TOP, TOP, 0, 0
+    bounds[row, NEAR0, j], bounds[row, FIRST1, j], bounds[row, BOTH1, j], bounds[row, NEED0, j] = TOP, 0, 0, TOP
 
 
 @njit(cache=True)
@@ -167,20 +168,22 @@ def bound_lanes(lists, number, low, high):
         return
     start, first, upper = lists.lanes[number, START], lists.groups[number, START], lists.uppers[number, START]
     for b in range(low // LANES, (high + LANES - 1) // LANES):
-        bounds, j = lists.bound[first + b // LANES], b % LANES
-        clear_bound(bounds, j)
+        row, j = first + b // LANES, b % LANES
+        clear_bound(lists.bound, row, j)
         for lane in range(LANES):
             if lists.slot[start + b, lane] >= 0:
-                cone = lists.field[start + b, :, lane]
-                contain(bounds, j, np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[X]), np.int64(cone[Y]), np.int64(cone[NEAR]),
-                        np.int64(cone[FIRST]), min(np.int64(cone[FIRST]) + np.int64(cone[REST]), TOP), np.int64(cone[NEED]))
+                x, y = np.int64(lists.field[start + b, X, lane]), np.int64(lists.field[start + b, Y, lane])
+                near, wanted = np.int64(lists.field[start + b, NEAR, lane]), np.int64(lists.field[start + b, NEED, lane])
+                gain, rest = np.int64(lists.field[start + b, FIRST, lane]), np.int64(lists.field[start + b, REST, lane])
+                contain(lists.bound, row, j, x, y, x, y, near, gain, min(gain + rest, TOP), wanted)
     for g in range(low // LANES ** 2, (high + LANES ** 2 - 1) // LANES ** 2):
-        bounds, j = lists.upper[upper + g // LANES], g % LANES
-        clear_bound(bounds, j)
-        below = lists.bound[first + g]
+        row, j = upper + g // LANES, g % LANES
+        clear_bound(lists.upper, row, j)
         for i in range(LANES):
-            contain(bounds, j, np.int64(below[X0, i]), np.int64(below[Y0, i]), np.int64(below[X1, i]), np.int64(below[Y1, i]),
-                    np.int64(below[NEAR0, i]), np.int64(below[FIRST1, i]), np.int64(below[BOTH1, i]), np.int64(below[NEED0, i]))
+            contain(lists.upper, row, j, np.int64(lists.bound[first + g, X0, i]), np.int64(lists.bound[first + g, Y0, i]),
+                    np.int64(lists.bound[first + g, X1, i]), np.int64(lists.bound[first + g, Y1, i]),
+                    np.int64(lists.bound[first + g, NEAR0, i]), np.int64(lists.bound[first + g, FIRST1, i]),
+                    np.int64(lists.bound[first + g, BOTH1, i]), np.int64(lists.bound[first + g, NEED0, i]))
 
 
 @njit(cache=True)
@@ -218,10 +221,10 @@ def bound_all(lists, numbers):
         number = numbers[i]
         for g in range(lists.groups[number, START], lists.groups[number, START] + lists.groups[number, CAPACITY]):
             for j in range(LANES):
-                clear_bound(lists.bound[g], j)
+                clear_bound(lists.bound, g, j)
         for u in range(lists.uppers[number, START], lists.uppers[number, START] + lists.uppers[number, CAPACITY]):
             for j in range(LANES):
-                clear_bound(lists.upper[u], j)
+                clear_bound(lists.upper, u, j)
         bound_lanes(lists, number, 0, lists.big[number, USED])
 
 
@@ -255,7 +258,7 @@ def position_of(words, slot, term):
 def enter(lists, number, slot, at, place, frame, words, indexed, cone, codes):
     """Append the posting of the keyword at ``at`` to a long list that has room."""
     start = words.block[slot, START]
-    open_ = shape(cone, codes, place[slot], frame, at - start, start, words.block[slot, LENGTH], words)
+    open_ = shape(cone, codes, place, slot, frame, at - start, start, words.block[slot, LENGTH], words)
     cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
     lane = lists.big[number, USED]
     lists.big[number, USED] = lane + 1

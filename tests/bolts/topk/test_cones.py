@@ -11,6 +11,7 @@ from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones.index import ConePool
 from dskype.bolts.topk.taat import TaatIndex
+from tests.bolts.test_skype import python
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
 
@@ -162,29 +163,30 @@ def test_space_left_by_lists_that_grew_is_bounded():
     index._check()
 
 
-def test_replaced_subscriptions_take_the_lanes_of_those_that_went():
-    """Lists stay about as large and exact while all of their subscriptions are replaced, some dozens at a time."""
-    rng, world = np.random.default_rng(10), World(10)
+def replace_all(n: int, at_once: int, terms: int, seed: int) -> tuple[int, float]:
+    """Replace ``n`` subscriptions, some at a time, and compare with the plain index.
+
+    :returns: how often those that were added to a list took lanes of those that went, and by how much the lists have grown.
+    """
+    rng, world = np.random.default_rng(seed), World(seed)
     plain, cones = TaatIndex(DIAGONAL_DEG), ConeIndex(DIAGONAL_DEG, flat=1)
-    messages = batch(world.messages(30))
-    offsets, terms, weights = draw(rng, 30, 6, 5)
-    messages = messages._replace(offsets=offsets, terms=terms, weights=weights)
-    n = 6000
+    offsets, flat_terms, weights = draw(rng, 30, terms, 5)
+    messages = batch(world.messages(30))._replace(offsets=offsets, terms=flat_terms, weights=weights)
 
     def enter(slots: np.ndarray) -> None:
-        values = rng.normal(0.0, 8.0, len(slots)), rng.normal(0.0, 8.0, len(slots)), rng.random(len(slots)), *draw(rng, len(slots), 6, 5)
+        values = rng.normal(0.0, 8.0, len(slots)), rng.normal(0.0, 8.0, len(slots)), rng.random(len(slots)), *draw(rng, len(slots), terms, 5)
         thresholds = rng.uniform(0.3, 1.2, len(slots))
         for index in (plain, cones):
             index.insert(slots, *values)
             index.set_thresholds(slots, thresholds)
 
     for low in range(0, n, 100):
-        enter(np.arange(low, low + 100, dtype=np.int32))
+        enter(np.arange(low, min(low + 100, n), dtype=np.int32))
     lanes = cones._lanes.block[:, kernels.CAPACITY].sum()
     order = rng.permutation(n).astype(np.int32)
     moved = 0
-    for low in range(0, n, 60):
-        slots = np.sort(order[low:low + 60])
+    for low in range(0, n, at_once):
+        slots = np.sort(order[low:low + at_once])
         for index in (plain, cones):
             index.remove(slots)
         before = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
@@ -192,12 +194,23 @@ def test_replaced_subscriptions_take_the_lanes_of_those_that_went():
         base, used, stale = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].T
         # Fewer lanes though cones were added, and not because all were arranged anew.
         moved += int(((base == before[:, 0]) & (used < before[:, 1]) & (stale > before[:, 2])).sum())
-        if low % 1200 == 0:
+        if low // at_once % 20 == 0:
             cones._check()
             assert pairs(cones, messages) == pairs(plain, messages)
     cones._check()
     assert pairs(cones, messages) == pairs(plain, messages)
-    assert moved and cones._lanes.block[:, kernels.CAPACITY].sum() <= 1.2 * lanes
+    return moved, cones._lanes.block[:, kernels.CAPACITY].sum() / lanes
+
+
+def test_replaced_subscriptions_take_the_lanes_of_those_that_went():
+    """Lists stay about as large and exact while all of their subscriptions are replaced, some dozens at a time."""
+    moved, growth = replace_all(6000, 60, 6, 10)
+    assert moved and growth <= 1.2
+
+
+def test_lanes_are_taken_over_without_compilation_too():
+    code = "from tests.bolts.topk.test_cones import replace_all; print(replace_all(700, 60, 3, 10)[0])"
+    assert int(python(code, NUMBA_DISABLE_JIT="1")) == replace_all(700, 60, 3, 10)[0] > 0
 
 
 def test_runs_left_behind_are_used_again_and_rows_stay():

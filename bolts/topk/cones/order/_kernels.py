@@ -188,7 +188,8 @@ def widen(bounds, cone, slope, step, full, first, cost):
 def refill(lists, number, words, step):
     """Move what was added to a list into dead lanes of what is arranged, each cone to where it widens bounds least.
 
-    A cone's place is the best one in the groups that it widens least. Takes a step per 4096 lanes for every cone, and some more. Cones without a threshold stay, they would widen all.
+    A cone's place is the best one in the groups that it widens least. Takes a step per 4096 lanes for every cone, and some more.
+    Cones without a threshold stay, they would widen all.
     """
     start, term = lists.lanes[number, START], np.int32(lists.big[number, TERM])
     group, upper = lists.groups[number, START], lists.uppers[number, START]
