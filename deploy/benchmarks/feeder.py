@@ -17,8 +17,8 @@ from dskype.topology.errors import TopologyError
 
 __all__ = ["Feeder", "due"]
 
-_LINGER_MS = 5
-_STEP_S = 0.005
+_LINGER_MS, _STEP_S = 20, 0.02
+"""Few requests: writing must not take what is measured (Kafka's time of a message is that of its arrival)."""
 
 
 class Feeder:
