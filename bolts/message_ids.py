@@ -9,7 +9,6 @@ import numpy as np
 
 __all__ = ["MessageIds"]
 
-
 _SPARSEST = 8
 """Sequence numbers per message from which on a table of them all is not worth its memory."""
 
@@ -39,7 +38,7 @@ class _Run:
             at[at == len(self.seqs)] = 0
             return np.where(self.seqs[at] == seqs, at, -1)
         at = seqs - self._first
-        inside = at.view(np.uint64) < len(self._rows)
+        inside = (at >= 0) & (at < len(self._rows))
         if inside.all():
             return self._rows[at]
         return np.where(inside, self._rows[np.where(inside, at, 0)], -1)

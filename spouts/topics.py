@@ -16,7 +16,7 @@ TOPIC_CONFIG: dict[str, dict[str, str]] = {
     "messages": {**_KEEP, **_LOG_TIME},
     "subscriptions": {**_COMPACT, **_LOG_TIME},
     "results": _KEEP,
-    # Written often, needed once per key: closed segments are what Kafka compacts.
+    # Written often, needed once per key: closed segments are what Kafka compacts. Each time it reads all of it: not for a few new records.
     "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
     # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
     "registrations": {**_KEEP, "retention.ms": "-1"},

@@ -48,15 +48,18 @@ class _SpoutClock:
     granted: deque[tuple[int, int]] = field(default_factory=deque)  # pulses that it has not seen, and their credits
     had: int = 0        # emitted when it saw the last one
     idle: bool = False  # it had nothing to emit then, though it might have
+    held_back: bool = False  # it emitted most of what it might
 
     def note(self, seen: int, emitted: int) -> None:
         """Take in what the spout reports."""
-        might = False
+        allowed, made = 0, emitted - self.had
         while self.granted and self.granted[0][0] <= seen:
-            might |= self.granted.popleft()[1] > 0
-        if emitted != self.had:
+            allowed += self.granted.popleft()[1]
+        if allowed:
+            self.held_back = 2 * made >= allowed
+        if made:
             self.had, self.idle = emitted, False
-        elif might:
+        elif allowed:
             self.idle = True
 
     @property
@@ -77,8 +80,8 @@ class _TickClock:
 class TopologyClock:
     """Decides when spouts are pulsed and who gets a tick.
 
-    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``; less often, with more at a time, while so much is on its way
-    that nothing is gained by haste: fewer micro-batches, all of them larger, do the same work in less time. One that had nothing
+    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``; less often, with more at a time, while it would emit more than
+    it may and so much is on its way that nothing is gained by haste: fewer and larger micro-batches do the same work in less time. One that had nothing
     to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. Nobody is pulsed while more than
     ``...backpressure.max.tuples`` tuples are on their way, or more than are dealt with in ``...backpressure.max.ms``
     (:class:`~dskype.topology.core.pressure.Pressure`): what bolts find hard must not become a micro-batch that takes minutes.
@@ -169,7 +172,7 @@ class TopologyClock:
         elif seen >= spout.number - 1:
             spout.wait_ms = min(spout.idle_interval_ms, max(1, spout.wait_ms * 3 // 2))
         spout.emitted = emitted
-        patience_ms = min(spout.idle_interval_ms, int((self._pressure.queue_ms - _SHORT_QUEUE_MS) * _SHARE_OF_QUEUE))
+        patience_ms = min(spout.idle_interval_ms, int((self._pressure.queue_ms - _SHORT_QUEUE_MS) * _SHARE_OF_QUEUE)) if spout.held_back else 0
         spout.next_ms = now_ms + max(spout.wait_ms, patience_ms)
         most = spout.max_tuples * max(1, patience_ms // spout.interval_ms)
         credit = max(0, min(most, int(room / self._pressure.weight(spout.component)) - spout.expected))

@@ -11,7 +11,7 @@ from dskype.topology.testing import FixedTupleSpout, IdentityBolt
 class Queue:
     """Statistics of a spout, a bolt that takes ``rate`` tuples a second and makes ``made`` of each, and a sink that takes ``sink_rate`` of these."""
 
-    def __init__(self, conf, rate, made=0, sink_rate=0, every=1):
+    def __init__(self, conf, rate, made=0, sink_rate=0, every=1, most=1 << 30):
         builder = TopologyBuilder()
         builder.set_spout("spout", FixedTupleSpout([(1,)], "x"))
         builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
@@ -19,7 +19,7 @@ class Queue:
         conf = {"topology.acker.executors": 0, "topology.emulator.pulse.max.tuples": 500, **conf}
         plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
         self.tasks = [plan.component_tasks(name)[0] for name in ("spout", "bolt", "sink")]
-        self.rate, self.made, self.sink_rate, self.every = rate, made, sink_rate, every
+        self.rate, self.made, self.sink_rate, self.every, self.most = rate, made, sink_rate, every, most    # most: of tuples that the spout emits for a pulse
         self.sent, self.received, self.taken, self.now_ms, self.stats = 0, 0.0, 0.0, 0, TopologyStats()
         self.clock, self.pulses = TopologyClock(plan, self.stats, 0), 0
 
@@ -31,7 +31,7 @@ class Queue:
             self.now_ms += 50
             if step % self.every == 0:      # a micro-batch of the spout
                 for pulse in pulses:
-                    self.sent, seen = self.sent + pulse.credit, pulse.number
+                    self.sent, seen = self.sent + min(self.most, pulse.credit), pulse.number
                 pulses = []
             self.received = min(self.sent, self.received + self.rate / 20)
             made = int(self.received) * self.made
@@ -82,3 +82,10 @@ def test_pulses_are_few_while_much_is_on_its_way():
     assert short.run(60)[0] <= 1_000 and short.pulses >= 19 * 60
     assert 9_500 <= long.run(60)[0] <= 10_500
     assert long.pulses <= 4 * 60 and long.received >= 0.99 * 60 * 2_000
+
+
+def test_a_slow_spout_is_asked_as_often_though_others_fill_the_queue():
+    queue = Queue({"topology.emulator.backpressure.max.ms": 5000}, 1_000, most=2)
+    queue.sent = 5_000                          # (what others have sent)
+    queue.run(4)
+    assert queue.pulses >= 15 * 4
