@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts import boolean
+from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.entries import Entries
 from dskype.bolts.filter_placements import FilterPlacements
 from dskype.bolts.message_ids import MessageIds
@@ -117,8 +118,7 @@ class SubscriptionBolt(BatchBolt):
         self._asked = 0
         self._frozen: dict[int, int] = {}              # pending slot -> watermark of its last published list
         self._fresh: set[int] = set()                  # slots that have never published
-        self._dirty: set[int] = set()                  # slots whose list changed since it was written
-        self._written_ms = 0
+        self._changed = ChangedLists(settings.topk_interval_ms)
         self._ends_ms: dict[int, int] = {}             # slot of the boolean index -> when it ends
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
         self._coverage: Coverage | None = None
@@ -166,7 +166,7 @@ class SubscriptionBolt(BatchBolt):
             self._replicas.watermark = self._filter_placements.watermark = watermark
             touched = self._replicas.send_changes(changes, before, self._counters["deltas"].inc)
             if self._publisher.wants_states:
-                self._dirty.update(touched.tolist())
+                self._changed.add(touched)
             self._match_filters(messages, ids, arrival_ms)
             self._filter_placements.end()
             self._check_coverage()
@@ -300,8 +300,8 @@ class SubscriptionBolt(BatchBolt):
     def _forget_topk(self, slot: int) -> None:
         self._engine.remove(np.array([slot], np.int32))
         self._topk_entries.clear(slot)
-        for waiting in (self._fresh, self._dirty):
-            waiting.discard(slot)
+        self._fresh.discard(slot)
+        self._changed.forget(slot)
         self._frozen.pop(slot, None)
         request = self._request_of.pop(slot, None)
         if request is not None:
@@ -384,7 +384,7 @@ class SubscriptionBolt(BatchBolt):
     def _settle(self, slots: np.ndarray, bases: Mapping[int, Any] | None = None) -> None:
         """Tell what has become of replicas; evaluate those anew for which that is asked."""
         again = self._replicas.settle(slots, bases or {})
-        self._dirty.difference_update([slot for slot in slots.tolist() if slot in self._dirty and not self._replicas.is_alone(slot)])
+        self._changed.discard(np.array([slot for slot in slots.tolist() if slot in self._changed and not self._replicas.is_alone(slot)], np.int64))
         for slot in again:
             name, registration = self._topk_entries.name(slot), self._topk_entries.registration(slot)
             placement = self._replicas.placement(slot) | self._replicas.epoch(slot)
@@ -473,7 +473,7 @@ class SubscriptionBolt(BatchBolt):
             names, registrations, _ = self._topk_entries.take(np.array(first))
             self._publisher.events(names, registrations, ["active"] * len(first), [self._watermark] * len(first))
         if self._publisher.wants_states:
-            self._dirty.update(slots.tolist())
+            self._changed.add(slots)
 
     def _send_deltas(self, slots: np.ndarray, ops: np.ndarray, seqs: np.ndarray, scores: np.ndarray, ranks: np.ndarray, watermarks: np.ndarray) -> None:
         if not len(slots) or not self._publisher.wants_deltas:
@@ -483,14 +483,10 @@ class SubscriptionBolt(BatchBolt):
         self._publisher.deltas(names, registrations, ops, self._ids.get(seqs), scores, ranks, watermarks, metas)
 
     def _write_states(self, now_ms: int) -> None:
-        """Write the lists that changed, at most every ``topk_interval_ms``; pending ones wait."""
-        if not self._dirty or now_ms - self._written_ms < self._settings.topk_interval_ms:
-            return
-        slots = np.array(sorted(self._dirty - self._frozen.keys()), np.int32)
+        """Write the lists that changed, each at most every ``topk_interval_ms``; pending ones wait."""
+        slots = self._changed.take(now_ms, self._frozen)
         if not len(slots):
             return
-        self._written_ms = now_ms
-        self._dirty.difference_update(slots.tolist())
         self._counters["states"].inc(len(slots))
         offsets, seqs, _, scores = self._engine.topk(slots)
         names, registrations, _ = self._topk_entries.take(slots)
@@ -540,13 +536,13 @@ class SubscriptionBolt(BatchBolt):
         """Return everything, as arrays and plain values."""
         return {
             "engine": self._engine.snapshot(), "boolean": self._boolean.snapshot(), "ids": self._ids.snapshot(),
-            "watermark": self._watermark, "announced": self._announced, "written_ms": self._written_ms, "asked": self._asked,
+            "watermark": self._watermark, "announced": self._announced, "asked": self._asked,
             "queue": [[list(messages), names, arrival_ms] for messages, names, arrival_ms in self._queue],
             "topk": self._topk_entries.snapshot(), "filters": self._filter_entries.snapshot(),
             "requests": [[request, slot] for request, slot in self._requests.items()],
             "ends_ms": [[slot, end] for slot, end in self._ends_ms.items()],
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
-            "fresh": sorted(self._fresh), "dirty": sorted(self._dirty),
+            "fresh": sorted(self._fresh), "changed": self._changed.snapshot(),
             **({} if self._replicas is None else {
                 "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._filter_placements.snapshot()}),
         }
@@ -556,8 +552,7 @@ class SubscriptionBolt(BatchBolt):
         self._engine.restore(state["engine"])
         self._boolean.restore(state["boolean"])
         self._ids.restore(state["ids"])
-        self._watermark, self._announced = state["watermark"], state["announced"]
-        self._written_ms, self._asked = state["written_ms"], state["asked"]
+        self._watermark, self._announced, self._asked = state["watermark"], state["announced"], state["asked"]
         self._queue = [(MessageBatch(*(np.array(a) for a in messages)), names, np.array(arrival_ms)) for messages, names, arrival_ms in state["queue"]]
         self._topk_entries.restore(state["topk"])
         self._filter_entries.restore(state["filters"])
@@ -569,7 +564,8 @@ class SubscriptionBolt(BatchBolt):
         self._requests = {request: slot for request, slot in state["requests"]}
         self._request_of = {slot: request for request, slot in state["requests"]}
         self._frozen = {slot: watermark for slot, watermark in state["frozen"]}
-        self._fresh, self._dirty = set(state["fresh"]), set(state["dirty"])
+        self._fresh = set(state["fresh"])
+        self._changed.restore(state["changed"])
         if self._replicas is not None:
             self._replicas.restore(state["replicas"])
             self._coverage.restore(state["coverage"])

@@ -6,7 +6,7 @@ For each number of subscriptions, on Spark and Kafka on this machine, with the t
    1 to 5 keywords of a random message, its location, alpha ~ U(0, 1). Each is evaluated over the full window;
 2. *throughput*: more messages than can be applied lie in Kafka. Counted is what the slowest subscription task has applied, by
    its watermark; the rate is the median of windows of some seconds, after a warm-up;
-3. *latency*: messages come at half that rate, whatever becomes of them. A message's latency is the time from when Kafka took
+3. *latency*: messages come at half that rate, or at a given one, whatever becomes of them. A message's latency is the time from when Kafka took
    it to when Kafka took the first delta that it caused, or the first list with it, both by the broker's clock.
 
 Processor time, counters and memory are those of the throughput phase.
@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
     parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
+    parser.add_argument("--latency-rate", type=positive, metavar="N", help="messages a second at which latency is measured, whatever the throughput")
     parser.add_argument("--verify", type=positive, nargs="?", const=100, metavar="N",
                         help="at the end compare what was published for N subscriptions with a plain program; default of N: 100")
     parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
@@ -366,7 +367,7 @@ class _Run:
         from dskype.deploy.benchmarks.usage import Meter
 
         args, result = self.args, self.result
-        rate = result["messages_per_s"] * args.latency_load
+        rate = args.latency_rate or result["messages_per_s"] * args.latency_load
         begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
         warm_up = min(5.0, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
@@ -379,7 +380,8 @@ class _Run:
         time.sleep(2)  # the last results are on their way
         found = self._read_latencies(first, self.feeder.written, begin)
         result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
-                             "applied_per_s": applied / meter.seconds, "components": self._components(meter.start_ms, meter.stop_ms, applied), "other_cores": meter.others_s / meter.seconds, **found.summary()}
+                             "applied_per_s": applied / meter.seconds, "components": self._components(meter.start_ms, meter.stop_ms, applied),
+                             "other_cores": meter.others_s / meter.seconds, **found.summary()}
         if found.records:
             result["delta_bytes"] = found.bytes / found.records
 
@@ -552,7 +554,8 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
     """Return what the figures depend on, without paths and secrets."""
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
     return {"window": args.window, "k": args.k, "register": args.register, "warm_up_s": args.warm_up, "seconds": args.seconds,
-            "latency_load": args.latency_load, "vocabulary_sample": args.sample, "seed": args.seed, "tasks": dict(args.tasks), "conf": shown}
+            "latency_load": args.latency_load, "latency_rate": args.latency_rate, "vocabulary_sample": args.sample, "seed": args.seed,
+            "tasks": dict(args.tasks), "conf": shown}
 
 
 def main() -> None:

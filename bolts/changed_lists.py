@@ -1,0 +1,77 @@
+"""Which top-k lists have to be written, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ChangedLists"]
+
+_LONG_AGO = np.iinfo(np.int64).min // 2
+
+
+class ChangedLists:
+    """Notes the lists that changed since they were written, and lets each be written once in an interval at most.
+
+    A list that was not written for an interval is due as soon as it changes, one that keeps changing an interval after it was written last. So lists are
+    written a few at a time whenever there is something, and not all that changed in an interval at its end.
+
+    Lists are known by slots, small numbers that are used again. 9 bytes a slot; all calls are linear in their slots, :meth:`take` in all slots.
+
+    :param interval_ms: 0: what changed is due at once.
+    """
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._changed = np.zeros(0, np.bool_)
+        self._written_ms = np.zeros(0, np.int64)
+
+    def __contains__(self, slot: int) -> bool:
+        return slot < len(self._changed) and bool(self._changed[slot])
+
+    def add(self, slots: np.ndarray) -> None:
+        """Note that lists have changed.
+
+        :param slots: of integers; they may repeat.
+        """
+        if len(slots):
+            self._grow(int(slots.max()) + 1)
+            self._changed[slots] = True
+
+    def discard(self, slots: np.ndarray) -> None:
+        """Forget that lists have changed, where they have."""
+        self._changed[slots[slots < len(self._changed)]] = False
+
+    def forget(self, slot: int) -> None:
+        """Forget all about a slot: the next list in it is another's."""
+        if slot < len(self._changed):
+            self._changed[slot], self._written_ms[slot] = False, _LONG_AGO
+
+    def take(self, now_ms: int, held: Iterable[int] = ()) -> np.ndarray:
+        """Return the slots of the lists that are due (int32, rising); they count as written now.
+
+        :param held: slots of lists that cannot be written now; they stay what they are.
+        """
+        slots = np.flatnonzero(self._changed)
+        if len(slots):
+            slots = slots[now_ms - self._written_ms[slots] >= self._interval_ms]
+        if len(slots) and (waiting := list(held)):
+            slots = np.setdiff1d(slots, np.array(waiting), assume_unique=True)
+        self._changed[slots], self._written_ms[slots] = False, now_ms
+        return slots.astype(np.int32)
+
+    def snapshot(self) -> Any:
+        """Return the state as arrays."""
+        return [self._changed, self._written_ms]
+
+    def restore(self, state: Any) -> None:
+        """Take it over."""
+        self._changed, self._written_ms = (np.array(column) for column in state)
+
+    def _grow(self, n: int) -> None:
+        if (more := n - len(self._changed)) > 0:
+            more += n // 2
+            self._changed = np.concatenate([self._changed, np.zeros(more, np.bool_)])
+            self._written_ms = np.concatenate([self._written_ms, np.full(more, _LONG_AGO)])

@@ -1,0 +1,63 @@
+"""Which lists are written when."""
+
+import random
+
+import numpy as np
+import pytest
+
+from dskype.bolts.changed_lists import ChangedLists
+from dskype.topology.core.frames import pack_state, unpack_state
+
+
+def slots(*given):
+    return np.array(given, np.int32)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("interval_ms", [0, 1, 100])
+def test_lists_are_taken_as_a_plain_program_would_take_them(seed, interval_ms):
+    rng = random.Random(seed)
+    lists, changed, written_ms, now_ms = ChangedLists(interval_ms), set(), {}, 1_700_000_000_000
+    for _ in range(200):
+        now_ms += rng.choice((0, 1, 10, 30, 150))
+        some = [rng.randrange(40) for _ in range(rng.choice((0, 1, 5, 20)))]
+        lists.add(slots(*some))
+        changed |= set(some)
+        if rng.random() < 0.2:
+            gone = rng.randrange(60)
+            lists.forget(gone)
+            changed.discard(gone)
+            written_ms.pop(gone, None)
+        if rng.random() < 0.2:
+            withdrawn = rng.sample(range(60), 5)
+            lists.discard(slots(*withdrawn))
+            changed -= set(withdrawn)
+        if rng.random() < 0.2:
+            state = unpack_state(pack_state(lists.snapshot()))
+            lists = ChangedLists(interval_ms)
+            lists.restore(state)
+        held = dict.fromkeys(rng.sample(range(60), rng.choice((0, 3, 30))))
+        due = sorted(s for s in changed - held.keys() if s not in written_ms or now_ms - written_ms[s] >= interval_ms)
+        assert [s for s in range(60) if s in lists] == sorted(changed)
+        taken = lists.take(now_ms, held)
+        assert taken.tolist() == due and taken.dtype == np.int32
+        changed -= set(due)
+        written_ms.update(dict.fromkeys(due, now_ms))
+
+
+def test_a_list_is_written_at_once_and_then_an_interval_later():
+    lists = ChangedLists(1000)
+    lists.add(slots(3))
+    assert lists.take(5_000).tolist() == [3]
+    lists.add(slots(3, 4))
+    assert lists.take(5_001).tolist() == [4]  # it was not written before
+    assert lists.take(5_999).tolist() == [] and lists.take(6_000).tolist() == [3] and lists.take(9_000).tolist() == []
+
+
+def test_a_slot_that_is_used_again_waits_for_nothing():
+    lists = ChangedLists(1000)
+    lists.add(slots(3))
+    assert lists.take(5_000).tolist() == [3]
+    lists.forget(3)
+    lists.add(slots(3))
+    assert lists.take(5_001).tolist() == [3]
