@@ -28,8 +28,8 @@ class _Run:
         self.newest = int(positions.max())
         self._first, self._rows = int(seqs[0]), None
         if (span := int(seqs[-1]) - self._first + 1) <= _SPARSEST * len(seqs):
-            self._rows = np.full(span, -1, np.int32)
-            self._rows[seqs - self._first] = np.arange(len(seqs), dtype=np.int32)
+            self._rows = np.full(span + 2, -1, np.int32)  # nobody at both ends: what is outside is clipped to there
+            self._rows[seqs - (self._first - 1)] = np.arange(len(seqs), dtype=np.int32)
 
     def rows(self, seqs: np.ndarray) -> np.ndarray:
         """Return the rows of messages, -1 for those that are not there; by a table where most numbers are."""
@@ -37,22 +37,20 @@ class _Run:
             at = np.searchsorted(self.seqs, seqs)
             at[at == len(self.seqs)] = 0
             return np.where(self.seqs[at] == seqs, at, -1)
-        at = seqs - self._first
-        inside = (at >= 0) & (at < len(self._rows))
-        if inside.all():
-            return self._rows[at]
-        return np.where(inside, self._rows[np.where(inside, at, 0)], -1)
+        return self._rows.take(seqs - (self._first - 1), mode="clip")
 
 
 class MessageIds:
     """Maps sequence numbers to message ids, for as long as the messages are needed.
 
     Ids come in batches and are looked up in batches. Batches are kept sorted and merged in pairs of similar size, so there
-    are O(log n) of them: a lookup asks each, by a table, or by binary search where few numbers are present. 20 to 48 bytes a message and its id.
+    are O(log n) of them: a lookup asks each, by a table, or by binary search where few numbers are present. The first lookup after a change puts all ids
+    side by side. 40 to 68 bytes a message and its id.
     """
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
+        self._all: Any = None  # the ids of all runs, one behind the other; None: not put together yet
 
     def __len__(self) -> int:
         return sum(len(run.seqs) for run in self._runs)
@@ -70,6 +68,7 @@ class MessageIds:
             return
         if not isinstance(ids, pa.Array):
             ids = pa.array(ids, pa.string())
+        self._all = None
         self._runs.append(_Run(np.array(seqs, np.int64), np.array(positions, np.int64), ids))
         while len(self._runs) > 1 and len(self._runs[-2].seqs) <= 2 * len(self._runs[-1].seqs):
             last, other = self._runs.pop(), self._runs.pop()
@@ -83,28 +82,16 @@ class MessageIds:
         """
         import pyarrow as pa
 
-        places, parts = [], []
-        missing = np.arange(len(seqs))
-        for run in reversed(self._runs):
-            if not len(missing):
-                break
-            at = run.rows(seqs[missing])
-            hit = at >= 0
-            if hit.all():
-                places.append(missing)
-                parts.append(run.ids.take(pa.array(at)))
-                missing = missing[:0]
-            elif hit.any():
-                places.append(missing[hit])
-                parts.append(run.ids.take(pa.array(at[hit])))
-                missing = missing[~hit]
-        if len(missing):
-            raise KeyError(f"the id of message {int(seqs[missing[0]])} is not known")
-        if len(parts) < 2:
-            return parts[0] if parts else pa.array([], pa.string())
-        order = np.empty(len(seqs), np.int64)
-        order[np.concatenate(places)] = np.arange(len(seqs))
-        return pa.concat_arrays(parts).take(pa.array(order))
+        found, first = np.full(len(seqs), -1, np.int64), 0
+        for run in self._runs:
+            at = run.rows(seqs)
+            np.copyto(found, at + np.int64(first), where=at >= 0)
+            first += len(run.seqs)
+        if (found < 0).any():
+            raise KeyError(f"the id of message {int(seqs[np.argmin(found)])} is not known")
+        if self._all is None:
+            self._all = pa.concat_arrays([run.ids for run in self._runs]) if self._runs else pa.array([], pa.string())
+        return self._all.take(pa.array(found))
 
     def positions(self, seqs: np.ndarray) -> np.ndarray:
         """Return the positions of messages that are known, int64[n]; -1 for others."""
@@ -127,7 +114,7 @@ class MessageIds:
             if 2 * live.sum() < len(live):
                 run = _Run(run.seqs[live], run.positions[live], run.ids.filter(pa.array(live)))
             kept.append(run)
-        self._runs = kept
+        self._runs, self._all = kept, None
 
     def snapshot(self) -> Any:
         """Return the state as arrays."""
@@ -135,4 +122,4 @@ class MessageIds:
 
     def restore(self, state: Any) -> None:
         """Take over a state."""
-        self._runs = [_Run(np.array(seqs), np.array(positions), ids) for seqs, positions, ids in state]
+        self._runs, self._all = [_Run(np.array(seqs), np.array(positions), ids) for seqs, positions, ids in state], None

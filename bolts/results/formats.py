@@ -165,7 +165,10 @@ def score_texts(scores: Any) -> Any:
     numbers = np.asarray(scores, np.float64)
     texts = pa.array(numbers).cast(pa.string())
     whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # "1" is an integer to some readers
-    return pc.if_else(pa.array(whole), _joined(texts, ".0"), texts) if whole.any() else texts
+    if whole.any():
+        few = pa.array(whole)
+        texts = pc.replace_with_mask(texts, few, _joined(texts.filter(few), ".0"))
+    return texts
 
 
 def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
@@ -180,10 +183,16 @@ def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, sco
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    entries = _joined('{"message":', _strings(messages), ',"score":', score_texts(scores), "}")
-    lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), entries), ",")
+    bounds = np.asarray(offsets, np.int32)
+    # What is between messages and scores, and between entries, are separators: half the work of joining five columns.
+    entries = pc.binary_join_element_wise(_strings(messages), score_texts(scores), ',"score":')
+    lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), entries), '},{"message":')
     marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
-    return _joined(_SUBSCRIPTION, heads.names, _REGISTERED, heads.registrations, '"', _WATERMARK, marks, ',"topk":[', lists, "]}")
+    before, after = '[{"message":', "}]}"
+    if (empty := bounds[1:] == bounds[:-1]).any():
+        none = pa.array(empty)
+        before, after = pc.if_else(none, "[", before), pc.if_else(none, "]}", after)
+    return _joined(_SUBSCRIPTION, heads.names, _REGISTERED, heads.registrations, '"', _WATERMARK, marks, ',"topk":', before, lists, after)
 
 
 def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:

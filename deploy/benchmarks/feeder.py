@@ -17,7 +17,7 @@ from dskype.topology.errors import TopologyError
 
 __all__ = ["Feeder", "due"]
 
-_LINGER_MS, _STEP_S = 20, 0.02
+_LINGER_MS, _STEP_S = 20, 0.05
 """Few requests: writing must not take what is measured (Kafka's time of a message is that of its arrival)."""
 
 
@@ -141,7 +141,7 @@ class _Writer:
             now = due(rate, elapsed, seconds)
             self.messages(producer, now - sent)
             sent = now
-            time.sleep(max(_STEP_S, min(0.05, 1 / rate)))
+            time.sleep(_STEP_S)
 
     def subscriptions(self, producer: Any, n: int, k: int) -> None:
         from dskype.deploy import places

@@ -209,7 +209,8 @@ class Latencies:
         """ms to each delta that a message caused when it came."""
         self.records = self.bytes = self.lists = 0
         self._watermarks = {id: watermark for watermark, (_, id) in messages.items()}
-        self._listed: dict[tuple[str, int], int] = {}
+        self._listed: list[int] = []
+        self._newest: dict[bytes, int] = {}  # subscription -> watermark of its last list
 
     def add(self, value: bytes, time_ms: int) -> None:
         """Take in a delta; what is not an ``add`` of the message at its own watermark is passed over."""
@@ -225,13 +226,22 @@ class Latencies:
         self.all.append(self._came(watermark, time_ms))
 
     def add_list(self, value: bytes | None, time_ms: int) -> None:
-        """Take in a whole list; counted are the messages that earlier ones of this subscription did not have."""
+        """Take in a whole list, all in order; counted are messages that came after the last one of this subscription.
+
+        An older one that is new in the list has moved up because another expired: the time since it came says nothing. One that comes later has come
+        before, too (where there are fewer places than messages).
+        """
         self.lists += 1
-        record = json.loads(value) if value else {"topk": ()}
-        for entry in record["topk"]:
-            watermark = self._watermarks.get(json.dumps(entry["message"]).encode())
-            if watermark is not None and (key := (record["subscription"], watermark)) not in self._listed:
-                self._listed[key] = self._came(watermark, time_ms)
+        if not value:
+            return
+        head, _, entries = value.partition(b',"topk":[')
+        subscription, _, rest = head.partition(b',"registration":')
+        last = self._newest.get(subscription, -1)
+        now = self._newest[subscription] = int(rest[rest.rindex(b":") + 1:])
+        for entry in entries.split(b'{"message":')[1:]:
+            watermark = self._watermarks.get(entry[:entry.index(b',"score":')], -1)
+            if last < watermark <= now:
+                self._listed.append(self._came(watermark, time_ms))
 
     def _came(self, watermark: int, time_ms: int) -> int:
         """Note that a result of a message came; returns after how many ms."""
@@ -246,7 +256,7 @@ class Latencies:
         return {"messages": len(self._messages), "messages_with_results": len(first), "first_p50_ms": quantile(first, 0.5),
                 "first_p99_ms": quantile(first, 0.99), "first_max_ms": max(first, default=None), "deltas": self.records,
                 "deltas_p50_ms": quantile(self.all, 0.5), "deltas_p99_ms": quantile(self.all, 0.99), "lists": self.lists,
-                "lists_p50_ms": quantile(self._listed.values(), 0.5), "lists_p99_ms": quantile(self._listed.values(), 0.99)}
+                "lists_p50_ms": quantile(self._listed, 0.5), "lists_p99_ms": quantile(self._listed, 0.99)}
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:

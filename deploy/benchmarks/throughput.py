@@ -46,8 +46,12 @@ _FRAMES = 400
 _READ_AT_MOST = 3_000_000
 """Deltas that are read for latencies."""
 
-_LISTS_AT_MOST = 300_000
+_WARM_UP_S = 5.0
+"""At the rate at which latency is measured, before."""
+_LISTS_AT_MOST = 600_000
 """Lists that are read for latencies."""
+_READING_S = 15
+"""More than it takes until so many have been read as are written meanwhile."""
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -165,8 +169,13 @@ class _Run:
         return result
 
     def _make_topics(self) -> list[str]:
-        """Make the topics; results get the broker's time, as messages have it, so that latencies are by one clock."""
+        """Make the topics; results get the broker's time, as messages have it, so that latencies are by one clock.
+
+        Lists are compacted as much, but later: the first list with a message must still be there when it is looked for. With a warm-up that is
+        longer than that, throughput is measured with compaction, too.
+        """
         from dskype.deploy.pubsub import ensure_topics
+        from dskype.spouts.topics import TOPIC_CONFIG
         from dskype.topology.runtime.kafka import TopicAdmin
 
         admin = TopicAdmin(self.kafka)
@@ -174,7 +183,10 @@ class _Run:
             if existing := admin.existing(self.topics):
                 raise TopologyError(explain(f"Topics of a topology {self.name} are there already.", given=", ".join(existing),
                                             hint="delete them, or leave --bootstrap-servers away: the benchmark then has a broker of its own"))
-            admin.create({self.topics.results: 1}, {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"})
+            clock = {"message.timestamp.type": "LogAppendTime"}
+            admin.create({self.topics.results: 1}, {**TOPIC_CONFIG["results"], **clock})
+            kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
+            admin.create({self.topics.topk: 1}, {**TOPIC_CONFIG["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
         finally:
             admin.close()
         ensure_topics(self.kafka, self.name)
@@ -369,7 +381,7 @@ class _Run:
         args, result = self.args, self.result
         rate = args.latency_rate or result["messages_per_s"] * args.latency_load
         begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
-        warm_up = min(5.0, args.latency_seconds / 2)
+        warm_up = min(_WARM_UP_S, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
         first, meter = self.feeder.written, Meter(self.history.pids)
         self.feeder.paced(rate, args.latency_seconds)

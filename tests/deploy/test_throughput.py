@@ -124,17 +124,24 @@ def test_a_messages_latency_is_that_of_its_first_delta():
     assert Latencies({}).summary()["first_p50_ms"] is None
 
 
-def test_lists_count_with_the_messages_that_earlier_ones_did_not_have():
-    def state(*messages, subscription="s1"):
-        return json.dumps({"v": 1, "subscription": subscription, "watermark": 9, "topk": [{"message": m, "score": 0.5} for m in messages]}).encode()
+def test_lists_count_with_the_messages_that_came_after_the_last_one():
+    from dskype.bolts.results.formats import heads, state_values
 
-    found = Latencies({7: (1000, b"17"), 8: (1010, b'"a,b"')})
-    found.add_list(state(17, 3), 1400)
-    found.add_list(state("a,b", 17), 2010)
-    found.add_list(state(17, subscription="s2"), 2000)
+    def state(watermark, *messages, subscription='s1,"topk":['):
+        texts = [json.dumps(m) for m in messages]
+        (value,) = state_values(heads([subscription], ["0-1"]), [watermark], [0, len(texts)], texts, [0.5] * len(texts)).to_pylist()
+        return value.encode()
+
+    odd = 'a",b{"message":"c'
+    found = Latencies({7: (1000, b"17"), 8: (1010, json.dumps(odd).encode()), 9: (1020, b"19")})
+    found.add_list(state(7, 17, 3, 19), 1400)  # not this 19: it is still to come
+    found.add_list(state(9, odd, 17), 2010)
+    found.add_list(state(20, odd, 19), 9000)  # 19 was there at 9 already: it has moved up
+    found.add_list(state(8, 17, subscription="s2"), 2000)
+    found.add_list(state(10, subscription="s3"), 2000)
     found.add_list(None, 2000)
     summary = found.summary()
-    assert found.first == {7: 400, 8: 1000} and summary["lists"] == 4 and summary["lists_p50_ms"] == 1000 and summary["deltas_p50_ms"] is None
+    assert found.first == {7: 400, 8: 1000} and summary["lists"] == 6 and summary["lists_p50_ms"] == 1000 and summary["deltas_p50_ms"] is None
 
 
 def test_deltas_of_the_product_are_read():
