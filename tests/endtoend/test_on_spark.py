@@ -184,7 +184,7 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
 
 def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world, feed_of):
     messages, subscriptions, _ = world
-    n, kafka = 20_000, KafkaSettings(bootstrap_servers)
+    n, kafka = 12_000, KafkaSettings(bootstrap_servers)
     conf = {**conf_of(world, 3_000), "dskype.distributor": "prefix"}
     plan = make_distributor("prefix", TASKS["subscription-bolt"]).plan()
     arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
