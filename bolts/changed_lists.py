@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.topk.pool import grown
+
 __all__ = ["ChangedLists"]
 
 _LONG_AGO = np.iinfo(np.int64).min // 2
@@ -37,7 +39,8 @@ class ChangedLists:
         :param slots: of integers; they may repeat.
         """
         if len(slots):
-            self._grow(int(slots.max()) + 1)
+            n = int(slots.max()) + 1
+            self._changed, self._written_ms = grown(self._changed, n, False), grown(self._written_ms, n, _LONG_AGO)
             self._changed[slots] = True
 
     def discard(self, slots: np.ndarray) -> None:
@@ -69,9 +72,3 @@ class ChangedLists:
     def restore(self, state: Any) -> None:
         """Take it over."""
         self._changed, self._written_ms = (np.array(column) for column in state)
-
-    def _grow(self, n: int) -> None:
-        if (more := n - len(self._changed)) > 0:
-            more += n // 2
-            self._changed = np.concatenate([self._changed, np.zeros(more, np.bool_)])
-            self._written_ms = np.concatenate([self._written_ms, np.full(more, _LONG_AGO)])
