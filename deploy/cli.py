@@ -98,6 +98,7 @@ def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
     local.add_argument("--metrics-port", metavar="N", type=port, help="serve measurements to Prometheus on 127.0.0.1:N meanwhile; 0: a free port, printed")
     submit = verb("submit", _submit, "run a topology as one of a cluster's, until it is killed", aliases=["jar"])
     _flux_options(submit)
+    submit.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of that name: remove its state and begin anew")
 
     output(verb("list", _list, "list the topologies"))
     verb("activate", _switch("ACTIVATE"), "switch a topology's spouts on").add_argument("name", metavar="NAME")
@@ -243,7 +244,7 @@ def _submit(args: argparse.Namespace) -> int:
     from dskype.topology.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
-    cluster.submit(flux, where, active=not args.inactive, progress=say)
+    cluster.submit(flux, where, active=not args.inactive, fresh=args.fresh, progress=say)
     return 0
 
 
@@ -263,6 +264,9 @@ def _list(args: argparse.Namespace) -> int:
     for t in topologies:
         if not t.get("driver_alive", True):
             say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
+        health = t.get("health") or {}
+        if health.get("state", "running") not in ("running", "starting"):
+            say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in health.get("why", ())))
     return 0
 
 

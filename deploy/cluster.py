@@ -143,8 +143,10 @@ def run_local(
         progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
-def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progress) -> None:
+def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
     """Run a topology as one of a cluster's, in this process, until it is killed.
+
+    :param fresh: do not resume what an interrupted topology of that name has left, but remove it.
 
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
@@ -154,5 +156,5 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
     _end_on_sigterm()
     ship_modules(flux.modules, target.master)
     bringup.submit(
-        flux, active=active, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress
+        flux, active=active, fresh=fresh, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress
     )

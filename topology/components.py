@@ -71,7 +71,11 @@ class Component(ABC):
 
     State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
     overrides neither loses it, as in Storm.
+
+    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
     """
+
+    changeable_settings: frozenset[str] = frozenset()
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams this component emits; run once by ``create_topology``. Default: none."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Protocol
 
 from dskype.topology.builder import StormTopology, is_system_id
+from dskype.topology.config import Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
 from dskype.topology.plan import TopologyPlan
@@ -41,6 +42,9 @@ class Backend(Protocol):
 
     def close(self, *, remove: bool) -> None:
         """End it; with ``remove`` nothing stays."""
+
+    def health(self) -> dict[str, Any]:
+        """Return how it is: ``{"state", "why", "restarts"}``."""
 
 
 @dataclass
@@ -86,7 +90,10 @@ class Keeper:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        if (state := self._resumed.pop(name, None)) is not None:
+        resumed = (state := self._resumed.pop(name, None)) is not None
+        if resumed:
+            # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
+            state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}
             self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
@@ -101,12 +108,14 @@ class Keeper:
             raise
         self.topologies[name] = managed
         try:
-            self._on_change(managed)  # first, so that a crash while it starts finds it again
+            if not resumed:
+                self._on_change(managed)  # first, so that a crash while it starts finds it again
             self._carry_out(managed, actions)
         except BaseException:
             self._forget(name)
-            managed.backend.close(remove=True)
-            self._on_change(managed, removed=True)
+            managed.backend.close(remove=not resumed)
+            if not resumed:  # what could not be resumed now may be resumed later
+                self._on_change(managed, removed=True)
             raise
         return managed
 
@@ -181,7 +190,7 @@ class Keeper:
         state, plan = managed.state, managed.plan
         return {"name": state.name, "id": state.id, "status": state.status, "owner": state.owner,
                 "num_tasks": plan.num_tasks, "num_workers": plan.used_workers, "num_executors": plan.total_executors,
-                "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000)}
+                "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000), "health": managed.backend.health()}
 
     def info(self, name: str, *, system: bool = False) -> dict[str, Any]:
         """Return a topology's summary with its components, executors, counters and errors.

@@ -156,6 +156,10 @@ class TopologyClock:
             times += [spout.next_ms for spout in self._spouts.values()]
         return min(times, default=1 << 62)
 
+    def unseen_pulses(self) -> dict[int, int]:
+        """Return spout task -> pulses that were written and that it has not seen."""
+        return {task: n for task, spout in self._spouts.items() if (n := spout.number - self._reported(task)[0]) > 0}
+
     def _reported(self, task: int) -> tuple[int, int]:
         """Return the last pulse that a spout's task has seen, and how much it has emitted."""
         report = self._stats.tasks.get(task)

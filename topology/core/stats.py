@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats", "reason_of"]
@@ -119,15 +120,26 @@ class TopologyStats:
         self.tasks: dict[int, dict[str, Any]] = {}
         self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
+        self.driver: dict[str, Any] = {}
+        """The newest record of the topology's driver: restarts, problems, health."""
+        self.unreadable = 0
 
-    def feed(self, value: bytes) -> str | None:
-        """Take in the value of one metrics record and return its component; what is not readable is left out."""
+    def feed(self, value: bytes | None, tasks: Mapping[int, str] | None = None) -> str | None:
+        """Take in the value of one metrics record and return its component; what is not readable is left out, and counted.
+
+        :param tasks: task -> component of the topology, if known: a record that speaks of others is left out, too. The metrics
+            topic is open to everybody who may write to it.
+        """
         try:
-            record = json.loads(value)
-        except ValueError:
+            record = json.loads(value or b"")
+            component = record.get("component")
+            if record.get("kind") == "stats" and tasks is not None and not all(_fits(task, component, tasks) for task in record["tasks"]):
+                raise ValueError
+            self.take(record)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.unreadable += 1
             return None
-        self.take(record)
-        return record.get("component")
+        return component
 
     def take(self, record: dict[str, Any]) -> None:
         """Take in a metrics record that is parsed already."""
@@ -138,6 +150,8 @@ class TopologyStats:
                 self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid"), "time_ms": record.get("time_ms")}
         elif record.get("kind") == "error":
             self.errors.append(record)
+        elif record.get("kind") == "driver":
+            self.driver = record
 
     def _note_busy(self, record: dict[str, Any]) -> None:
         now_ms = record.get("time_ms")
@@ -199,6 +213,13 @@ class TopologyStats:
             if task["component"] == component:
                 latency.add(task[kind][1], task[kind][0])
         return latency.mean_ms
+
+
+def _fits(report: Mapping[str, Any], component: Any, tasks: Mapping[int, str]) -> bool:
+    """Tell whether a task's report is one that the clock can reckon with."""
+    counts = [*report["emitted"].values(), *report["received"].values(), *report["sent"].values(), report["version"], report.get("pulse", 0)]
+    return (tasks.get(report["task"]) == component == report["component"] and all(type(n) is int and n >= 0 for n in counts)
+            and all(int(task) in tasks for task in (*report["received"], *report["sent"])))
 
 
 class NewestReports:

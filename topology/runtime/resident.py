@@ -21,6 +21,7 @@ import pyarrow as pa
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.errors import FATAL_MARK, FatalError
 from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import set_name
@@ -45,6 +46,7 @@ class Payload:
     snapshots: Path
     logs: Path
     sys_path: list[str]
+    term: int
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
@@ -143,9 +145,10 @@ class _Resident:
             reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:
             raise
-        except Exception:  # the task fails, is tried again, and with it the query
+        except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
-            send(connection, b"\x01", traceback.format_exc()[-8000:].encode())
+            text = f"{FATAL_MARK} {error}\n" if isinstance(error, FatalError) else ""
+            send(connection, b"\x01", (text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
         send(connection, b"\x00", reply)
 
