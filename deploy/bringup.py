@@ -25,7 +25,7 @@ from dskype.topology.runtime.control_files import read_json, write_json
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
-from dskype.topology.runtime.session import start_session
+from dskype.topology.runtime.session import start_session, stop_session
 
 __all__ = ["Environment", "submit"]
 
@@ -144,7 +144,7 @@ class Environment:
             if broker is not None:
                 parts.callback(broker.stop)
             if spark is not None:
-                parts.callback(spark.stop)
+                parts.callback(stop_session, spark)
             if nimbus is not None:
                 parts.callback(nimbus.close)
 

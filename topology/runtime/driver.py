@@ -35,6 +35,7 @@ from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
 from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.steady_clock import now_ms
 
@@ -371,7 +372,7 @@ class TopologyDriver:
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
-        if self._jvm_end() is not None:  # nothing there to be stopped, and every call to it would wait
+        if jvm_exit_code(self._spark) is not None:  # nothing there to be stopped, and every call to it would wait
             return
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda query: query.stop(), queries.values()))
@@ -428,11 +429,6 @@ class TopologyDriver:
     def health(self) -> dict[str, Any]:
         """Return ``{"state", "why", "restarts"}``; state: starting, running, waiting (for the brokers), stalled or failed."""
         return self._reports.summary()
-
-    def _jvm_end(self) -> int | None:
-        """Return the exit code of Spark's JVM if it has ended."""
-        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
-        return None if process is None else process.poll()
 
     # -- clock ------------------------------------------------------------------------------------
 
@@ -515,7 +511,7 @@ class TopologyDriver:
         if self._replaced():
             self.abandon("another driver has taken it over")
             return
-        if (code := self._jvm_end()) is not None:
+        if (code := jvm_exit_code(self._spark)) is not None:
             self._fail(TopologyFailedError(f"Spark's JVM has ended (exit code {code}), and topology {self.plan.name!r} with it; "
                                            "hint: its end is in the log below the topology's folder; submit it again to resume it"))
             return
@@ -571,7 +567,7 @@ class TopologyDriver:
     def _failed(self, component: str, error: BaseException) -> None:
         """Decide what becomes of a component whose query has failed."""
         text = str(error)
-        if self._jvm_end() is not None:  # the next round says so
+        if jvm_exit_code(self._spark) is not None:  # the next round says so
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
         if (fatal := _fatal_text(text)) is not None:

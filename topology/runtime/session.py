@@ -10,7 +10,7 @@ from typing import Any
 
 from dskype.topology.runtime.tuning import exclude_rules
 
-__all__ = ["spark_settings", "start_session"]
+__all__ = ["jvm_exit_code", "spark_settings", "start_session", "stop_session"]
 
 _LOCAL_SLOTS = 16
 """Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
@@ -90,3 +90,21 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     session = builder.getOrCreate()
     exclude_rules(session)
     return session
+
+
+def jvm_exit_code(session: Any) -> int | None:
+    """Return the exit code of Spark's JVM if that has ended; None while it runs, or where another process started it."""
+    process = getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
+    return None if process is None else process.poll()
+
+
+def stop_session(session: Any) -> None:
+    """Stop Spark. A JVM that has ended by itself is only forgotten, so that another session can be started: every call to it would fail."""
+    if jvm_exit_code(session) is None:
+        session.stop()
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
