@@ -24,7 +24,7 @@ SUBSCRIPTIONS, RATE = 500, 300
 TASKS = {"subscription-bolt": 2}
 SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
          # A host that stands still is given up after ten seconds, not after two minutes.
-         "spark.network.timeout": "10s", "spark.executor.heartbeatInterval": "2s"}
+         "spark.network.timeout": "10s", "spark.executor.heartbeatInterval": "2s", "spark.network.timeoutInterval": "2s"}
 
 
 class Publisher:
@@ -39,9 +39,10 @@ class Publisher:
     def _run(self) -> None:
         producer, step = self._feed.producer, max(1, RATE // 20)
         while not self._stop.wait(step / RATE) and self.published < len(self._records):
-            for value in self._records[self.published:self.published + step]:
+            part = self._records[self.published:self.published + step]
+            for value in part:
                 producer.send(self._feed.topics.messages, value=value)
-            self.published += step
+            self.published += len(part)
 
     def end(self) -> int:
         """Stop; return how many messages were published."""

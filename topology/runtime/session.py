@@ -8,9 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.tuning import exclude_rules
 
-__all__ = ["jvm_exit_code", "spark_settings", "start_session", "stop_session"]
+__all__ = ["SessionError", "jvm_exit_code", "spark_settings", "start_session", "stop_session"]
+
+class SessionError(TopologyError):
+    """Spark could not be started."""
+
 
 _LOCAL_SLOTS = 16
 """Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
@@ -59,22 +64,34 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
+    logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
+    settings["spark.driver.extraJavaOptions"] = logging
     if local:
         settings |= {
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
             # Two cores: a parallel collector does not pay.
             "spark.driver.extraJavaOptions": " ".join((
-                "-XX:+UseSerialGC", "-Xshare:auto",
-                f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log={log_file}")),
+                "-XX:+UseSerialGC", "-Xshare:auto", logging)),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         }
     return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
+
+
+def _java_reason(error: Exception) -> str:
+    """Return what Java said, without the ways it took: the innermost cause."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error) or type(error).__name__
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())
 
 
 def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
     """Start Spark and return the session.
 
     :raises RuntimeError: a session exists in this process already.
+    :raises SessionError: Spark refuses its settings, or cannot be reached.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -87,7 +104,10 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     builder = SparkSession.builder.master(url).appName("dskype")
     for key, value in spark_settings(master=master, jars=jars, conf=conf, log_file=log_file).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # py4j's errors begin with where, and end with what
+        raise SessionError(explain("Spark could not be started.", given=_java_reason(error), hint=f"its log is {log_file}")) from error
     exclude_rules(session)
     return session
 
