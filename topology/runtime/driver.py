@@ -99,7 +99,7 @@ class TopologyDriver:
         if not self.resume:
             shutil.rmtree(self.snapshots, ignore_errors=True)
             self._first_starts_file.unlink(missing_ok=True)
-        self._store().versions(0)
+        self._store().create()
         self._make_topics()
         mark.write_text(self.plan.topology_id)
         self._producer = self.kafka.producer()
