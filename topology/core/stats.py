@@ -118,6 +118,7 @@ class TopologyStats:
     def __init__(self) -> None:
         self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
+        self._order: dict[int, tuple[int, int, int]] = {}   # task -> driver's term, journal entry and version of its newest report
         self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
         self.driver: dict[str, Any] = {}
@@ -144,7 +145,11 @@ class TopologyStats:
     def take(self, record: dict[str, Any]) -> None:
         """Take in a metrics record that is parsed already."""
         if record.get("kind") == "stats":
-            self.topology_id = record.get("topology")
+            if self.topology_id != (topology := record.get("topology")):
+                self.topology_id = topology
+                self._order.clear()
+            # A process that was replaced may report late. Spouts would wait for ever for pulses to be seen that have been seen long since.
+            record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
             for task in record["tasks"]:
                 self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid"), "time_ms": record.get("time_ms")}
@@ -152,6 +157,13 @@ class TopologyStats:
             self.errors.append(record)
         elif record.get("kind") == "driver":
             self.driver = record
+
+    def _is_newer(self, term: int, task: dict[str, Any]) -> bool:
+        order = term, task.get("entry", 0), task.get("version", 0)
+        if order < self._order.get(task["task"], order):
+            return False
+        self._order[task["task"]] = order
+        return True
 
     def _note_busy(self, record: dict[str, Any]) -> None:
         now_ms = record.get("time_ms")

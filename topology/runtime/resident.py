@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import pickle
+import secrets
 import selectors
 import signal
 import socket
@@ -39,6 +40,7 @@ class Payload:
     """What an executor needs to run its part of a topology; travels in Spark's closure, as code does.
 
     :param sys_path: the driver's path, so that modules which the driver can import are found.
+    :param term: the driver's term.
     """
 
     plan: TopologyPlan
@@ -114,8 +116,9 @@ class _Resident:
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
-                        lambda: time.time_ns() // 1_000_000)
+                        lambda: time.time_ns() // 1_000_000, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = selectors.DefaultSelector()
