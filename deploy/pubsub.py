@@ -193,9 +193,11 @@ class PubSub:
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:
-        """Return the configuration of the topology as it was submitted; None when there is none of that name."""
+        """Return the configuration of the topology as its tasks see it; None when there is none of that name."""
+        from dskype.topology.runtime.nimbus_topic import conf_of
+
         record = self.running()
-        return None if record is None else record["state"]["conf"]
+        return None if record is None else conf_of(record)
 
     def parse_subscription(self, key: bytes, value: bytes) -> Any:
         """Check a subscription as the topology will.

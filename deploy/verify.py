@@ -99,12 +99,12 @@ def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> 
     """Return the settings: of the file or the running topology, ``--config`` below and ``-c`` above."""
     from dskype.deploy.verbs import layers
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.nimbus_topic import load_states
+    from dskype.topology.runtime.nimbus_topic import conf_of, load_states
 
     below, conf, above = layers(args)
     if conf is None:
         state = load_states(kafka).get(topology)
-        conf = None if state is None else state["state"]["conf"]
+        conf = None if state is None else conf_of(state)
     if conf is None and not (below or above):
         raise UsageError(f"topology {topology!r} is not running, and its window and its vocabulary are not known; expected --file with its YAML file")
     return Settings.from_conf({**below, **(conf or {}), **above})

@@ -98,6 +98,18 @@ class Component(ABC):
         """
         return {}
 
+    def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
+        """Return the files that tasks of this component read: where ``conf`` names each, and its path. Default: none.
+
+        On Spark they are copied into the topology's folder when it starts, and ``conf`` names the copies from then on: whatever becomes of the
+        files, tasks read the same after every restart.
+
+        :param conf: the component's configuration.
+        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``, and
+            the keys of the maps within it.
+        """
+        return {}
+
     def snapshot(self) -> Any:
         """Return the state of this task, to be given to ``restore`` later, maybe in another process.
 

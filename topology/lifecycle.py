@@ -86,7 +86,7 @@ class Keeper:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        if (state := self._resumed.pop(name, None)) is not None:
+        if resumed := (state := self._resumed.pop(name, None)) is not None:
             self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
@@ -105,8 +105,11 @@ class Keeper:
             self._carry_out(managed, actions)
         except BaseException:
             self._forget(name)
-            managed.backend.close(remove=True)
-            self._on_change(managed, removed=True)
+            managed.backend.close(remove=not resumed)  # what cannot be resumed now is not lost by the attempt
+            if resumed:
+                self._resumed[name] = state
+            else:
+                self._on_change(managed, removed=True)
             raise
         return managed
 

@@ -23,6 +23,7 @@ from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
@@ -100,6 +101,7 @@ class TopologyDriver:
             shutil.rmtree(self.snapshots, ignore_errors=True)
             self._first_starts_file.unlink(missing_ok=True)
         self._store().versions(0)
+        self.plan = keep_files(self.plan, self.folder, self.resume)
         self._make_topics()
         mark.write_text(self.plan.topology_id)
         self._producer = self.kafka.producer()
