@@ -53,7 +53,8 @@ __all__ = ["SubscriptionBolt"]
 _BEFORE_ALL = -1
 _NEVER_MS = np.iinfo(np.int64).max
 _TTL_SLACK_MS = 60_000
-"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read."""
+"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read.
+With time windows one that is ahead of its arrival waits for its time: then ``dskype.window.ahead.ms`` if that is more."""
 
 
 class SubscriptionBolt(BatchBolt):
@@ -516,7 +517,7 @@ class SubscriptionBolt(BatchBolt):
             self._publisher.deltas(names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64),
                                    messages.position[rows], metas)
         if self._expiring:
-            self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)
+            self._expire_filters(int(arrival_ms.min()) - max(_TTL_SLACK_MS, self._settings.ahead_ms))
 
     def _expire_filters(self, now_ms: int) -> None:
         while self._expiring and self._expiring[0][0] <= now_ms:

@@ -32,7 +32,10 @@ class MessageSpout(KafkaSpout):
     take any number of tasks (not more than the topic has partitions: a task that reads nothing holds the watermark back).
 
     With time windows a task's watermark is its newest message's time less the lateness, less one: others of the same
-    millisecond may follow. When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest.
+    millisecond may follow. A message whose time is ahead of its arrival counts with its arrival: a single clock that is fast must not
+    make everyone else's messages late. So no message is late that arrives within the lateness of its own time.
+    When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest message, but for those whose time has
+    not come: it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 
     :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
     :param kafka_options: see :class:`KafkaSpout`.
@@ -68,7 +71,7 @@ class MessageSpout(KafkaSpout):
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
         self._numbered = 0
-        self._newest = self._watermark = _NO_TIME
+        self._newest = self._newest_ahead = self._newest_arrival = self._watermark = _NO_TIME
         self._heard_ms = 0
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
@@ -113,7 +116,10 @@ class MessageSpout(KafkaSpout):
         self._numbered += n
         self._write_runs(good, first)
         if timed:
-            self._newest = max(self._newest, int(position.max()))
+            arrival = np.array([r.timestamp_ms for r, _, _ in good], np.int64)
+            self._newest = max(self._newest, int(np.minimum(position, arrival).max()))
+            self._newest_ahead = max(self._newest_ahead, int(position.max()))
+            self._newest_arrival = max(self._newest_arrival, int(arrival.max()))
             self._heard_ms = self._context.clock_ms()
             self._advance(self._newest - self._settings.lateness_ms - 1)
         else:
@@ -137,17 +143,20 @@ class MessageSpout(KafkaSpout):
 
     def next_tuple(self) -> None:
         """Let the watermark catch up with the newest message once it has been quiet for a while (time windows)."""
-        if self._settings.window_kind == "time" and self._newest > self._watermark \
-                and self._context.clock_ms() - self._heard_ms >= self._settings.idle_ms:
-            self._advance(self._newest)
+        settings = self._settings
+        if settings.window_kind == "time" and self._newest_ahead > self._watermark:
+            quiet_ms = self._context.clock_ms() - self._heard_ms - settings.idle_ms
+            if quiet_ms >= 0:
+                # By the broker's clock, as arrivals are: ours may differ.
+                self._advance(max(self._newest, min(self._newest_ahead, self._newest_arrival + quiet_ms - settings.lateness_ms)))
 
     def snapshot(self) -> Any:
         """Return numbers and times."""
-        return [self._numbered, self._newest, self._watermark, self._heard_ms]
+        return [self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms]
 
     def restore(self, state: Any) -> None:
         """Go on numbering there."""
-        self._numbered, self._newest, self._watermark, self._heard_ms = state
+        self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms = state
 
 
 class SubscriptionSpout(KafkaSpout):

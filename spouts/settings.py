@@ -46,7 +46,8 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
 
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter.
+``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
+makes no others late.
 ``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
 """
 

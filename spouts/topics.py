@@ -52,6 +52,10 @@ class Topics(NamedTuple):
     metrics: str
 
     @classmethod
-    def of(cls, topology: str) -> Topics:
-        """Return the topics of a topology by its name."""
-        return cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))
+    def of(cls, topology: str, inputs: str | None = None) -> Topics:
+        """Return the topics of a topology by its name.
+
+        :param inputs: the topology whose messages and subscriptions it reads; None: its own.
+        """
+        own = cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))
+        return own if inputs is None else own._replace(**{name: inbox_topic(inputs, name) for name in ("messages", "subscriptions")})
