@@ -42,7 +42,7 @@ from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import Config
 from dskype.topology.errors import InvalidTopologyException, explain
@@ -80,10 +80,10 @@ class SubscriptionBolt(BatchBolt):
             raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
                                                    legal=", ".join(sorted(topology.components)), component=component_id))
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
-        topics = Topics.of(topology)
-        return {getattr(topics, name): TOPIC_CONFIG[name] for name in ("results", "topk", "registrations")}
+        topics, config = Topics.of(topology), topic_config(Settings.from_conf(conf))
+        return {getattr(topics, name): config[name] for name in ("results", "topk", "registrations")}
 
     @staticmethod
     def _make_engine(settings: Settings) -> TopkEngine:

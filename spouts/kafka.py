@@ -12,7 +12,7 @@ from dskype.spouts import streams
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import KafkaSpout
 from dskype.topology.errors import InvalidTopologyException, explain
 
@@ -58,9 +58,10 @@ class MessageSpout(KafkaSpout):
                 legal="1 task, or a time window (dskype.window.span.ms)", hint="one task numbers far more messages than the rest can match",
                 component=component_id))
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of messages and the one of the sequence."""
-        return {**dict.fromkeys(self.topics, TOPIC_CONFIG["messages"]), Topics.of(topology).sequence: TOPIC_CONFIG["sequence"]}
+        config = topic_config(Settings.from_conf(conf))
+        return {**dict.fromkeys(self.topics, config["messages"]), Topics.of(topology).sequence: config["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
@@ -164,7 +165,7 @@ class SubscriptionSpout(KafkaSpout):
 
     The registration ``<partition>-<offset>`` names the record of the topic, so results say which version they answer.
 
-    Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :data:`~dskype.spouts.topics.TOPIC_CONFIG`) are emitted on
+    Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :func:`~dskype.spouts.topics.topic_config`) are emitted on
     stream ``plans``; whether they can be used is for the distribution bolt to say.
 
     :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
@@ -183,9 +184,10 @@ class SubscriptionSpout(KafkaSpout):
         super().check_topology(component_id, conf, topology)
         Settings.from_conf(conf)
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions."""
-        return {name: TOPIC_CONFIG["plans" if name == self._plans else "subscriptions"] for name in self.topics}
+        config = topic_config(Settings.from_conf(conf))
+        return {name: config["plans" if name == self._plans else "subscriptions"] for name in self.topics}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""

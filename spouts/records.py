@@ -18,7 +18,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import DeadLetter, explain
 
 __all__ = ["BooleanSubscription", "Limits", "Message", "RecordError", "Subscription", "TopkSubscription",
-           "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
+           "longest_record_bytes", "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
 
 
 class RecordError(DeadLetter):
@@ -48,6 +48,11 @@ class Limits:
 
 
 _DEFAULTS = Limits()
+
+
+def longest_record_bytes(limits: Limits) -> int:
+    """Return how long the value of a record may be: an escape takes up to six bytes for one, and there are other fields."""
+    return 6 * (limits.text_max_bytes + limits.meta_max_bytes) + 65536
 
 
 class Message(NamedTuple):

@@ -89,12 +89,13 @@ class Component(ABC):
         :raises InvalidTopologyException: with the reason.
         """
 
-    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
         """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
 
         Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
 
         :param topology: the topology's name.
+        :param conf: the component's configuration.
         """
         return {}
 
@@ -358,7 +359,7 @@ class KafkaBolt(BaseBolt):
         self.topic_field = topic_field
         self.kafka_options = dict(kafka_options or {})
 
-    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
         """Return the topic, if it is fixed."""
         return {self.topic: {}} if self.topic else {}
 

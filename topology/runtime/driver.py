@@ -221,7 +221,7 @@ class TopologyDriver:
         """Make the topics that components need where they are missing: brokers need not do so by themselves."""
         wanted: dict[str, dict[str, str]] = {}
         for spec in self.plan.topology.components.values():
-            for topic, config in spec.obj.external_topics(self.plan.name).items():
+            for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
         for topic, config in wanted.items():
