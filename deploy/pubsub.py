@@ -221,7 +221,7 @@ class PubSub:
         from dskype.spouts.records import parse_message
 
         settings = self.settings
-        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
     newest = 0
     for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
         try:
-            ts = parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes).ts
+            ts = parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max).ts
         except RecordError:
             continue
         if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:

@@ -79,12 +79,12 @@ class MessageSpout(KafkaSpout):
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        space, text_max_bytes = settings.space, settings.limits.text_max_bytes
+        space, text_max_bytes, words_max = settings.space, settings.limits.text_max_bytes, settings.limits.words_max
         good: list[tuple[Any, Any, int]] = []
         refused: list[tuple[Any, str]] = []
         for record in records:
             try:
-                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes)
+                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes, words_max=words_max)
                 position = self._time_of(message, record) if timed else 0
             except RecordError as error:
                 refused.append((record, error.reason))

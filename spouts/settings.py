@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.k.max": 1000,
     "dskype.keywords.max": 64,
     "dskype.text.max.bytes": 262_144,
+    "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
     "dskype.distributor": "hashing",
@@ -153,7 +154,7 @@ class Settings:
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
         limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
-                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
+                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1), words_max=_integer(conf, "dskype.text.max.words", 1),
                          expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1),
                          expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
         if conf["dskype.results"] not in _RESULTS:
