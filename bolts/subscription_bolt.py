@@ -42,7 +42,7 @@ from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import Config
 from dskype.topology.errors import InvalidTopologyException, explain
@@ -53,7 +53,8 @@ __all__ = ["SubscriptionBolt"]
 _BEFORE_ALL = -1
 _NEVER_MS = np.iinfo(np.int64).max
 _TTL_SLACK_MS = 60_000
-"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read."""
+"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read.
+With time windows one that is ahead of its arrival waits for its time: then ``dskype.window.ahead.ms`` if that is more."""
 
 
 class SubscriptionBolt(BatchBolt):
@@ -79,10 +80,10 @@ class SubscriptionBolt(BatchBolt):
             raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
                                                    legal=", ".join(sorted(topology.components)), component=component_id))
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
-        topics = Topics.of(topology)
-        return {getattr(topics, name): TOPIC_CONFIG[name] for name in ("results", "topk", "registrations")}
+        topics, config = Topics.of(topology), topic_config(Settings.from_conf(conf))
+        return {getattr(topics, name): config[name] for name in ("results", "topk", "registrations")}
 
     @staticmethod
     def _make_engine(settings: Settings) -> TopkEngine:
@@ -516,7 +517,7 @@ class SubscriptionBolt(BatchBolt):
             self._publisher.deltas(names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64),
                                    messages.position[rows], metas)
         if self._expiring:
-            self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)
+            self._expire_filters(int(arrival_ms.min()) - max(_TTL_SLACK_MS, self._settings.ahead_ms))
 
     def _expire_filters(self, now_ms: int) -> None:
         while self._expiring and self._expiring[0][0] <= now_ms:

@@ -212,12 +212,13 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
 
 def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparation, say: Any) -> Any:
     from dskype.deploy import cli, pubsub
+    from dskype.spouts.settings import Settings
     from dskype.topology import flux
 
     config = {"dskype.vocabulary": str(vocabulary), "dskype.window.messages": plan.window}
     loaded = flux.load(TOPOLOGY, registry=cli.registry(), config=config)
     loaded.check_runnable()
-    for problem in pubsub.ensure_topics(cluster.environment.kafka, loaded.name):
+    for problem in pubsub.ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):
         say(f"warning: {problem}")
     preparation.result()  # the vocabulary has to be there
     handle = cluster.submit_topology(loaded.name, loaded.config, loaded.topology)

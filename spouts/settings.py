@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.k.max": 1000,
     "dskype.keywords.max": 64,
     "dskype.text.max.bytes": 262_144,
+    "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
     "dskype.distributor": "hashing",
@@ -39,6 +40,8 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.index.options": {},
     "dskype.results": "both",
     "dskype.results.topk.interval.ms": 1000,
+    "dskype.results.retention.ms": 7 * 86_400_000,
+    "dskype.results.retention.bytes": 32 << 30,
     "dskype.store": "kafka",
     "dskype.store.options": {},
 }
@@ -46,7 +49,10 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
 
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter.
+``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
+makes no others late.
+``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They count when the topic
+is made. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
 """
 
@@ -62,6 +68,13 @@ def _integer(conf: Mapping[str, Any], key: str, least: int) -> int:
     value = conf[key]
     if type(value) is not int or value < least:
         raise _refuse(key, value, f"an integer, {least} or more")
+    return value
+
+
+def _bound(conf: Mapping[str, Any], key: str) -> int | None:
+    value = conf[key]
+    if value is not None and (type(value) is not int or not 1 <= value < 1 << 63):
+        raise _refuse(key, value, "an integer, 1 or more, or null for no bound")
     return value
 
 
@@ -91,6 +104,7 @@ class Settings:
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
+    :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     """
 
@@ -115,6 +129,8 @@ class Settings:
     window_index_options: dict[str, Any] = field(default_factory=dict)
     results: str = "both"
     topk_interval_ms: int = 1000
+    results_retention_ms: int | None = 7 * 86_400_000
+    results_retention_bytes: int | None = 32 << 30
     store: str = "kafka"
     store_options: dict[str, Any] = field(default_factory=dict)
 
@@ -138,7 +154,7 @@ class Settings:
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
         limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
-                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
+                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1), words_max=_integer(conf, "dskype.text.max.words", 1),
                          expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1),
                          expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
         if conf["dskype.results"] not in _RESULTS:
@@ -154,7 +170,9 @@ class Settings:
                    lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0), ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
                    idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
                    vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, results=conf["dskype.results"],
-                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0), **plugins, **options)
+                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
+                   results_retention_ms=_bound(conf, "dskype.results.retention.ms"), results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
+                   **plugins, **options)
 
     @staticmethod
     def _window(conf: Mapping[str, Any]) -> tuple[str, int]:

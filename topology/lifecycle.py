@@ -113,8 +113,10 @@ class Keeper:
             self._carry_out(managed, actions)
         except BaseException:
             self._forget(name)
-            managed.backend.close(remove=not resumed)
-            if not resumed:  # what could not be resumed now may be resumed later
+            managed.backend.close(remove=not resumed)  # what cannot be resumed now is not lost by the attempt
+            if resumed:
+                self._resumed[name] = state
+            else:
                 self._on_change(managed, removed=True)
             raise
         return managed

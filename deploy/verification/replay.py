@@ -120,7 +120,7 @@ def replay(
 def _parse(record: Record, settings: Settings) -> Message | str:
     """Return the message, or why it is none."""
     try:
-        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
     except RecordError as error:
         return str(error)
 

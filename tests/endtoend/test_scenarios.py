@@ -256,7 +256,7 @@ def test_a_time_window_goes_by_the_messages_own_times():
     simulation = Simulation(conf)
     start = simulation.time_ms
     simulation.subscription("s", TOPK)
-    simulation.step()
+    simulation.step(ms=2_000)       # none but the last one is ahead of its arrival
     for ts, id in ((0, "a"), (900, "b"), (1000, "c"), (950, "late"), (20_000, "ahead"), (1999, "d")):
         simulation.message(message("lake", id=id, ts=start + ts))
         simulation.step(ms=200)
@@ -266,6 +266,60 @@ def test_a_time_window_goes_by_the_messages_own_times():
     assert last_state(simulation, "s")["watermark"] == start + 1999
     reasons = [dict(r.headers)["error"].decode() for r in simulation.sim.dead_letters()]
     assert len(reasons) == 2 and "late" in reasons[0] and "ahead" in reasons[1]
+
+
+TIMED = {"dskype.window.messages": None, "dskype.window.span.ms": 60_000}
+
+
+def test_a_message_ahead_of_its_arrival_makes_no_others_late_and_waits_for_its_time():
+    simulation = Simulation(TIMED)
+    simulation.subscription("s", {**TOPK, "k": 50})
+    simulation.step()
+    ahead = simulation.time_ms + 5_000
+    for number in range(8):
+        if number == 2:
+            simulation.message(message("lake", id="ahead", ts=ahead))
+        simulation.message(message("lake", id=number, ts=simulation.time_ms))
+        simulation.step(ms=[200, 900][number % 2])      # now and then it is quiet for longer than dskype.window.idle.ms
+    simulation.drain(4)
+    assert not simulation.sim.dead_letters()
+    assert [m for m, in results(simulation, "s", "message")] == list(range(8))
+    while simulation.time_ms < ahead + 500:
+        simulation.step(ms=100)
+    assert "ahead" not in [m for m, in results(simulation, "s", "message")][:-1], "nothing comes any more: it is its turn when its time is over by the idle time"
+    simulation.drain(4)
+    assert [m for m, in results(simulation, "s", "message")][-1] == "ahead"
+    check(simulation, timed=True)
+
+
+def test_a_message_ahead_of_its_arrival_is_applied_under_load_when_the_others_pass_it():
+    simulation = Simulation({**TIMED, "dskype.window.lateness.ms": 300})
+    simulation.subscription("s", {**TOPK, "k": 50})
+    simulation.step()
+    ahead = simulation.time_ms + 2_000
+    simulation.message(message("lake", id="ahead", ts=ahead))
+    seen = 0
+    for number in range(30):
+        simulation.message(message("lake", id=number, ts=simulation.time_ms - number % 4 * 100))     # up to as late as they may be
+        simulation.step(ms=100)
+        found = [m for m, in results(simulation, "s", "message")]
+        seen = seen or "ahead" in found and simulation.time_ms
+    simulation.drain(12)
+    assert not simulation.sim.dead_letters() and ahead + 300 <= seen <= ahead + 800
+    check(simulation, timed=True)
+
+
+def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_older_one():
+    simulation = Simulation({**TIMED, "dskype.window.ahead.ms": 200_000})
+    simulation.subscription("s", {**FILTER, "expression": "lake", "ttl_s": 20})
+    simulation.step()
+    simulation.message(message("lake", id="ahead", ts=simulation.time_ms + 120_000))
+    for _ in range(20):
+        simulation.step(ms=6_500)
+        simulation.message(message("lake", ts=simulation.time_ms))
+    simulation.drain(8)
+    assert "ahead" in [m for m, in results(simulation, "s", "message")]
+    check(simulation, timed=True)
 
 
 def test_a_count_window_refuses_several_message_spout_tasks():

@@ -27,6 +27,7 @@ from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermT
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import FATAL_MARK, FatalError, TopologyError, explain
+from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
@@ -140,9 +141,12 @@ class TopologyDriver:
 
     def _prepare_folder(self) -> None:
         """Take the topology's state up, or make room for it; and the next term."""
+        started = self._started() if self.resume else None
+        self.resume = started is not None
+        self.plan = keep_files(self.plan, self.folder, self.resume)
         self._manifest = Manifest.of(self.plan, _version(), self._hide)
-        if self.resume:
-            self.resume = self._may_resume()
+        if started is not None:
+            self._compare(started)
         store = self._store()
         store.create()
         self._take_term(store)  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
@@ -159,17 +163,23 @@ class TopologyDriver:
                 store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms()})
                 self._term = term
 
-    def _may_resume(self) -> bool:
-        """Tell whether there is something to resume.
+    def _started(self) -> Manifest | None:
+        """Return what is to be resumed; None: it never came so far as to have topics and snapshots of its own.
 
-        :raises ControlFileError, ResumeRefusedError: there is, but not by this.
+        :raises ControlFileError: there are snapshots, and nothing that says of what.
         """
         started = Manifest.read(self.folder)
         if started is None:
             if any(self.snapshots.glob("[0-9]*/*")):
                 raise ControlFileError(explain(f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
                                                hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
-            return False  # it never came so far as to have topics and snapshots of its own
+        return started
+
+    def _compare(self, started: Manifest) -> None:
+        """Take over what may have changed since the topology was started.
+
+        :raises ResumeRefusedError: something else has changed.
+        """
         changeable = {key for spec in self.plan.topology.components.values() for key in spec.obj.changeable_settings}
         refused, taken = differences(started, self._manifest, changeable)
         if refused:
@@ -181,7 +191,6 @@ class TopologyDriver:
             log.info("topology %s is resumed with %s", self.plan.name, line)
         if taken:
             self._manifest.write(self.folder)
-        return True
 
     def activate(self) -> None:
         """Let the spouts emit; opens the topology on the first call."""
@@ -310,7 +319,7 @@ class TopologyDriver:
         """Make the topics that components need where they are missing: brokers need not do so by themselves."""
         wanted: dict[str, dict[str, str]] = {}
         for spec in self.plan.topology.components.values():
-            for topic, config in spec.obj.external_topics(self.plan.name).items():
+            for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
         for topic, config in wanted.items():

@@ -2,7 +2,8 @@
 
 Keys and values (JSON)::
 
-    topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n}   null: removed
+    topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
+                       "files": [[keys of the configuration, path of the copy], ...]}                                 null: removed
     command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 import uuid
@@ -28,13 +30,14 @@ from kafka.errors import KafkaError
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
+from dskype.topology.kept_files import declared_files, pointed_at
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance, TopologyState
 from dskype.topology.plan import inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
 
-__all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "load_removed", "load_states", "read_state", "watch_drivers"]
+__all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_removed", "load_states", "read_state", "watch_drivers"]
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +142,16 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
     return {name: bool(verdict) for name, verdict in verdicts.items()}
 
 
+def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a topology by its record, with the files that its tasks read: the copies, where they can be read from here."""
+    return pointed_at(record["state"]["conf"], {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
+
+
+def _files(managed: ManagedTopology) -> list[Any]:
+    plan = managed.plan
+    return [[list(key), path] for (component, key), path in declared_files(plan).items() if key[0] in plan.conf and key[0] not in plan.spec(component).conf]
+
+
 class NimbusService:
     """Publishes the states of a keeper's topologies and carries out commands for them.
 
@@ -177,8 +190,7 @@ class NimbusService:
                     self._put(f"{_TOPOLOGY}{name}", None)
                     self._put(f"{_REMOVED}{name}", None)
                 elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
-                    self._beats += 1
-                    self._put(f"{_TOPOLOGY}{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name),
+                    self._put(f"{_TOPOLOGY}{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name), "files": _files(managed),
                                                      "driver": self._driver, "heartbeat": self._beats})
         except NotAliveException:
             pass  # it is being removed
