@@ -24,7 +24,7 @@ from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, refuse_own_security
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 
 __all__ = ["TopologyDriver", "now_ms"]
@@ -269,6 +269,7 @@ class TopologyDriver:
             if isinstance(obj, KafkaBolt) and obj.kafka_options:
                 raise TopologyError(explain("A KafkaBolt writes with the topology's own producer.", given=sorted(obj.kafka_options),
                                             component=component, hint="give kafka.* settings to the cluster"))
+            refuse_own_security(getattr(obj, "kafka_options", {}), component)
             servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
             if servers not in (None, self.kafka.bootstrap_servers):
                 raise TopologyError(explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers,
