@@ -14,6 +14,7 @@ from dskype.topology.builder import StormTopology, is_system_id
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.redaction import filled, redact, redact_text
 from dskype.topology.validation import validate_submission
 
 __all__ = ["Backend", "Keeper", "ManagedTopology"]
@@ -86,7 +87,9 @@ class Keeper:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        if (state := self._resumed.pop(name, None)) is not None:
+        if (state := self._resumed.get(name)) is not None:
+            state.conf = filled(state.conf, conf or {})
+            del self._resumed[name]
             self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
@@ -201,8 +204,8 @@ class Keeper:
                                      **counters, **latencies}
         errors: dict[str, list[dict[str, Any]]] = {}
         for error in list(stats.errors):
-            errors.setdefault(error["component"], []).append(error)
-        return {**self.summary(name), "conf": plan.conf, "components": components, "errors": errors}
+            errors.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})
+        return {**self.summary(name), "conf": redact(plan.conf), "components": components, "errors": errors}
 
 
 def _user() -> str:

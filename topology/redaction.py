@@ -25,7 +25,7 @@ SPARK_KEYS = f"(?i){_NAMES}|{_KEYS}"
 
 _SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])auth$|{_KEYS}(?!store)", re.I)
 _WHERE = re.compile(r"[._-](?:env|file|path|location|class|type|algorithm)$", re.I)
-_IN_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:\"']*:)[^\s\"']*?(?=@[^\s@/\"']*(?:[/\s\"'?#,]|$))")
+_IN_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:\"']{0,256}:)[^\s\"']{0,256}?(?=@[^\s@/\"']*(?:[/\s\"'?#,]|$))")
 _PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
 _ASSIGNED = re.compile(r"""((?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:access|api)[._-]?key)["']?\s*[=:]\s*)"""
                        r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&"'(){}\[\]]+)""", re.I)
