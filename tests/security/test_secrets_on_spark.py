@@ -1,4 +1,4 @@
-"""One topology on Spark and a broker with TLS and passwords: it works, and its secrets are nowhere to be seen."""
+"""One topology on Spark and a broker with TLS, passwords and the rights of SECURITY.md: it works, and its secrets are nowhere to be seen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,10 +61,10 @@ name: {NAME}
 config:
   topology.message.timeout.secs: 20
   dskype.store.options: {{url: "redis://ann:{HUSH}-url@127.0.0.1/0", password: {HUSH}-store}}
-spouts: [{{id: words, className: dskype.KafkaSpout, constructorArgs: [hushed-in]}}]
+spouts: [{{id: words, className: dskype.KafkaSpout, constructorArgs: [hushed.arrived]}}]
 bolts:
   - {{id: count, className: hushed_module.Count, parallelism: 2}}
-  - {{id: out, className: dskype.KafkaBolt, constructorArgs: [hushed-out]}}
+  - {{id: out, className: dskype.KafkaBolt, constructorArgs: [hushed.counted]}}
 streams:
   - {{from: words, to: count, grouping: {{type: FIELDS, args: [value]}}}}
   - {{from: count, to: out, grouping: {{type: SHUFFLE}}}}
@@ -107,13 +108,13 @@ class Run:
     def produce(self, words: list[str]) -> None:
         producer = KafkaProducer(bootstrap_servers=self.secured.broker.bootstrap_servers)
         for word in words:
-            producer.send("hushed-in", word.encode())
+            producer.send("hushed.arrived", word.encode())
         producer.close()
 
     def counts(self) -> dict[str, int]:
         """Return the highest count of every word that came out."""
         found: dict[str, int] = {}
-        for record in records(self.secured, "hushed-out"):
+        for record in records(self.secured, "hushed.counted"):
             word = record.key.decode()
             found[word] = max(found.get(word, 0), int(record.value))
         return found
@@ -146,8 +147,9 @@ def run(secured: Secured) -> Iterator[Run]:
     kafka = {"kafka.security.protocol": "SASL_SSL", "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": secured.authority.pem,
              "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": secured.jaas(SCRAM)}
     settings = KafkaSettings(secured.broker.servers("SASL_SSL"), kafka, client_arguments(kafka))
+    secured.grant(NAME=NAME, PRODUCT="ann", GATEWAY="bob")
     admin = TopicAdmin(settings)
-    admin.create({"hushed-in": 1, "hushed-out": 1}, {})
+    admin.create({"hushed.arrived": 1, "hushed.counted": 1}, {})
     admin.close()
     with tempfile.TemporaryDirectory(prefix="hushed") as temporary:
         work = Path(temporary)
@@ -173,6 +175,7 @@ def run(secured: Secured) -> Iterator[Run]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            shutil.rmtree(running.folder if running.folder.name else work, ignore_errors=True)
 
 
 def executor_of(run: Run, component: str) -> psutil.Process | None:

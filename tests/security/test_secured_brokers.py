@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.errors import TopicAuthorizationFailedError
 
 from dskype.deploy.broker import live_cluster
 from dskype.deploy.connection import Bootstrap, client_arguments
 from dskype.deploy.doctor import check_brokers
 from dskype.deploy.errors import OptionError
-from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin
+from dskype.deploy.pubsub import PubSub
+from dskype.spouts.topics import Topics
+from dskype.topology.plan import inbox_topic
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 from tests.security.certificates import Authority, jks
 from tests.security.conftest import PLAIN, SCRAM, Secured
 
@@ -116,6 +121,31 @@ def test_who_may_not_gets_in_nowhere(listener: str, change: Any, secured: Secure
     protocol = "SASL_SSL" if listener == "SASL_SSL" else "SSL"
     given = {**options(secured, protocol, inline_ca), **change(secured)}
     assert live_cluster(secured.broker.servers(listener), timeout_ms=2_000, **client_arguments(given)) is None
+
+
+def test_a_gateway_may_send_and_read_results_and_nothing_else(secured: Secured, name: str) -> None:
+    topics = Topics.of(name)
+    internal = {inbox_topic(name, "subscription-bolt"), topics.metrics, topics.plans, topics.dead_letters, topics.results, topics.topk, NIMBUS_TOPIC}
+    admin = TopicAdmin(KafkaSettings(secured.broker.bootstrap_servers))
+    admin.create(dict.fromkeys({*topics, *internal}, 1), {})
+    admin.close()
+    secured.grant(NAME=name, PRODUCT="ann", GATEWAY="bob")
+    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": secured.jaas(PLAIN, "bob")}
+    kafka = KafkaSettings(secured.broker.servers("SASL_PLAINTEXT"), given, client_arguments(given))
+    with PubSub(kafka, name) as client:
+        assert client.running_conf() is None
+        client.subscribe("s", text="lake", lat=43.0, lon=-87.9, k=1, alpha=0.5)
+        client.publish(text="by the lake", lat=43.0, lon=-87.9)
+        client.flush()
+        assert client.stored == 2
+    assert [len(read_to_end(kafka, t)) for t in (topics.messages, topics.subscriptions, topics.results)] == [1, 1, 0]
+    producer = kafka.producer(enable_idempotence=False)
+    try:
+        for topic in sorted(internal):
+            with pytest.raises(TopicAuthorizationFailedError):
+                producer.send(topic, b"x").get(timeout=30)
+    finally:
+        producer.close()
 
 
 def test_a_host_that_the_certificate_does_not_name_is_refused_unless_that_is_not_asked(secured: Secured) -> None:
