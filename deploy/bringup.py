@@ -25,7 +25,7 @@ from dskype.topology.runtime.control_files import read_json, write_json
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
-from dskype.topology.runtime.session import start_session, stop_session
+from dskype.topology.runtime.session import network_warning, start_session, stop_session
 
 __all__ = ["Environment", "submit"]
 
@@ -81,6 +81,8 @@ class Environment:
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
             # The folder in its command line tells whose JVM it is, should this process be killed.
             spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
+            if warning := network_warning(master, self._conf, options):
+                progress(f"warning: {warning}")
             self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
             if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
                 self._owned.note_process(jvm.pid)

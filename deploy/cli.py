@@ -338,8 +338,10 @@ def _metrics(args: argparse.Namespace) -> int:
 def _confvalue(args: argparse.Namespace) -> int:
     from dskype.topology.config import DEFAULTS
 
+    from dskype.topology.redaction import redact
+
     conf = {**DEFAULTS, **file_conf(args), **dict(args.conf)}
-    value = conf.get(args.key)
+    value = redact({args.key: conf.get(args.key)})[args.key]
     print(f"{args.key}: {value if isinstance(value, str) else json.dumps(value)}")
     return 0
 
@@ -480,19 +482,25 @@ def _logging(verbose: bool) -> None:
     import logging
 
     if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    else:
-        # Warnings of loading are printed by the verbs.
-        logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+        level, text = logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    else:  # warnings of loading are printed by the verbs
+        level, text = logging.ERROR, "%(levelname)s: %(message)s"
+    from dskype.topology.redaction import RedactingFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter(text))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def _failed(ex: Exception, verbose: bool) -> int:
+    from dskype.topology.redaction import redact_text
+
     if verbose:
         import traceback
 
-        traceback.print_exception(ex)
+        say(redact_text("".join(traceback.format_exception(ex))).rstrip())
     known = type(ex).__module__.startswith(("dskype.", "kafka.")) or isinstance(ex, OSError)
-    text = str(ex) or type(ex).__name__
+    text = redact_text(str(ex)) or type(ex).__name__
     say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
     return 1
 

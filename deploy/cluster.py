@@ -128,6 +128,7 @@ def run_local(
     from dskype.topology.local import LocalCluster
 
     terminated = _end_on_sigterm()
+    os.umask(0o077)  # what it writes is for its owner
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
@@ -154,6 +155,7 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
     from dskype.deploy import bringup
 
     _end_on_sigterm()
+    os.umask(0o077)
     ship_modules(flux.modules, target.master)
     bringup.submit(
         flux, active=active, fresh=fresh, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress

@@ -366,11 +366,16 @@ class Exporter:
 # --- the verb ---------------------------------------------------------------------------------------------------------
 
 
-def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None]) -> Exporter:
+def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None],
+          allow_remote: bool = False) -> Exporter:
     """Start to serve, and say where.
 
-    :raises TopologyError: the port is taken, or the address is none of this machine's.
+    :param allow_remote: take an address that other machines reach, too.
+    :raises TopologyError: the port is taken, the address is none of this machine's, or others reach it.
     """
+    if not _is_loopback(host) and not allow_remote:
+        raise TopologyError(explain("The metrics are served without a password, so to this machine alone.", given=host, legal="127.0.0.1, ::1, localhost",
+                                    hint="--allow-remote serves to whoever reaches that address"))
     try:
         exporter = Exporter(kafka, names=names, port=port, host=host)
     except OSError as ex:
@@ -396,10 +401,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, also those that start later")
     parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone")
+    parser.add_argument("--allow-remote", action="store_true", help="take a --host that other machines reach; there is no password")
 
 
 def run(args: argparse.Namespace, kafka: Any, say: Callable[[str], None]) -> int:
     """Serve until Ctrl-C."""
-    with serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say):
+    with serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say, allow_remote=args.allow_remote):
         threading.Event().wait()
     return 0

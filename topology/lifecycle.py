@@ -15,6 +15,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.redaction import filled, redact, redact_text
 from dskype.topology.validation import validate_submission
 
 __all__ = ["Backend", "Keeper", "ManagedTopology"]
@@ -90,10 +91,12 @@ class Keeper:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        resumed = (state := self._resumed.pop(name, None)) is not None
+        resumed = (state := self._resumed.get(name)) is not None
         if resumed:
+            filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
             # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
             state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}
+            del self._resumed[name]
             self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
@@ -212,8 +215,8 @@ class Keeper:
                                      **counters, **latencies}
         errors: dict[str, list[dict[str, Any]]] = {}
         for error in list(stats.errors):
-            errors.setdefault(error["component"], []).append(error)
-        return {**self.summary(name), "conf": plan.conf, "components": components, "errors": errors}
+            errors.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})
+        return {**self.summary(name), "conf": redact(plan.conf), "components": components, "errors": errors}
 
 
 def _user() -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from dskype.topology.config import CHANGEABLE
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.redaction import redact
 
 __all__ = ["FIRST_OFFSETS", "MANIFEST", "ControlFileError", "Manifest", "ResumeRefusedError", "differences", "read_json", "write_json"]
 
@@ -95,13 +96,10 @@ class Manifest:
     version: str
 
     @classmethod
-    def of(cls, plan: TopologyPlan, version: str, hide: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Manifest:
-        """Describe a plan.
-
-        :param hide: returns a configuration without its secrets.
-        """
+    def of(cls, plan: TopologyPlan, version: str) -> Manifest:
+        """Describe a plan."""
         specs = plan.topology.components
-        plain = json.loads(json.dumps({"conf": hide(plan.conf), "own": {c: hide(specs[c].conf) for c in plan.component_ids}}, default=repr))
+        plain = json.loads(json.dumps({"conf": redact(plan.conf), "own": {c: redact(specs[c].conf) for c in plan.component_ids}}, default=repr))
         return cls(plan.topology_id, {c: len(plan.component_tasks(c)) for c in plan.component_ids}, plain["conf"], plain["own"], version)
 
     @classmethod

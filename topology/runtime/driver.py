@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, refuse_own_security
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
@@ -74,17 +74,14 @@ class TopologyDriver:
     :param folder: the topology's own folder, reachable by every Spark executor; snapshots live here.
     :param resume: go on from the snapshots and inboxes of an earlier run; otherwise both are made anew.
     :param spark_scratch: where Spark's throw-away checkpoints go; default within ``folder``.
-    :param hide: returns a configuration without its secrets, for what is written down.
     :param tell: gets a line of text when something happens that whoever started the topology should know.
     """
 
     def __init__(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, *, resume: bool = False,
-                 spark_scratch: Path | None = None, hide: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
-                 tell: Callable[[str], None] = lambda text: None) -> None:
+                 spark_scratch: Path | None = None, tell: Callable[[str], None] = lambda text: None) -> None:
         self.plan, self._spark, self.kafka, self.folder = plan, spark, kafka, Path(folder)
         self.resume = resume
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
-        self._hide = hide
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._inputs = ExternalInputs(kafka, self.folder, plan.name)
@@ -144,7 +141,7 @@ class TopologyDriver:
         started = self._started() if self.resume else None
         self.resume = started is not None
         self.plan = keep_files(self.plan, self.folder, self.resume)
-        self._manifest = Manifest.of(self.plan, _version(), self._hide)
+        self._manifest = Manifest.of(self.plan, _version())
         if started is not None:
             self._compare(started)
         store = self._store()
@@ -173,6 +170,9 @@ class TopologyDriver:
             if any(self.snapshots.glob("[0-9]*/*")):
                 raise ControlFileError(explain(f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
                                                hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
+        elif started.topology_id != self.plan.topology_id:
+            raise ControlFileError(explain(f"The files of {self.folder} belong to two topologies.", given=f"{MANIFEST} of {started.topology_id}", legal=self.plan.topology_id,
+                                           hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
         return started
 
     def _compare(self, started: Manifest) -> None:
@@ -374,6 +374,7 @@ class TopologyDriver:
             if isinstance(obj, KafkaBolt) and obj.kafka_options:
                 raise TopologyError(explain("A KafkaBolt writes with the topology's own producer.", given=sorted(obj.kafka_options),
                                             component=component, hint="give kafka.* settings to the cluster"))
+            refuse_own_security(getattr(obj, "kafka_options", {}), component)
             servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
             if servers not in (None, self.kafka.bootstrap_servers):
                 raise TopologyError(explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers,

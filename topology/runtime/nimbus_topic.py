@@ -34,6 +34,7 @@ from dskype.topology.kept_files import declared_files, pointed_at
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance, TopologyState
 from dskype.topology.plan import inbox_topic, metrics_topic
+from dskype.topology.redaction import redact_text
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
 
@@ -261,7 +262,7 @@ class NimbusService:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # whatever went wrong, the one who asked must hear of it
                 log.exception("command %s failed", command)
-                failure = {"type": "TopologyError", "text": f"{type(error).__name__}: {error}"}
+                failure = {"type": "TopologyError", "text": redact_text(f"{type(error).__name__}: {error}")}
         self._put(f"{_ANSWER}{identity}", {"v": 1, "error": failure})
         self._put(f"{_COMMAND}{identity}", None)
 
@@ -375,7 +376,7 @@ class ClusterClient:
         """Return component -> errors, newest last."""
         found: dict[str, list[dict[str, Any]]] = {}
         for error in self.stats(name).errors:
-            found.setdefault(error["component"], []).append(error)
+            found.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})
         return found
 
     def state(self, name: str) -> TopologyState:

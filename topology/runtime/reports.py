@@ -13,6 +13,7 @@ from typing import Any, Literal
 from kafka.errors import KafkaError
 
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.redaction import redact_text
 
 __all__ = ["DriverReports", "HealthState"]
 
@@ -51,7 +52,7 @@ class DriverReports:
 
     def error(self, component: str, text: str, *, part: str = "query") -> None:
         """Report an error of a component's query, or of a part of the driver (``component`` is then ``__driver``)."""
-        record = {"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": self._now_ms(), "error": text}
+        record = {"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": self._now_ms(), "error": redact_text(text)}
         with self._lock:
             self.problems[part] += 1
             self._errors.append(record)
@@ -66,6 +67,7 @@ class DriverReports:
 
     def health(self, state: HealthState, why: list[str]) -> None:
         """Say how the topology is."""
+        why = [redact_text(line) for line in why]
         with self._lock:
             if state == self._state and (state == "running" or why == self._why):
                 return

@@ -24,6 +24,7 @@ from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.errors import FATAL_MARK, FatalError
 from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
@@ -94,7 +95,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     log_file = os.open(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log_file, 1)
     os.dup2(log_file, 2)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     signal.signal(signal.SIGTERM, _on_term)
     resident = _Resident(listener, content, component, index)
     try:
@@ -151,7 +154,7 @@ class _Resident:
         except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
             text = f"{FATAL_MARK} {error}\n" if isinstance(error, FatalError) else ""
-            send(connection, b"\x01", (text + traceback.format_exc()[-8000:]).encode(errors="replace"))
+            send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
         send(connection, b"\x00", reply)
 
