@@ -24,6 +24,11 @@ topology.emulator.max.frames.per.batch        2000       frames in one micro-bat
 topology.emulator.trigger.interval.ms         0          time between the beginnings of two micro-batches of a component, at
                                                          least; more costs latency and spares processor time
 topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
+topology.emulator.dead.letter.max.bytes       65536      bytes of a record or tuple that its dead letter holds, at most; the header
+                                                         ``size`` says how many it had
+topology.emulator.record.max.bytes            8388608    bytes of a record for an external topic (``send_record``, ``KafkaBolt``), at
+                                                         most; a larger one is a dead letter. Not above the topic's ``max.message.bytes``,
+                                                         or Kafka refuses it and the component cannot go on
 ============================================  =========  =============================================================
 """
 
@@ -100,6 +105,8 @@ class Config(dict):
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
+    TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES = "topology.emulator.dead.letter.max.bytes"
+    TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
 
     def set_debug(self, on: bool) -> None:
         """Set ``topology.debug``: log every tuple."""
@@ -168,6 +175,8 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
     Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: 0,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: 65536,
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
 
@@ -317,6 +326,8 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
     _C.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: _integer_from_zero,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 
 _CONSTANTS: dict[str, str] = {

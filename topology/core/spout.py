@@ -19,7 +19,7 @@ from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import Control, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
-from dskype.topology.errors import DeadLetter, TopologyError
+from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.plan import TopologyPlan
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
@@ -318,7 +318,7 @@ class KafkaSpoutTask(SpoutTask):
                 try:
                     refused += self.component.emit_records([record])
                 except Exception as reason:
-                    refused.append((record, str(reason) if isinstance(reason, DeadLetter) else f"{type(reason).__name__}: {reason}"))
+                    refused.append((record, _reason(reason)))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))
@@ -360,7 +360,7 @@ class KafkaSpoutTask(SpoutTask):
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
             self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
         except Exception as error:  # the user's code on somebody's record
-            text = str(error) if isinstance(error, DeadLetter) else f"{type(error).__name__}: {error}"
+            text = _reason(error)
             self.dead_letter(record.value, text, "translate", record)
             tuples = ()
         if self._guaranteed and tuples:
@@ -451,6 +451,12 @@ class _Backlog:
         """Remove the records before ``offset``."""
         while self._records and self._records[0].offset < offset:
             self.take(1)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a record cannot be used."""
+    text = text_of(error)
+    return text.partition(": ")[2] if isinstance(error, DeadLetter) else text
 
 
 def _size(record: InRecord) -> int:

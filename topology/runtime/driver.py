@@ -24,7 +24,7 @@ from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, topic_warnings
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 
 __all__ = ["TopologyDriver", "now_ms"]
@@ -222,9 +222,15 @@ class TopologyDriver:
             for topic, config in spec.obj.external_topics(self.plan.name).items():
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
+        spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
+        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern))}
         for topic, config in wanted.items():
             if topic not in existing:
-                admin.create({topic: 1}, config)
+                admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
+        largest = self.plan.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES]
+        self.warnings = topic_warnings(admin, inputs, dict.fromkeys(wanted.keys() - inputs, largest))
+        for warning in self.warnings:
+            log.warning("topology %s: %s", self.plan.name, warning)
 
     def _check_retention(self, admin: TopicAdmin) -> None:
         for component in self.plan.component_ids:
