@@ -211,7 +211,7 @@ class Executor:
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
-            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed; see the executor's log")
+            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {hosted.task.snapshot_problem()}")
 
     # -- batches ----------------------------------------------------------------------------------
 
@@ -305,7 +305,11 @@ class Executor:
         hosted.number += 1
         entry = {"number": hosted.number, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
                  "positions": [[t, p, offset] for (t, p), offset in task.positions().items()]}
-        self._store.save_journal(task_id, hosted.number, encode_snapshot(entry))
+        try:
+            data = encode_snapshot(entry)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise TopologyError(task.unwritable(error)) from error
+        self._store.save_journal(task_id, hosted.number, data)
         return reply
 
     def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:

@@ -13,11 +13,13 @@ from operator import itemgetter
 from time import perf_counter, perf_counter_ns
 from typing import Any, Callable, Iterable
 
+import numpy as np
+
 from dskype.topology.components import KafkaSpout, stateful
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
-from dskype.topology.core.frames import Control, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
+from dskype.topology.core.frames import Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.plan import TopologyPlan
@@ -158,6 +160,17 @@ class SpoutTask(Task):
         else:
             self.stats.failed[stream] += 1
         self._guard(self._settled, completed, message_id)
+
+    def _check(self, frame: DataFrame) -> None:
+        super()._check(frame)
+        for segment in frame.segments:
+            if not segment.columns:
+                continue
+            roots = segment.columns[0]
+            if not (roots.ndim == 1 and roots.dtype.kind in "iu" if isinstance(roots, np.ndarray)
+                    else type(roots) is list and set(map(type, roots)) <= {int}):
+                msg = f"a frame of stream {segment.stream!r:.80} settles what is no tree; expected whole numbers; given: {roots!r:.80}"
+                raise FrameError(msg)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
         roots = column_rows(segment.columns[0]) if segment.columns else ()

@@ -12,7 +12,7 @@ import re
 import traceback
 from itertools import islice, repeat
 from time import perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -88,6 +88,7 @@ class Task:
         self.clock_ms = 0
         self.suppressed = False
         self.snapshot_wanted = False
+        self._tried_ms, self._unwritable = -60_000, None
         self.errors: list[dict[str, Any]] = []
         self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
@@ -193,19 +194,19 @@ class Task:
     def _meta(self, source: int, stream: str) -> StreamMeta:
         meta = self._metas.get((source, stream))
         if meta is None:
-            component = self.plan.task_component.get(source)
-            if component is None:
-                msg = f"a frame names a source task that does not exist; given: {source}; legal: {sorted(self.plan.task_component)}"
-                raise FrameError(msg)
+            component = self.plan.task_component[source]
             info = self.plan.topology.components[component].outputs.get(stream)
             if info is None:
-                msg = f"a frame names a stream that component {component!r} does not declare; given: {stream!r}"
+                msg = f"a frame names a stream that component {component!r} does not declare; given: {stream!r:.80}"
                 raise FrameError(msg)
             meta = self._metas[source, stream] = StreamMeta(component, source, stream, info.fields)
         return meta
 
     def _check(self, frame: DataFrame) -> None:
         """Refuse a frame that does not fit the topology."""
+        if frame.source_task not in self.plan.task_component:
+            msg = f"a frame names a source task that does not exist; given: {frame.source_task}; legal: {sorted(self.plan.task_component)}"
+            raise FrameError(msg)
         for segment in frame.segments:
             if segment.stream is not None:
                 meta = self._meta(frame.source_task, segment.stream)
@@ -483,6 +484,22 @@ class Task:
             self.component.restore(state["user"])
         self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
 
+    def unwritable(self, error: BaseException) -> str:
+        """Return what to say when the component's state cannot be written because of ``error``."""
+        return (f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
+                "it a crash of this task goes back to the state before, or to the beginning")
+
+    def snapshot_problem(self) -> str:
+        """Say why a snapshot has just failed. Whether the component's state can be written is tried once a minute at most."""
+        now = self._wall_ms()
+        if stateful(self.component) and now - self._tried_ms >= 60_000:
+            self._tried_ms, self._unwritable = now, None
+            try:
+                pack_state(self.component.snapshot())
+            except Exception as error:  # the user's code or data
+                self._unwritable = self.unwritable(error)
+        return self._unwritable or "see the executor's log"
+
     def report(self) -> dict[str, Any]:
         """Return the task's line of a statistics record."""
         return {
@@ -569,6 +586,18 @@ class BoltTask(Task):
         self.stats.execute.add(spent, segment.n)
         self.stats.busy_ns += spent
 
+    def _check(self, frame: DataFrame) -> None:
+        super()._check(frame)
+        if isinstance(self.component, BatchBolt):
+            return
+        try:
+            for segment in frame.segments:
+                if segment.columns:
+                    segment.columns = [column_rows(c) for c in segment.columns]
+        except UnicodeDecodeError as error:
+            msg = f"a column of strings in a frame is no UTF-8: {error.reason}; given: {error.object[:40]!r}"
+            raise FrameError(msg) from error
+
     def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
         columns = [column_rows(c) for c in segment.columns]
         rows = zip(*columns) if columns else repeat((), segment.n)
@@ -627,7 +656,7 @@ class BoltTask(Task):
                 self._settle_batch(batch, meta, failed=True)
         except Exception as error:  # the user's code
             if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                for values in batch.rows():
+                for values in _rows_of(batch):
                     self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
             self._restart(error)
         else:
@@ -761,6 +790,20 @@ def _byte_lengths(column: Any) -> np.ndarray:
     import pyarrow.compute as pc
 
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _rows_of(batch: TupleBatch) -> Iterator[tuple[Any, ...]]:
+    """Return a batch's rows, with bytes in place of strings that are no UTF-8."""
+    return zip(*map(_values_of, batch.columns)) if batch.columns else repeat((), batch.n)
+
+
+def _values_of(column: Any) -> Sequence[Any]:
+    try:
+        return column_rows(column)
+    except UnicodeDecodeError:
+        import pyarrow as pa
+
+        return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
 
 
 def _repr(value: Any) -> str:
