@@ -29,6 +29,11 @@ topology.emulator.restarts.max                10         failures of a component
                                                          the next ones after 0.5, 1, 2, ... 30 s
 topology.emulator.stall.secs                  30         a task that has input and does nothing with it for so long is reported
 topology.emulator.start.timeout.secs          120        so long Spark's master may take to give the topology a first task slot
+topology.emulator.dead.letter.max.bytes       65536      bytes of a record or tuple that its dead letter holds, at most; the header
+                                                         ``size`` says how many it had
+topology.emulator.record.max.bytes            8388608    bytes of a record for an external topic (``send_record``, ``KafkaBolt``), at
+                                                         most; a larger one is a dead letter. Not above the topic's ``max.message.bytes``,
+                                                         or Kafka refuses it and the component cannot go on
 ============================================  =========  =============================================================
 """
 
@@ -108,6 +113,8 @@ class Config(dict):
     TOPOLOGY_EMULATOR_RESTARTS_MAX = "topology.emulator.restarts.max"
     TOPOLOGY_EMULATOR_STALL_SECS = "topology.emulator.stall.secs"
     TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = "topology.emulator.start.timeout.secs"
+    TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES = "topology.emulator.dead.letter.max.bytes"
+    TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
 
     def set_debug(self, on: bool) -> None:
         """Set ``topology.debug``: log every tuple."""
@@ -179,6 +186,8 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: 10,
     Config.TOPOLOGY_EMULATOR_STALL_SECS: 30,
     Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: 120,
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: 65536,
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
 
@@ -339,6 +348,8 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_RESTARTS_MAX: _positive_integer,
     _C.TOPOLOGY_EMULATOR_STALL_SECS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 
 _CONSTANTS: dict[str, str] = {

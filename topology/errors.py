@@ -23,6 +23,8 @@ __all__ = [
     "TopologyError",
     "TransitionException",
     "explain",
+    "shorten",
+    "text_of",
 ]
 
 _NOT_GIVEN = object()
@@ -62,6 +64,23 @@ def explain(
 def _short(value: Any, limit: int = 400) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return ``text`` with at most ``limit`` characters: its beginning and its end, and how much is left out between them."""
+    if len(text) <= limit:
+        return text
+    middle = f" ... ({len(text) - limit} characters and more are left out) ... "
+    half = max(0, limit - len(middle)) // 2
+    return text[:half] + middle + text[len(text) - half:]
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``Type: message``; the message of somebody else's exception may be anything, and its ``__str__`` may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}: its text cannot be shown"
 
 
 class TopologyError(Exception):

@@ -31,6 +31,7 @@ class Backend(Protocol):
 
     plan: TopologyPlan
     stats: TopologyStats
+    warnings: list[str]
 
     def activate(self) -> None:
         """Let the spouts emit; the first call opens spouts and prepares bolts."""
@@ -114,6 +115,7 @@ class Keeper:
             if not resumed:
                 self._on_change(managed)  # first, so that a crash while it starts finds it again
             self._carry_out(managed, actions)
+            warnings += managed.backend.warnings
         except BaseException:
             self._forget(name)
             managed.backend.close(remove=not resumed)  # what cannot be resumed now is not lost by the attempt

@@ -25,7 +25,7 @@ from dskype.topology.core.frames import InRecord, OutRecord, OutRecords, one_by_
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
 from dskype.topology.core.task import BoltTask, Task
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "route_index", "start_positions"]
@@ -223,7 +223,7 @@ class Executor:
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
-            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed; see the executor's log")
+            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {hosted.task.snapshot_problem()}")
 
     # -- batches ----------------------------------------------------------------------------------
 
@@ -324,7 +324,11 @@ class Executor:
         reply = again + list(one_by_one(task.flush())) + task.flush_letters()
         entry = {"number": number, "owner": self.owner, "term": self.term, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
                  "positions": [[t, p, offset] for (t, p), offset in task.positions().items()]}
-        self._store.save_journal(task_id, number, encode_snapshot(entry), term=self.term)
+        try:
+            data = encode_snapshot(entry)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise FatalError(task.unwritable(error)) from error
+        self._store.save_journal(task_id, number, data, term=self.term)
         hosted.number, hosted.reply, hosted.batch_id, hosted.alone = number, reply, batch_id, alone
         return reply
 

@@ -24,6 +24,7 @@ SAMPLE_EVERY = 20
 
 _MAX_REASONS = 32
 _OTHER = "other"
+_REASON_CHARS = 1000
 
 
 def reason_of(error: str) -> str:
@@ -79,7 +80,7 @@ class TaskStats:
     def reject(self, stage: str, error: str) -> None:
         """Count a dead letter by its stage and reason."""
         self.dead_letters += 1
-        key = f"{stage}/{reason_of(error)}"
+        key = f"{stage}/{reason_of(error[:_REASON_CHARS])}"
         self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_REASONS else f"{stage}/{_OTHER}"] += 1
 
     def to_dict(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, refuse_own_security
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
@@ -102,6 +102,8 @@ class TopologyDriver:
         self._brokers_away = False
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
+        self.warnings: list[str] = []
+        """What is not right with external topics, though it can be worked with."""
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self.failure: TopologyError | None = None
         """Why the topology has ended by itself."""
@@ -322,9 +324,15 @@ class TopologyDriver:
             for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
+        spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
+        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern))}
         for topic, config in wanted.items():
             if topic not in existing:
-                admin.create({topic: 1}, config)
+                admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
+        largest = self.plan.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES]
+        self.warnings = topic_warnings(admin, inputs, dict.fromkeys(wanted.keys() - inputs, largest))
+        for warning in self.warnings:
+            log.warning("topology %s: %s", self.plan.name, warning)
 
     def _check_retention(self, component: str, admin: TopicAdmin) -> None:
         topic = inbox_topic(self.plan.name, component)
@@ -360,7 +368,7 @@ class TopologyDriver:
         positions = start_positions(self.plan, component, self._store())
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
-            skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
+            skip = self.plan.component_conf(component).get("topology.emulator.on.data.loss") == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
         query = ComponentQuery(context, component, positions)

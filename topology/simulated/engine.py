@@ -112,6 +112,7 @@ class SimulatedTopology:
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self.active = False
         self.opened = False
+        self.warnings: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
         self._external_starts: dict[tuple[str, str, int], int] = {}
@@ -149,7 +150,7 @@ class SimulatedTopology:
         self.plan = plan
         for query in self._queries.values():
             for executor in query.executors.values():
-                executor.save_snapshots(executor.pending_snapshots(query.batch_id + 1))
+                self._save(executor, query.batch_id + 1)
             self._restart(query)
 
     def health(self) -> dict[str, Any]:
@@ -258,9 +259,17 @@ class SimulatedTopology:
         for index in sorted(by_executor):
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
-                executor.save_snapshots(executor.pending_snapshots(query.batch_id))
+                self._save(executor, query.batch_id)
             out += one_by_one(executor.handle(query.batch_id, by_executor[index]))
         return out
+
+    @staticmethod
+    def _save(executor: Executor, batch_id: int) -> None:
+        due = executor.pending_snapshots(batch_id)
+        try:
+            executor.save_snapshots(due)
+        except Exception:  # as in a forked copy of the process: the batch is not disturbed
+            executor.snapshots_failed(due)
 
     def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
         for key, (_, stop) in ranges.items():
@@ -324,7 +333,7 @@ class SimulatedTopology:
             query.in_flight = ranges
             if self._strikes("snapshot"):
                 for executor in query.executors.values():
-                    executor.save_snapshots(executor.pending_snapshots(query.batch_id))
+                    self._save(executor, query.batch_id)
         ranges = query.in_flight
         if self._strikes("elsewhere"):
             query.executors, query.elsewhere = query.elsewhere, query.executors

@@ -41,7 +41,7 @@ class Backend:
     """Runs nothing."""
 
     def __init__(self, plan) -> None:
-        self.plan, self.stats, self.abandoned = plan, TopologyStats(), []
+        self.plan, self.stats, self.abandoned, self.warnings = plan, TopologyStats(), [], []
 
     def activate(self) -> None: ...
     def deactivate(self) -> None: ...
