@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts import boolean
+from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.entries import Entries
 from dskype.bolts.filter_placements import FilterPlacements
@@ -114,6 +115,8 @@ class SubscriptionBolt(BatchBolt):
         self._filters: dict[str, int] = {}             # subscription -> slot of the boolean index
         self._topk_entries = Entries()
         self._filter_entries = Entries()
+        self._busiest = Busiest(settings.results_per_s, self._topk_entries.name)
+        self._busiest_filters = Busiest(settings.results_per_s, self._filter_entries.name)
         self._requests: dict[int, int] = {}            # request -> slot
         self._request_of: dict[int, int] = {}          # slot -> its newest request
         self._asked = 0
@@ -157,6 +160,7 @@ class SubscriptionBolt(BatchBolt):
         before = self._watermark
         self._ids.add(messages.seq, messages.position, ids)
         changes = self._engine.advance(messages, watermark)
+        self._busiest.add(changes.slot)
         self._watermark = watermark
         for slot in changes.due.tolist():
             self._frozen.setdefault(slot, before)
@@ -179,8 +183,12 @@ class SubscriptionBolt(BatchBolt):
             self._collector.emit((watermark,), streams.PROGRESS)
 
     def execute_tick(self, tup: Tuple) -> None:
-        """Write the lists that are due."""
-        self._write_states(self._context.clock_ms())
+        """Write the lists that are due, and name the subscriptions that make too many results."""
+        now_ms = self._context.clock_ms()
+        self._write_states(now_ms)
+        for busiest in (self._busiest, self._busiest_filters):
+            if (found := busiest.look(now_ms)) is not None:
+                self._collector.report_error(found)
 
     def _due_messages(self, watermark: int) -> tuple[MessageBatch, Any, np.ndarray]:
         """Take the messages up to ``watermark`` from the queue, in order."""
@@ -503,6 +511,7 @@ class SubscriptionBolt(BatchBolt):
             ends = [self._ends_ms.get(s, _NEVER_MS) for s in slots.tolist()]
             alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
+        self._busiest_filters.add(slots)
         if self._replicas is not None and len(rows):
             inside = self._filter_placements.inside(messages.position[rows], slots)
             rows, slots = rows[inside], slots[inside]
