@@ -63,6 +63,8 @@ is made. Registration events are kept as long, and the last one of each subscrip
 """
 
 _COUNT_DEFAULT = 100_000
+_DEEPEST = 16
+"""Open parentheses of an expression at once. Each is two lists within each other wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
 
 
@@ -70,10 +72,10 @@ def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> Illega
     return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
 
 
-def _integer(conf: Mapping[str, Any], key: str, least: int) -> int:
+def _integer(conf: Mapping[str, Any], key: str, least: int, most: int | None = None) -> int:
     value = conf[key]
-    if type(value) is not int or value < least:
-        raise _refuse(key, value, f"an integer, {least} or more")
+    if type(value) is not int or value < least or (most is not None and value > most):
+        raise _refuse(key, value, f"an integer, {least} or more" if most is None else f"an integer from {least} to {most}")
     return value
 
 
@@ -167,7 +169,7 @@ class Settings:
         kind, extent = cls._window(conf)
         limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
                          text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1), words_max=_integer(conf, "dskype.text.max.words", 1),
-                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1),
+                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
                          expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
         ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
         if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):

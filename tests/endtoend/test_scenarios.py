@@ -322,6 +322,20 @@ def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_ol
     check(simulation, timed=True)
 
 
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_the_deepest_expression_travels_and_matches(distributor):
+    deepest = "(lake OR park AND " * 16 + "hill" + ")" * 16
+    simulation = Simulation({"dskype.distributor": distributor})
+    simulation.subscription("deep", {**FILTER, "expression": deepest})
+    simulation.step()
+    for text in ("lake", "park", "park hill", "hill"):
+        simulation.message(message(text, id=text))
+        simulation.step()
+    simulation.drain()
+    assert not simulation.sim.dead_letters()
+    assert sorted(m for m, in results(simulation, "deep", "message")) == ["lake", "park hill"]
+
+
 def test_a_count_window_refuses_several_message_spout_tasks():
     conf = {"topology.acker.executors": 0}
     with pytest.raises(InvalidTopologyException, match="count window.*given: '2 tasks'.*message-spout.*time window"):
