@@ -33,6 +33,7 @@ from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.entries import Entries
 from dskype.bolts.filter_placements import FilterPlacements
 from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.refusals import Refusals
 from dskype.bolts.replicas import Coverage, Replicas
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.formats import MATCH, REMOVE
@@ -108,6 +109,7 @@ class SubscriptionBolt(BatchBolt):
         replicates = distributor_class(settings.distributor).replicates
         self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
                                           run=run_of(context.get_storm_id()))
+        self._refusals = Refusals(settings.subscriptions_max, collector, context)
         self._ids = MessageIds()
         self._watermark = self._announced = _BEFORE_ALL
         self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
@@ -230,6 +232,9 @@ class SubscriptionBolt(BatchBolt):
             if subscription in names:
                 self._insert_topk(new)
                 new, names = [], set()
+            if placement is not None and not self._has_room(subscription, len(new)):
+                self._refusals.add(subscription, registration)
+                continue
             self._remove(subscription, None if placement is None else placement["type"])
             if placement is None:
                 continue
@@ -239,6 +244,10 @@ class SubscriptionBolt(BatchBolt):
             else:
                 self._insert_filter(subscription, registration, placement)
         self._insert_topk(new)
+
+    def _has_room(self, subscription: str, coming: int) -> bool:
+        """Tell whether one more subscription may be held, beside those that are about to be; one that takes the place of another always may."""
+        return len(self._topk) + len(self._filters) + coming < self._refusals.most or subscription in self._topk or subscription in self._filters
 
     def _insert_topk(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
         if not rows:

@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
+    "dskype.limits.subscriptions": 20_000_000,
     "dskype.limits.subscription.cost": None,
     "dskype.limits.subscription.cost.action": "refuse",
     "dskype.limits.results.per.second": 1000,
@@ -54,6 +55,8 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
 ``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
 makes no others late.
+``dskype.limits.subscriptions``: the most that one task holds, of the subscription bolt with the distributor hashing, of the distribution bolt
+with others; those beyond are dead letters.
 ``dskype.limits.subscription.cost``: how many results a subscription may be expected to make of one message (:mod:`dskype.spouts.costs`); null:
 any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 ``dskype.limits.results.per.second``: a subscription that makes more is named in an error report; null: none is.
@@ -111,6 +114,7 @@ class Settings:
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
     :ivar cost_ceiling: the most results of one message that a subscription may be expected to make; None: any number.
     :ivar cost_action: what becomes of one above it: ``refuse`` | ``warn``.
     :ivar results_per_s: a subscription that makes more results per second is named; None: none is.
@@ -128,6 +132,7 @@ class Settings:
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
     limits: Limits = Limits()
+    subscriptions_max: int = 20_000_000
     cost_ceiling: float | None = None
     cost_action: str = "refuse"
     results_per_s: int | None = 1000
@@ -188,7 +193,7 @@ class Settings:
         return cls(space=cls._space(conf["dskype.space"]), window_kind=kind, extent=extent,
                    lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0), ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
                    idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
-                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, cost_ceiling=ceiling, cost_action=action,
+                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1), cost_ceiling=ceiling, cost_action=action,
                    results_per_s=_bound(conf, "dskype.limits.results.per.second"), results=conf["dskype.results"],
                    topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
                    results_retention_ms=_bound(conf, "dskype.results.retention.ms"), results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),

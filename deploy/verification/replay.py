@@ -11,6 +11,7 @@ import numpy as np
 
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
+from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
@@ -85,7 +86,9 @@ class History:
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
     """Return what each record of the subscriptions says; a text says why it cannot be used."""
     tokenizer, ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
-    return {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
+    parsed = {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
+    full = {place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE}
+    return parsed | {place: reason or "" for place, reason in full.items() if place in parsed}
 
 
 def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer, ceiling: CostCeiling) -> Subscription | Unregistered | str:
@@ -346,7 +349,9 @@ class _Letters:
             self._report.compared["dead letters"] += 1
             record = records.get(place, letter)
             name = f"{topic}/{place[0]} offset {place[1]}"
-            if (record.key, record.value) != (letter.key, letter.value):
+            if header(letter, "stage") == LIMIT_STAGE:
+                self._report.notes["subscriptions that were refused because a task was full"] += 1
+            elif (record.key, record.value) != (letter.key, letter.value):
                 self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
             elif not isinstance(_parse_subscription(letter, self._settings, tokenizer, ceiling), str):
                 self._report.differ("dead-letter", f"a good subscription was refused: {name}", where=self._where(letter),
