@@ -21,16 +21,16 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
     :raises NotAliveException: there is none of that name.
     :raises TopologyError: none or several run, and no name is given.
     """
-    from dskype.topology.runtime.nimbus_topic import load_states
+    from dskype.topology.runtime.nimbus_topic import load_states, watch_drivers
 
     states = load_states(kafka)
     if topology is None and len(states) == 1:
-        return describe(next(iter(states.values())))
+        topology = next(iter(states))
     if topology is None:
         raise TopologyError(explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs"))
     if topology not in states:
         raise NotAliveException.of(topology)
-    return describe(states[topology])
+    return describe(states[topology], watch_drivers(kafka, {topology: states[topology]})[topology])
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,11 @@ class Component(ABC):
 
     State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
     overrides neither loses it, as in Storm.
+
+    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
     """
+
+    changeable_settings: frozenset[str] = frozenset()
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
@@ -115,7 +119,8 @@ class Component(ABC):
         """Return the state of this task, to be given to ``restore`` later, maybe in another process.
 
         Called between two calls of the task, in a forked copy of its process. What is returned must be made of dict,
-        list, str, bytes, int, float, bool, None and numpy arrays.
+        list, tuple, set, str, bytes, int, float, bool, None and numpy arrays; tuples and sets nested at most 32 deep in each other. While it cannot
+        be written the task goes on without snapshots, and reports why.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dskype.topology.builder import StormTopology
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
 from dskype.topology.groupings import Grouping
 from dskype.topology.plan import TopologyPlan
 
 __all__ = ["Counter", "Gauge", "Histogram", "Meter", "Timer", "TopologyContext"]
+
+_METRIC_CHARS = 65_536
+"""The longest value of a metric: those of all tasks of an executor travel in one record."""
 
 
 class Counter:
@@ -353,13 +357,24 @@ class TopologyContext:
         out: dict[str, Any] = {}
         for name, (metric, _) in list(self.metrics.items()):
             try:
-                out[name] = _read(metric)
+                out[name] = _fit_for_json(_read(metric))
             except Exception as ex:  # user code: a broken metric must not take the task down
-                out[name] = f"{type(ex).__name__}: {ex}"
+                out[name] = text_of(ex)[:_METRIC_CHARS]
         return out
 
     def __repr__(self) -> str:
         return f"TopologyContext({self.plan.topology_id!r}, {self._component!r}, task {self._task})"
+
+
+def _fit_for_json(value: Any) -> Any:
+    """Return a metric's value if a statistics record can hold it, else a text that says why not."""
+    if value is None or type(value) in (int, float, bool):
+        return value
+    try:
+        length = len(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"a metric's value must be what JSON can hold: {error}"[:_METRIC_CHARS]
+    return value if length <= _METRIC_CHARS else f"a metric's value is too long; given: {length} characters of JSON; expected at most {_METRIC_CHARS}"
 
 
 def _read(metric: Any) -> Any:

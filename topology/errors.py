@@ -12,7 +12,9 @@ from typing import Any
 __all__ = [
     "AlreadyAliveException",
     "DeadLetter",
+    "FATAL_MARK",
     "FailedException",
+    "FatalError",
     "IllegalArgumentException",
     "IllegalStateException",
     "InvalidTopologyException",
@@ -21,6 +23,8 @@ __all__ = [
     "TopologyError",
     "TransitionException",
     "explain",
+    "shorten",
+    "text_of",
 ]
 
 _NOT_GIVEN = object()
@@ -62,6 +66,23 @@ def _short(value: Any, limit: int = 400) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return ``text`` with at most ``limit`` characters: its beginning and its end, and how much is left out between them."""
+    if len(text) <= limit:
+        return text
+    middle = f" ... ({len(text) - limit} characters and more are left out) ... "
+    half = max(0, limit - len(middle)) // 2
+    return text[:half] + middle + text[len(text) - half:]
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``Type: message``; the message of somebody else's exception may be anything, and its ``__str__`` may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}: its text cannot be shown"
+
+
 class TopologyError(Exception):
     """Base of every error raised by the emulator.
 
@@ -69,6 +90,17 @@ class TopologyError(Exception):
     """
 
     retriable = False
+
+
+FATAL_MARK = "[cannot go on]"
+"""Begins the text of a :class:`FatalError` on its way from an executor through Spark to the driver: what travels there is text."""
+
+
+class FatalError(TopologyError):
+    """Trying again cannot help: the topology ends, says why, and keeps its state.
+
+    Any other error in an executor restarts the component's query.
+    """
 
 
 class IllegalArgumentException(TopologyError, ValueError):

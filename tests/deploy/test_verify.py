@@ -567,6 +567,20 @@ def test_dead_letters_must_be_bad_and_bad_records_must_be_dead_letters():
     assert "does not say what record" in first(check(system), "format").text
 
 
+@pytest.mark.parametrize("which", ["messages", "subscriptions"])
+def test_a_dead_letter_that_was_cut_must_be_the_beginning_of_its_record(which):
+    system = bad_system()
+    letters = system.topics["dead_letters"]
+    index = next(i for i, r in enumerate(letters) if header(r, "topic") == f"dskype.{which}" and r.value)
+    letter = letters[index]
+    for kept, size, right in ((letter.value[:-2], len(letter.value), True), (letter.value[:-2], 7000, False), (b"x", len(letter.value), False)):
+        cut = letter._replace(value=kept, headers=[*letter.headers, ("truncated", b"true"), ("size", str(size).encode())])
+        system.topics["dead_letters"] = [*letters[:index], cut, *letters[index + 1:]]
+        assert check(system).ok is right
+        if not right:
+            assert "has other bytes" in first(check(system), "dead-letter").text
+
+
 def test_a_good_record_that_was_refused_is_found():
     for topic, text in (("messages", "a good message was refused"), ("subscriptions", "a good subscription was refused")):
         system = small()

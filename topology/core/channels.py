@@ -10,6 +10,7 @@ import numpy as np
 from dskype.topology.core import frames
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
+from dskype.topology.errors import text_of
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
@@ -172,7 +173,7 @@ class FrameLimits:
             data = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             if n == 1:
-                yield self._hole(out, body, is_rows, f"{type(error).__name__}: {error}")
+                yield self._hole(out, body, is_rows, text_of(error))
                 return
             data = None
         if data is not None and (len(data) <= self.max_bytes or (n == 1 and len(data) <= self.record_bytes)):

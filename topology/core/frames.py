@@ -13,12 +13,16 @@ the number of its first tuple, so a receiver can drop what it has seen. Layout, 
 ``columns`` is ``None`` for tuples that were too large to travel (a hole keeps the numbering whole).
 ``anchors`` is ``None`` (untracked), an int64 column with the one root of every tuple, or a list of
 ``[root, edge id, root, edge id, ...]`` for every tuple. There is no pickle in a frame.
+
+Whoever can write to an inbox can write any bytes. What is read from them is checked so far that nothing crashes the process: nesting,
+lengths, offsets, codes and numbers. Whether Arrow strings are UTF-8 is left to those who read them (it takes as long as all the rest).
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import msgpack
@@ -29,7 +33,7 @@ from dskype.topology.fields import Fields
 from dskype.topology.tuples import StreamMeta, Tuple
 
 __all__ = [
-    "FRAME_VERSION", "DataFrame", "Control", "FrameError", "FrameHeader", "InRecord", "OutRecord", "OutRecords",
+    "FRAME_VERSION", "MAX_NESTING", "DataFrame", "Control", "FrameError", "FrameHeader", "NestingError", "InRecord", "OutRecord", "OutRecords",
     "Pulse", "Segment", "Tick", "column_rows", "decode_frame", "encode_control", "encode_data",
     "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "one_by_one", "pack_state", "peek_header", "segment_sizes",
     "slice_column", "take_column", "unpack_state",
@@ -38,13 +42,29 @@ __all__ = [
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
 
-_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS = 1, 2, 3, 4, 5, 6, 7
+_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN = 1, 2, 3, 4, 5, 6, 7, 8
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
+_DTYPES = {ord(char): np.dtype(char) for char in _ARRAY_DTYPES}
+_I32 = np.dtype("<i4")
+_frombuffer = np.frombuffer
 _U32 = struct.Struct("<I")
+
+MAX_NESTING = 32
+"""How deep tuples, sets and held tuples may be nested in each other: each level takes 50 KB of the C stack where it is read."""
+_SHORT = 16_384
+"""msgpack makes room for as many elements as a header claims: for more than this only once it is known that they are there."""
+_MAX_EMPTY = 1 << 24
+"""Elements that take no bytes (rows of an array with no columns, tuples without fields), at most."""
+_INT64 = range(-(2**63), 2**63)
+_SEQ = range(2**62)
 
 
 class FrameError(TopologyError):
     """A record is not a well-formed frame, or a value cannot be put into one."""
+
+
+class NestingError(TopologyError, ValueError):
+    """A value is nested too deeply to be written."""
 
 
 class InRecord(NamedTuple):
@@ -213,37 +233,47 @@ def _pack_lists(value) -> Any:
     return msgpack.ExtType(_EXT_LISTS, b"".join((_U32.pack(len(value)), (offsets - offsets[0]).tobytes(), numbers.dtype.char.encode(), numbers.tobytes())))
 
 
-def _read_lists(view: memoryview):
+def _read_lists(data: bytes):
     import pyarrow as pa
 
-    (n,) = _U32.unpack_from(view)
-    start = 4 + 4 * (n + 1)
-    char = chr(view[start])
-    if char not in _ARRAY_DTYPES:
-        msg = f"unknown type of a list in a frame; given: {char!r}"
+    (n,) = _U32.unpack_from(data)
+    start = 8 + 4 * n
+    dtype = _DTYPES.get(data[start])
+    if dtype is None:
+        msg = f"unknown type of a list in a frame; given: {chr(data[start])!r}"
         raise FrameError(msg)
-    numbers = pa.array(np.frombuffer(view, char, offset=start + 1))
-    offsets = np.frombuffer(view, "<i4", n + 1, 4)
-    if offsets[0] != 0 or offsets[-1] != len(numbers) or (np.diff(offsets) < 0).any():
-        msg = f"the offsets of lists in a frame do not fit; given: {len(numbers)} numbers for offsets up to {offsets[-1]}"
-        raise FrameError(msg)
-    return pa.ListArray.from_arrays(pa.array(offsets), numbers)
+    numbers = _frombuffer(data, dtype, -1, start + 1)
+    offsets = _offsets(data, n, len(numbers), exactly=True)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
 
 
-def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int) -> msgpack.ExtType:
+def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = False) -> np.ndarray:
+    """Return the n + 1 offsets behind the length at ``at``, checked: Arrow reads whatever they point to.
+
+    :param end: the highest offset that is legal, or with ``exactly`` the last one.
+    """
+    offsets = _frombuffer(data, _I32, n + 1, at + 4)
+    last = offsets.item(-1)
+    # (Differences of offsets may overflow, comparisons cannot; bytes are searched faster than any() is called.)
+    if data[at + 4:at + 8] != b"\0\0\0\0" or last > end or (exactly and last != end) or 1 in (offsets[1:] < offsets[:-1]).tobytes():
+        msg = f"the offsets of strings or lists in a frame do not fit; given: offsets from {offsets[0]} to {last} for a length of {end}"
+        raise FrameError(msg)
+    return offsets
+
+
+def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int, depth: int) -> msgpack.ExtType:
     meta = tup.meta
-    return msgpack.ExtType(_EXT_STORM_TUPLE, pack_state(
-        [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val]))
+    return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested(
+        [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1))
 
 
-def _read_tuple(data: bytes) -> Tuple:
-    values, component, task, stream, fields, message_id, ack_val = unpack_state(data)
+def _read_tuple(values, component, task, stream, fields, message_id, ack_val) -> Tuple:
     tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), message_id)
     tup.ack_val = ack_val
     return tup
 
 
-def _default(value: Any) -> Any:
+def _default(value: Any, depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, np.ndarray):
@@ -253,50 +283,92 @@ def _default(value: Any) -> Any:
     if type(value).__module__.startswith("pyarrow"):
         return _pack_arrow(value)
     if isinstance(value, Tuple):  # as Storm's DetachedTuple: a copy without anchors
-        return _pack_tuple(value, None, 0)
+        return _pack_tuple(value, None, 0, depth)
     msg = (f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
            "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
            "pyarrow array; hint: emit its fields as plain values")
     raise TypeError(msg)
 
 
-def _read_strings(data: memoryview):
+def _read_strings(data: bytes, at: int = 0):
+    import pyarrow as pa
+
+    (n,) = _U32.unpack_from(data, at)
+    start = at + 8 + 4 * n
+    _offsets(data, n, len(data) - start, at)
+    buffer = pa.py_buffer(data)
+    return pa.Array.from_buffers(pa.string(), n, [None, buffer.slice(at + 4, start - at - 4), buffer.slice(start)], 0)
+
+
+def _read_dictionary(data: bytes):
     import pyarrow as pa
 
     (n,) = _U32.unpack_from(data)
-    start = 4 + 4 * (n + 1)
-    offsets = pa.py_buffer(data[4:start])
-    return pa.StringArray.from_buffers(n, offsets, pa.py_buffer(data[start:]))
+    codes = pa.array(_frombuffer(data, _I32, n, 4))
+    return pa.DictionaryArray.from_arrays(codes, _read_strings(data, 4 + 4 * n))  # (checks the codes)
 
 
-def _ext_hook(code: int, data: bytes) -> Any:
+def _read_array(data: bytes) -> np.ndarray:
+    dtype, ndim = _DTYPES.get(data[0]), data[1]
+    if dtype is None:
+        msg = f"unknown array type in a frame; given: {chr(data[0])!r}"
+        raise FrameError(msg)
+    array = _frombuffer(data, dtype, -1, 2 + 4 * ndim)
+    shape = np.frombuffer(data, "<u4", ndim, 2).tolist()
+    rows = 1
+    for length in shape:  # an array without elements may have any number of rows, and they become lists
+        rows *= length or 1
+    if rows > max(len(array), _MAX_EMPTY):
+        msg = f"an array in a frame has no room for its shape; given: {shape} for {len(array)} elements"
+        raise FrameError(msg)
+    return array.reshape(shape)
+
+
+def _read_nested(data: bytes, depth: int) -> Any:
+    """Read what :func:`_pack_nested` wrote, from bytes that nobody vouches for."""
+    if depth > MAX_NESTING:
+        msg = f"tuples and sets are nested too deeply in a frame or state; expected at most {MAX_NESTING} levels"
+        raise FrameError(msg)
+    if len(data) > _SHORT:
+        _check_lengths(data)
+    return msgpack.unpackb(data, ext_hook=_EXT_HOOKS[depth], strict_map_key=False, raw=False)
+
+
+def _check_lengths(data: bytes) -> None:
+    """Refuse bytes in which a header claims more elements than there are; makes no objects.
+
+    :raises msgpack.OutOfData: they end too early.
+    """
+    unpacker = msgpack.Unpacker(max_buffer_size=len(data))
+    unpacker.feed(data)
+    unpacker.skip()
+
+
+def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
+    """Read a value of our own; ``depth`` counts the values of our own that it lies in."""
     if code == _EXT_ARRAY:
-        char, ndim = chr(data[0]), data[1]
-        if char not in _ARRAY_DTYPES:
-            msg = f"unknown array type in a frame; given: {char!r}"
-            raise FrameError(msg)
-        start = 2 + 4 * ndim
-        array = np.frombuffer(data, dtype=char, offset=start)
-        return array if ndim == 1 else array.reshape(np.frombuffer(data, "<u4", ndim, 2))
-    if code == _EXT_TUPLE:
-        return tuple(unpack_state(data))
-    if code == _EXT_SET:
-        return set(unpack_state(data))
-    if code == _EXT_STORM_TUPLE:
-        return _read_tuple(data)
-    view = memoryview(data)
+        if data[1] == 1 and (dtype := _DTYPES.get(data[0])) is not None:  # by far the most
+            return _frombuffer(data, dtype, -1, 6)
+        return _read_array(data)
     if code == _EXT_STRINGS:
-        return _read_strings(view)
+        return _read_strings(data)
     if code == _EXT_DICTIONARY:
-        import pyarrow as pa
-
-        (n,) = _U32.unpack_from(view)
-        codes = pa.array(np.frombuffer(view, "<i4", n, 4))
-        return pa.DictionaryArray.from_arrays(codes, _read_strings(view[4 + 4 * n:]))
+        return _read_dictionary(data)
     if code == _EXT_LISTS:
-        return _read_lists(view)
-    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 7"
+        return _read_lists(data)
+    if code == _EXT_TUPLE:
+        return tuple(_read_nested(data, depth + 1))
+    if code == _EXT_SET:
+        return set(_read_nested(data, depth + 1))
+    if code == _EXT_FROZEN:  # set apart, because only these may lie in sets and be keys
+        return frozenset(_read_nested(data, depth + 1))
+    if code == _EXT_STORM_TUPLE:
+        return _read_tuple(*_read_nested(data, depth + 1))
+    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 8"
     raise FrameError(msg)
+
+
+_EXT_HOOKS = [_ext_hook, *(partial(_ext_hook, depth=depth) for depth in range(1, MAX_NESTING + 1))]
 
 
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -313,26 +385,46 @@ def _hashable(value: Any) -> Any:
 _pack = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True).pack
 
 
-def _state_default(value: Any) -> Any:
+def _state_default(value: Any, depth: int) -> Any:
     """Keep tuples and sets what they are (a message id must come back equal); widen subclasses."""
     if isinstance(value, tuple):
-        return msgpack.ExtType(_EXT_TUPLE, pack_state(list(value)))
+        return msgpack.ExtType(_EXT_TUPLE, _pack_nested(list(value), depth + 1))
     if isinstance(value, (set, frozenset)):
-        return msgpack.ExtType(_EXT_SET, pack_state(list(value)))
+        return msgpack.ExtType(_EXT_SET if isinstance(value, set) else _EXT_FROZEN, _pack_nested(list(value), depth + 1))
     if isinstance(value, Tuple):  # one that a bolt holds back: ack and anchors work after a crash
-        return _pack_tuple(value, value.message_id, value.ack_val)
+        return _pack_tuple(value, value.message_id, value.ack_val, depth)
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
             return plain(value)
-    return _default(value)
+    return _default(value, depth)
+
+
+_STATE_DEFAULTS = [partial(_state_default, depth=depth) for depth in range(MAX_NESTING + 1)]
+
+
+def _pack_nested(state: Any, depth: int) -> bytes:
+    if depth > MAX_NESTING:
+        raise _too_deep()
+    try:
+        return msgpack.packb(state, default=_STATE_DEFAULTS[depth], use_bin_type=True, strict_types=True)
+    except ValueError as error:
+        if "recursion limit" in str(error):
+            raise _too_deep() from error
+        raise
+
+
+def _too_deep() -> NestingError:
+    return NestingError(f"a value is nested too deeply to be written; expected at most {MAX_NESTING} levels of tuples and sets in each other, and "
+                        "some hundreds of lists and mappings; hint: keep what is linked (lists of lists of lists) as one flat list")
 
 
 def pack_state(state: Any) -> bytes:
     """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays, held :class:`Tuple` s.
 
     :raises TypeError: for a value of another type, naming it.
+    :raises NestingError: it is nested too deeply.
     """
-    return msgpack.packb(state, default=_state_default, use_bin_type=True, strict_types=True)
+    return _pack_nested(state, 0)
 
 
 def unpack_state(data: bytes) -> Any:
@@ -373,9 +465,14 @@ def take_column(column: Any, rows: np.ndarray) -> Any:
 # -- frames ---------------------------------------------------------------------------------------
 
 
-def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: Any) -> bytes:
-    """Serialize one segment; frames are put together from such pieces by :func:`encode_data`."""
-    return _pack((stream, n, columns, anchors))
+def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: Any) -> bytes | memoryview:
+    """Serialize one segment; frames are put together from such pieces by :func:`encode_data`.
+
+    :raises ValueError: a value is nested so deeply that no frame could be read with it.
+    """
+    # Within two more lists, as it is in a frame: msgpack must refuse here what it could not read there.
+    data = _pack((((stream, n, columns, anchors),),))
+    return data[2:] if len(data) < 4096 else memoryview(data)[2:]
 
 
 def encode_watermark(watermark: int) -> bytes:
@@ -386,7 +483,7 @@ def _array_header(n: int) -> bytes:
     return bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 65536 else b"\xdd" + n.to_bytes(4, "big")
 
 
-def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes]) -> bytes:
+def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes | memoryview]) -> bytes:
     """Put serialized segments together into the value of one inbox record."""
     head = b"\x95\x01\x00" + _pack(source_task) + _pack(first_seq)
     return b"".join((head, _array_header(len(segments)), *segments))
@@ -405,7 +502,7 @@ def encode_control(command: str, now_ms: int) -> bytes:
 
 
 def peek_header(value: bytes | None) -> FrameHeader | None:
-    """Return source task and first number of a damaged data frame, if its beginning can be read."""
+    """Return source task and first number of a damaged data frame, if its beginning can be read and makes sense."""
     unpacker = msgpack.Unpacker(raw=False)
     try:
         unpacker.feed((value or b"")[:64])
@@ -415,7 +512,7 @@ def peek_header(value: bytes | None) -> FrameHeader | None:
         source_task, first_seq = unpacker.unpack(), unpacker.unpack()
     except Exception:  # any damage means: not readable
         return None
-    if type(source_task) is int and type(first_seq) is int:
+    if type(source_task) is int and type(first_seq) is int and first_seq in _SEQ:
         return FrameHeader(source_task, first_seq)
     return None
 
@@ -436,19 +533,31 @@ def segment_sizes(value: bytes) -> list[int]:
 
 
 def _segment(raw: Any) -> Segment:
-    if len(raw) == 2 and raw[0] is None and type(raw[1]) is int:
+    if len(raw) == 2 and raw[0] is None and type(raw[1]) is int and raw[1] in _INT64:
         return Segment(None, watermark=raw[1])
     stream, n, columns, anchors = raw
     if type(stream) is not str or type(n) is not int or n < 0:
         msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
         raise FrameError(msg)
-    if columns is not None and (type(columns) is not list or any(not _is_column(c) or len(c) != n for c in columns)):
-        msg = f"a column differs in type or length from the segment's {n} tuples, stream {stream!r}"
+    if not columns:
+        if columns is None and n != 1 or columns is not None and type(columns) is not list or n > _MAX_EMPTY:
+            msg = f"a segment without columns cannot stand for so many tuples; given: {n}, stream {stream!r:.80}"
+            raise FrameError(msg)
+    elif type(columns) is not list:
+        msg = f"the columns of a segment are no list; given: {columns!r:.80}, stream {stream!r:.80}"
         raise FrameError(msg)
+    else:
+        for column in columns:
+            if (type(column) not in _COLUMNS and not _is_column(column)) or len(column) != n:
+                msg = f"a column differs in type or length from the segment's {n} tuples, stream {stream!r:.80}"
+                raise FrameError(msg)
     if anchors is not None and not (_are_anchors(anchors) and len(anchors) == n):
-        msg = f"the anchors differ in type or length from the segment's {n} tuples, stream {stream!r}"
+        msg = f"the anchors differ in type or length from the segment's {n} tuples, stream {stream!r:.80}"
         raise FrameError(msg)
     return Segment(stream, n, columns, anchors)
+
+
+_COLUMNS = frozenset((list, np.ndarray))
 
 
 def _is_column(column: Any) -> bool:
@@ -458,8 +567,14 @@ def _is_column(column: Any) -> bool:
 def _are_anchors(anchors: Any) -> bool:
     if isinstance(anchors, np.ndarray):
         return anchors.dtype == np.int64 and anchors.ndim == 1
-    return type(anchors) is list and all(
-        type(a) is int or (type(a) is list and len(a) % 2 == 0 and all(type(x) is int for x in a)) for a in anchors)
+    if type(anchors) is not list:
+        return False
+    try:  # as numpy does it all at once: every number fits into 64 bits
+        flat = [x for a in anchors for x in (a if type(a) is list else (a,))]
+        return (set(map(type, flat)) <= {int} and np.array(flat, np.int64).ndim == 1
+                and all(len(a) % 2 == 0 for a in anchors if type(a) is list))
+    except OverflowError:
+        return False
 
 
 def _clock_frame(kind: type, types: tuple[type, ...], values: list[Any]) -> Any:
@@ -467,6 +582,19 @@ def _clock_frame(kind: type, types: tuple[type, ...], values: list[Any]) -> Any:
         msg = f"malformed {kind.__name__.lower()}; expected {', '.join(t.__name__ for t in types)}; given: {values!r:.80}"
         raise FrameError(msg)
     return kind(*values)
+
+
+def _read_record(value: bytes) -> Any:
+    if len(value) <= _SHORT:  # a header that claims more elements than there are bytes is refused by msgpack
+        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
+    try:
+        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict,
+                               max_array_len=_SHORT, max_map_len=_SHORT)
+    except ValueError as error:
+        if "exceeds max_" not in str(error):
+            raise
+    _check_lengths(value)
+    return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
 
 
 def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
@@ -478,14 +606,14 @@ def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
         msg = f"expected a frame; given: {value!r}"
         raise FrameError(msg)
     try:
-        raw = msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
+        raw = _read_record(value)
         version, kind = raw[0], raw[1]
         if version != FRAME_VERSION:
             msg = f"unknown frame version; expected {FRAME_VERSION}; given: {version!r:.40}"
             raise FrameError(msg)
         if kind == DATA:
             _, _, source_task, first_seq, segments = raw
-            if type(source_task) is not int or type(first_seq) is not int or first_seq < 0:
+            if type(source_task) is not int or type(first_seq) is not int or first_seq not in _SEQ:
                 msg = f"malformed frame header; given: {raw[:4]!r:.80}"
                 raise FrameError(msg)
             return DataFrame(source_task, first_seq, [_segment(s) for s in segments])

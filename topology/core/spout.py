@@ -13,13 +13,15 @@ from operator import itemgetter
 from time import perf_counter, perf_counter_ns
 from typing import Any, Callable, Iterable
 
+import numpy as np
+
 from dskype.topology.components import KafkaSpout, stateful
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
-from dskype.topology.core.frames import Control, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
+from dskype.topology.core.frames import Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
-from dskype.topology.errors import DeadLetter, TopologyError
+from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.plan import TopologyPlan
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
@@ -158,6 +160,17 @@ class SpoutTask(Task):
         else:
             self.stats.failed[stream] += 1
         self._guard(self._settled, completed, message_id)
+
+    def _check(self, frame: DataFrame) -> None:
+        super()._check(frame)
+        for segment in frame.segments:
+            if not segment.columns:
+                continue
+            roots = segment.columns[0]
+            if not (roots.ndim == 1 and roots.dtype.kind in "iu" if isinstance(roots, np.ndarray)
+                    else type(roots) is list and set(map(type, roots)) <= {int}):
+                msg = f"a frame of stream {segment.stream!r:.80} settles what is no tree; expected whole numbers; given: {roots!r:.80}"
+                raise FrameError(msg)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
         roots = column_rows(segment.columns[0]) if segment.columns else ()
@@ -318,7 +331,7 @@ class KafkaSpoutTask(SpoutTask):
                 try:
                     refused += self.component.emit_records([record])
                 except Exception as reason:
-                    refused.append((record, str(reason) if isinstance(reason, DeadLetter) else f"{type(reason).__name__}: {reason}"))
+                    refused.append((record, _reason(reason)))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))
@@ -360,7 +373,7 @@ class KafkaSpoutTask(SpoutTask):
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
             self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
         except Exception as error:  # the user's code on somebody's record
-            text = str(error) if isinstance(error, DeadLetter) else f"{type(error).__name__}: {error}"
+            text = _reason(error)
             self.dead_letter(record.value, text, "translate", record)
             tuples = ()
         if self._guaranteed and tuples:
@@ -451,6 +464,12 @@ class _Backlog:
         """Remove the records before ``offset``."""
         while self._records and self._records[0].offset < offset:
             self.take(1)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a record cannot be used."""
+    text = text_of(error)
+    return text.partition(": ")[2] if isinstance(error, DeadLetter) else text
 
 
 def _size(record: InRecord) -> int:

@@ -8,10 +8,11 @@ the same numbers; see docs/architecture.md.
 from __future__ import annotations
 
 import copy
+import re
 import traceback
 from itertools import islice, repeat
 from time import perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from dskype.topology.core.frames import (
 )
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
-from dskype.topology.errors import FailedException, ReportedFailedException
+from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, shorten, text_of
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
@@ -41,7 +42,11 @@ ACKER_ID = "__acker"
 ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail", "__ack_reset_timeout"
 RECORD_BYTES = 8 << 20
 """The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
-
+_LETTER_KEY_BYTES = _LETTER_TEXT_BYTES = 4096
+"""What a dead letter holds of a key, and of the reason."""
+_ERROR_CHARS = 16_384
+"""What is kept of the text of an error."""
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def pack_tuple(tup: Tuple) -> list[Any]:
@@ -83,10 +88,14 @@ class Task:
         self.clock_ms = 0
         self.suppressed = False
         self.snapshot_wanted = False
+        self._tried_ms, self._unwritable = -60_000, None
         self.errors: list[dict[str, Any]] = []
         self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
+        self._letter_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES])
         self.records: list[OutRecord | OutRecords] = []
+        self._record_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES])
+        self._topics: set[str] = set()  # whose names have been checked
         self._records_sent = 0
         # The id of a topology ends in a number and its start: a successor of the same name has other record ids.
         self._record_id = f"{plan.topology_id.removeprefix(plan.name).lstrip('-')}-{task}-"
@@ -97,7 +106,8 @@ class Task:
         self._watermarks: dict[int, int] = {}
         self.watermark: int | None = None
         self._watermark_sent: int | None = None
-        limits = FrameLimits(self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES], self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES], RECORD_BYTES, self._refuse)
+        limits = FrameLimits(self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES],
+                             min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES]), RECORD_BYTES, self._refuse)
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
         following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
@@ -184,19 +194,19 @@ class Task:
     def _meta(self, source: int, stream: str) -> StreamMeta:
         meta = self._metas.get((source, stream))
         if meta is None:
-            component = self.plan.task_component.get(source)
-            if component is None:
-                msg = f"a frame names a source task that does not exist; given: {source}; legal: {sorted(self.plan.task_component)}"
-                raise FrameError(msg)
+            component = self.plan.task_component[source]
             info = self.plan.topology.components[component].outputs.get(stream)
             if info is None:
-                msg = f"a frame names a stream that component {component!r} does not declare; given: {stream!r}"
+                msg = f"a frame names a stream that component {component!r} does not declare; given: {stream!r:.80}"
                 raise FrameError(msg)
             meta = self._metas[source, stream] = StreamMeta(component, source, stream, info.fields)
         return meta
 
     def _check(self, frame: DataFrame) -> None:
         """Refuse a frame that does not fit the topology."""
+        if frame.source_task not in self.plan.task_component:
+            msg = f"a frame names a source task that does not exist; given: {frame.source_task}; legal: {sorted(self.plan.task_component)}"
+            raise FrameError(msg)
         for segment in frame.segments:
             if segment.stream is not None:
                 meta = self._meta(frame.source_task, segment.stream)
@@ -258,16 +268,35 @@ class Task:
         letters, self.letters = self.letters, []
         return [] if self.suppressed else letters
 
-    def send_record(self, topic: str, key, value, headers=(), partition=None) -> None:
+    def send_record(self, topic: str, key, value, headers=(), partition=None) -> bool:
+        """Send a record; return False if it is too large: then it is a dead letter."""
+        self._check_topic(topic)
+        if type(partition) is not int and partition is not None or partition is not None and partition < 0:
+            raise self._no_record(topic, "partition", partition, "a number from 0, or None")
+        key, value = self._bytes_of(topic, "key", key), self._bytes_of(topic, "value", value)
+        headers = list(headers)
+        size = len(key or b"") + len(value or b"")
+        for header in headers:
+            if type(header) not in (tuple, list) or len(header) != 2 or type(header[0]) is not str or type(header[1]) not in (bytes, type(None)):
+                raise self._no_record(topic, "header", header, "(name, bytes)")
+            size += len(header[0].encode()) + len(header[1] or b"")
+        if size > self._record_bytes:
+            self._refuse_record(topic, key, value, size)
+            return False
         number = self._records_sent
         self._records_sent += 1
         self.records.append(OutRecord(topic, partition, key, value,
                                       [("record-id", f"{self._record_id}{number}".encode()), *headers]))
+        return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        self._check_topic(topic)
+        columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
+        if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be
+            keys, values, headers = self._fitting(topic, keys, values, headers)
         n = len(values)
         if n:
             numbers = pa.array(np.arange(self._records_sent, self._records_sent + n)).cast(pa.string())
@@ -275,6 +304,42 @@ class Task:
             ids = pc.binary_join_element_wise(self._record_id, numbers, "")
             self.records.append(OutRecords(topic, keys, values, [("record-id", ids), *headers]))
         return n
+
+    def _fitting(self, topic: str, keys, values, headers) -> tuple[Any, Any, list[tuple[str, Any]]]:
+        """Return the columns of records without those that are too large, which become dead letters."""
+        import pyarrow as pa
+
+        sizes = sum(_byte_lengths(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers)))
+        sizes += sum(len(name.encode()) for name, _ in headers)
+        for row in np.flatnonzero(sizes > self._record_bytes).tolist():
+            key, value = (None if column is None else self._bytes_of(topic, "column", column[row].as_py()) for column in (keys, values))
+            self._refuse_record(topic, key, value, int(sizes[row]))
+        rows = np.flatnonzero(sizes <= self._record_bytes)
+        if len(rows) == len(values):
+            return keys, values, headers
+        rows = pa.array(rows)
+        return None if keys is None else keys.take(rows), values.take(rows), [(name, column.take(rows)) for name, column in headers]
+
+    def _check_topic(self, topic: Any) -> None:
+        if topic not in self._topics:
+            if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+                msg = (f"a record cannot be sent: this is no topic's name (component {self.component_id!r}); given: {topic!r:.300}; "
+                       "legal: 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+                raise IllegalArgumentException(msg)
+            self._topics.add(topic)
+
+    def _no_record(self, topic: str, what: str, given: Any, expected: str) -> TypeError:
+        return TypeError(f"a record for topic {topic!r} has a {what} that cannot be sent (component {self.component_id!r}); given: {given!r:.300}; "
+                         f"expected {expected}")
+
+    def _bytes_of(self, topic: str, what: str, value: Any) -> bytes | None:
+        if value is None or type(value) is bytes:
+            return value
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        raise self._no_record(topic, what, value, "bytes or None")
 
     # -- errors and dead letters ------------------------------------------------------------------
 
@@ -287,36 +352,53 @@ class Task:
         if self.suppressed or self._errors_shown >= self.conf[Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL]:
             return
         self._errors_shown += 1
-        text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
+        text = shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS)
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id,
                             "time_ms": now, "error": text})
 
     def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
         """Send a record that cannot be processed to the dead letters, and count it."""
         self.stats.reject(stage, error)
-        self.report_error(f"{stage}: {error} (record {record.topic}/{record.partition} offset {record.offset})")
-        self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, record.key, value, [
-            ("error", error.encode()), ("stage", stage.encode()), ("topic", record.topic.encode()),
-            ("partition", str(record.partition).encode()), ("offset", str(record.offset).encode()),
-            ("component", self.component_id.encode()), ("task", str(self.id).encode())]))
+        self.report_error(f"{stage}: {shorten(error, _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
+        self._letter(record.key, value, None if value is None else len(value), error, stage, record.topic, record.partition, record.offset)
+
+    def _letter(self, key: bytes | None, value: bytes | None, size: int | None, error: str, stage: str, topic: str, partition: int, offset: int,
+                *more: tuple[str, str]) -> None:
+        """Write a dead letter: the beginning of what could not be processed, so that no letter is too large for its topic.
+
+        :param size: bytes of the value before anything was cut.
+        :param more: further headers.
+        """
+        headers = [("error", _short_bytes(error)), ("stage", stage.encode()), ("topic", topic.encode()), ("partition", str(partition).encode()),
+                   ("offset", str(offset).encode()), ("component", self.component_id.encode()), ("task", str(self.id).encode()),
+                   *((name, _short_bytes(text)) for name, text in more)]
+        if size is not None:
+            headers.append(("size", str(size).encode()))
+        if key is not None and len(key) > _LETTER_KEY_BYTES:
+            headers.append(("key-size", str(len(key)).encode()))
+        kept_key, kept = key and key[:_LETTER_KEY_BYTES], value and value[:self._letter_bytes]
+        if kept_key != key or size is not None and len(kept) < size:
+            headers.append(("truncated", b"true"))
+        self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
 
     def dead_tuple(self, values: Any, error: str, stage: str, stream: str) -> None:
         """Send one tuple to the dead letters (as JSON-like text of its values), and count it."""
         self.stats.reject(stage, error)
         try:
             data = pack_state(list(values))
-            if len(data) > RECORD_BYTES:
-                data = data[:4096]
         except (TypeError, ValueError, OverflowError, RecursionError):
-            data = repr(values)[:4096].encode()
-        self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, None, data, [
-            ("error", error.encode()[:4096]), ("stage", stage.encode()), ("topic", self.inbox.encode()),
-            ("partition", str(self.index).encode()), ("offset", str(self.version).encode()),
-            ("component", self.component_id.encode()), ("task", str(self.id).encode()), ("stream", stream.encode())]))
+            data = _repr(values).encode(errors="backslashreplace")
+        self._letter(None, data, len(data), error, stage, self.inbox, self.index, self.version, ("stream", stream))
 
     def _refuse(self, stream: str, row: Any, reason: str) -> None:
         self.report_error(f"a tuple of stream {stream!r} cannot be sent: {reason}")
         self.dead_tuple(row, reason, "emit", stream)
+
+    def _refuse_record(self, topic: str, key: bytes | None, value: bytes | None, size: int) -> None:
+        error = f"the record has {size} bytes; expected at most {self._record_bytes}; hint: topology.emulator.record.max.bytes"
+        self.stats.reject("send", error)
+        self.report_error(f"a record for topic {topic!r} cannot be sent: {error}")
+        self._letter(key, value, None if value is None else len(value), error, "send", self.inbox, self.index, self.version, ("target", topic))
 
     # -- life of the component --------------------------------------------------------------------
 
@@ -402,6 +484,22 @@ class Task:
             self.component.restore(state["user"])
         self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
 
+    def unwritable(self, error: BaseException) -> str:
+        """Return what to say when the component's state cannot be written because of ``error``."""
+        return (f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
+                "it a crash of this task goes back to the state before, or to the beginning")
+
+    def snapshot_problem(self) -> str:
+        """Say why a snapshot has just failed. Whether the component's state can be written is tried once a minute at most."""
+        now = self._wall_ms()
+        if stateful(self.component) and now - self._tried_ms >= 60_000:
+            self._tried_ms, self._unwritable = now, None
+            try:
+                pack_state(self.component.snapshot())
+            except Exception as error:  # the user's code or data
+                self._unwritable = self.unwritable(error)
+        return self._unwritable or "see the executor's log"
+
     def report(self) -> dict[str, Any]:
         """Return the task's line of a statistics record."""
         return {
@@ -463,11 +561,13 @@ class BoltTask(Task):
             record = self.component.translate(tup)
             if record is not None and record[0] is not None:  # without a topic there is nothing to write, as in Storm
                 topic, key, value, headers = record
-                self.send_record(topic, key, value, headers)
+                if not self.send_record(topic, key, value, headers):
+                    self.collector.fail(tup)
+                    return
         except Exception as error:  # the user's code or data; Storm's KafkaBolt reports and fails
             self.report_error(error)
             if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                self.dead_tuple(tup.values, f"{type(error).__name__}: {error}", "execute", tup.meta.stream)
+                self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
             self.collector.fail(tup)
         else:
             self.collector.ack(tup)
@@ -485,6 +585,18 @@ class BoltTask(Task):
         self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
         self.stats.execute.add(spent, segment.n)
         self.stats.busy_ns += spent
+
+    def _check(self, frame: DataFrame) -> None:
+        super()._check(frame)
+        if isinstance(self.component, BatchBolt):
+            return
+        try:
+            for segment in frame.segments:
+                if segment.columns:
+                    segment.columns = [column_rows(c) for c in segment.columns]
+        except UnicodeDecodeError as error:
+            msg = f"a column of strings in a frame is no UTF-8: {error.reason}; given: {error.object[:40]!r}"
+            raise FrameError(msg) from error
 
     def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
         columns = [column_rows(c) for c in segment.columns]
@@ -520,7 +632,7 @@ class BoltTask(Task):
 
     def _failed_tuple(self, tup: Tuple, error: Exception) -> None:
         if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-            self.dead_tuple(tup.values, f"{type(error).__name__}: {error}", "execute", tup.meta.stream)
+            self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
         self._restart(error)
 
     def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
@@ -544,8 +656,8 @@ class BoltTask(Task):
                 self._settle_batch(batch, meta, failed=True)
         except Exception as error:  # the user's code
             if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                for values in batch.rows():
-                    self.dead_tuple(values, f"{type(error).__name__}: {error}", "execute_batch", meta.stream)
+                for values in _rows_of(batch):
+                    self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
             self._restart(error)
         else:
             if tracked:
@@ -666,6 +778,39 @@ class BoltTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACK_RESET, root, (root,))
+
+
+def _short_bytes(text: str) -> bytes:
+    """Return what a header holds of a text; one with half a surrogate pair, for example from JSON, has no UTF-8."""
+    return text[:_LETTER_TEXT_BYTES].encode(errors="backslashreplace")[:_LETTER_TEXT_BYTES]
+
+
+def _byte_lengths(column: Any) -> np.ndarray:
+    """Return the bytes of every value of a pyarrow binary or string array."""
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _rows_of(batch: TupleBatch) -> Iterator[tuple[Any, ...]]:
+    """Return a batch's rows, with bytes in place of strings that are no UTF-8."""
+    return zip(*map(_values_of, batch.columns)) if batch.columns else repeat((), batch.n)
+
+
+def _values_of(column: Any) -> Sequence[Any]:
+    try:
+        return column_rows(column)
+    except UnicodeDecodeError:
+        import pyarrow as pa
+
+        return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # the user's code
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def _with_edge(ids: tuple | None, edge: int) -> Any:

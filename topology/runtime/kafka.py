@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from dskype.topology.core.executor import LostInputError
 from dskype.topology.core.frames import InRecord
 from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "TopicAdmin", "read_to_end"]
+__all__ = ["INPUT_TOPIC", "KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "OUTPUT_TOPIC", "TopicAdmin", "read_to_end", "refuse_own_security",
+           "topic_warnings"]
+
+log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 60
+_INPUT_BYTES = 64 << 20
+"""Spark's JVM and the executors hold a record whole, several times: larger ones are a danger to them."""
+
+INPUT_TOPIC = {"compression.type": "uncompressed"}
+"""How a topic is made that a spout reads, unless its component says otherwise: no small record unpacks to a huge one."""
+OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
+"""How a topic is made that only bolts write to, unless its component says otherwise: it takes what a topology may send."""
 
 
 class KafkaTimeoutError(TopologyError):
@@ -33,7 +45,7 @@ class KafkaSettings:
 
     :param bootstrap_servers: ``host:port,...``.
     :param options: ``kafka.*`` settings for Spark's source and sink, untouched.
-    :param client: the same settings as keyword arguments of kafka-python.
+    :param client: what of them says how to reach the brokers, as keyword arguments of kafka-python; can be pickled.
     """
 
     bootstrap_servers: str
@@ -143,6 +155,20 @@ class TopicAdmin:
         found = wanted & set(self._admin.list_topics())
         return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics(sorted(found))} if found else {}
 
+    def matching(self, pattern: str) -> list[str]:
+        """Return the topics whose whole name matches a regular expression."""
+        return [topic for topic in self._admin.list_topics() if re.fullmatch(pattern, topic)]
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return topic -> its settings, defaults included; nothing of a topic whose settings this user may not see."""
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(set(topics))]
+        try:
+            found = self._admin.describe_configs(resources, config_filter="all") if resources else {}
+        except KafkaError as error:
+            log.warning("the settings of topics cannot be seen: %s", error)
+            return {}
+        return {topic: {name: value["value"] for name, value in settings.items()} for topic, settings in found.get("topic", {}).items() if settings}
+
     def create(self, topics: Mapping[str, int], config: Mapping[str, str], timeout_s: float = 30) -> None:
         """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
         new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
@@ -186,6 +212,48 @@ class TopicAdmin:
             return {tp.partition: (first[tp], last[tp]) for tp in partitions}
         finally:
             consumer.close()
+
+
+def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
+    """Refuse options of one component that say how brokers are reached: its executors read with the topology's clients.
+
+    :raises TopologyError: names them.
+    """
+    own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
+    if own:
+        raise TopologyError(explain("A component reaches the brokers as its topology does.", given=own, component=component,
+                                    hint="give them to the cluster, as kafka.* settings"))
+
+
+_BATCH_BYTES = 1024
+"""What Kafka's format and the header ``record-id`` may take beside a record, of what ``max.message.bytes`` counts; more than enough."""
+
+
+def topic_warnings(admin: TopicAdmin, inputs: Iterable[str], outputs: Mapping[str, int]) -> list[str]:
+    """Return what is dangerous about the settings of external topics, one text each.
+
+    :param inputs: topics that spouts read. No setting of a consumer bounds what a compressed record unpacks to; only the topic can.
+    :param outputs: topic -> the largest record that a component sends there, in bytes.
+    """
+    inputs, found = sorted(set(inputs)), []
+    settings = admin.configs([*inputs, *outputs])
+    for topic in inputs:
+        config = settings.get(topic, {})
+        most = int(config.get("max.message.bytes", 0))
+        if config.get("compression.type", "uncompressed") != "uncompressed":
+            found.append(f"topic {topic!r} takes compressed records, and a few KB of those may unpack to hundreds of MB, more than Spark can hold; "
+                         f"given: compression.type={config['compression.type']}; hint: set compression.type=uncompressed on the topic, so that "
+                         "max.message.bytes counts what is unpacked, unless all who write to it are trusted")
+        elif most > _INPUT_BYTES:
+            found.append(f"topic {topic!r} takes records that are larger than Spark and the executors should hold; given: max.message.bytes={most}; "
+                         f"expected at most {_INPUT_BYTES}")
+    for topic, limit in sorted(outputs.items()):
+        limit += _BATCH_BYTES
+        most = int(settings.get(topic, {}).get("max.message.bytes", limit))
+        if most < limit:
+            found.append(f"topic {topic!r} refuses records that the topology may send there, and then the sender cannot go on; given: "
+                         f"max.message.bytes={most}; expected at least {limit}; hint: raise it, or lower topology.emulator.record.max.bytes")
+    return found
 
 
 def starting_offsets(positions: Mapping[tuple[str, int], int]) -> str:

@@ -7,8 +7,16 @@ from collections import defaultdict
 from typing import Callable, Iterable, Iterator
 
 from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.errors import TopologyError
 
-__all__ = ["MemoryLog"]
+__all__ = ["MAX_RECORD_BYTES", "MemoryLog", "RecordTooLargeError"]
+
+MAX_RECORD_BYTES = 16 << 20
+"""The largest record that :meth:`MemoryLog.write` takes, as Spark's sink and the broker do; headers count."""
+
+
+class RecordTooLargeError(TopologyError):
+    """A sink was given a record that no broker takes."""
 
 
 class MemoryLog:
@@ -36,7 +44,14 @@ class MemoryLog:
             del self._partitions[key]
 
     def write(self, record: OutRecord) -> None:
-        """Append what an executor gave to the sink."""
+        """Append what an executor gave to the sink.
+
+        :raises RecordTooLargeError: it is larger than :data:`MAX_RECORD_BYTES`.
+        """
+        size = sum(map(len, filter(None, (record.key, record.value)))) + sum(len(k) + len(v) for k, v in record.headers or ())
+        if size > MAX_RECORD_BYTES:
+            msg = f"a record for topic {record.topic!r} has {size} bytes; expected at most {MAX_RECORD_BYTES}"
+            raise RecordTooLargeError(msg)
         self.append(*record)
 
     def partitions(self, topic: str) -> int:

@@ -78,6 +78,13 @@ class Recorder(Bolt):
         self.collector.ack(tup)
 
 
+def magic_number(topic, partition, offset, key, value, timestamp_ms, headers):
+    """Translate records: the byte ``N`` and a number; an exception for everything else."""
+    if value[0] != ord("N"):
+        raise ValueError(f"the record does not begin with the byte N; given: {value[:4]!r}")
+    return [("default", (int(value[1:]),))]
+
+
 def sum_chain(out: str, total: int, rate: float) -> tuple[StormTopology, dict]:
     """Return spout -> running sum -> running sum of these -> recorder, with a configuration."""
     builder = TopologyBuilder()

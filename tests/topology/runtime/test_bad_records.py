@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dskype.topology import Fields, Spout, TopologyBuilder
+from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.plan import dead_letters_topic, inbox_topic
 from dskype.topology.runtime.kafka import read_to_end
 
-from .components import Recorder, sum_chain, sums_expected
+from .components import Recorder, magic_number, sum_chain, sums_expected
 from .helpers import headers, make_topic, output, wait_for
 
 
@@ -70,4 +70,35 @@ def test_a_tuple_that_is_too_large_is_a_dead_letter_and_the_others_arrive(cluste
         (letter,) = wait_for(lambda: read_to_end(kafka, dead_letters_topic(name)), 10, "the dead letter")
         assert (headers(letter)["component"], headers(letter)["stage"], headers(letter)["stream"]) == ("source", "emit", "default")
         handle.backend.wait_until(lambda stats: stats.total("source", "dead_letters") == 1, 10)
+        assert not handle.backend.restarts
+
+
+POISON = {"null": None, "empty": b"", "wrong magic": b"\x00\x00\x00\x00\x07N1", "not UTF-8": b"N\xff", "10 MiB": b"x" * (10 << 20), "20 MiB in 20 KiB": b"\0" * (20 << 20)}
+
+
+def test_poison_records_of_a_kafka_topic_are_one_dead_letter_each_and_everything_behind_them_is_processed(cluster, name):
+    kafka = cluster.environment.kafka
+    source, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")
+    builder = TopologyBuilder()
+    builder.set_spout("source", KafkaSpout(source, translator=magic_number, outputs=Fields("number")))
+    builder.set_bolt("sink", Recorder(out)).shuffle_grouping("source")
+    offsets = {}
+    with cluster.submit_topology(name, {"topology.acker.executors": 0}, builder.create_topology()) as handle:
+        for number, (which, value) in enumerate(POISON.items()):
+            producer = kafka.producer(compression_type="gzip" if " in " in which else None, max_request_size=64 << 20)
+            producer.send(source, value=b"N%d" % number, partition=0)
+            offsets[str(producer.send(source, key=which.encode(), value=value, partition=0).get(timeout=30).offset)] = which
+            producer.close(timeout=30)
+        with kafka.producer() as producer:
+            producer.send(source, value=b"N%d" % len(POISON), partition=0)
+        records = wait_for(lambda: len(found := output(kafka, out)) > len(POISON) and found, 60, "what stands behind the poison records")
+        assert Counter(r.value for r in records.values()) == Counter(repr((i,)).encode() for i in range(len(POISON) + 1))
+        letters = wait_for(lambda: len(found := read_to_end(kafka, dead_letters_topic(name))) >= len(POISON) and found, 10, "the dead letters")
+        assert {headers(letter)["offset"]: letter.key.decode() for letter in letters} == offsets and len(letters) == len(POISON)
+        for letter in letters:
+            found, value = headers(letter), POISON[letter.key.decode()]
+            assert (found["topic"], found["stage"], found["component"]) == (source, "translate", "source")
+            assert letter.value == (value and value[:65536])
+            assert (found.get("size"), "truncated" in found) == (None if value is None else str(len(value)), len(value or b"") > 65536)
+        assert handle.stats.total("source", "dead_letters") == len(POISON)
         assert not handle.backend.restarts

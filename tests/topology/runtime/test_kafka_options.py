@@ -1,12 +1,13 @@
-"""Options of Kafka components that the runtime cannot honour are refused before anything runs."""
+"""Options of Kafka components that the runtime cannot honour are refused before anything runs; what is dangerous in topics is told."""
 
 from pathlib import Path
 
 import pytest
+from kafka.errors import MessageSizeTooLargeError
 
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
 from dskype.topology.runtime.driver import TopologyDriver
-from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
 
 def driver(tmp_path: Path, spout: KafkaSpout, bolt: KafkaBolt) -> TopologyDriver:
@@ -23,7 +24,50 @@ def test_a_kafka_spout_of_other_brokers_is_refused(tmp_path):
         refused.open()
 
 
+def test_a_kafka_spout_with_security_of_its_own_is_refused_without_the_secret(tmp_path):
+    options = {"sasl.jaas.config": "hunter2", "security.protocol": "SASL_SSL", "group.id": "g"}
+    refused = driver(tmp_path, KafkaSpout("a", kafka_options=options), KafkaBolt("b"))
+    with pytest.raises(TopologyError, match=r"given: \['sasl.jaas.config', 'security.protocol'\]; component: 'in'; hint: give them to the cluster") as error:
+        refused.open()
+    assert "hunter2" not in str(error.value)
+
+
 def test_a_kafka_bolt_with_a_producer_of_its_own_is_refused(tmp_path):
     refused = driver(tmp_path, KafkaSpout("a"), KafkaBolt("b", kafka_options={"acks": "1"}))
     with pytest.raises(TopologyError, match=r"topology's own producer.*given: \['acks'\]; component: 'out'"):
         refused.open()
+
+
+def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_others_are_warned_of(bootstrap_servers, name, tmp_path):
+    class Reads(KafkaSpout):
+        def external_topics(self, topology):
+            return {f"{name}-made": {"max.message.bytes": "300000"}}
+
+    def make(topic, **config):
+        admin.create({f"{name}-{topic}": 1}, {key.replace("_", "."): value for key, value in config.items()})
+
+    kafka = KafkaSettings(bootstrap_servers)
+    admin = TopicAdmin(kafka)
+    make("others")
+    make("safe", compression_type="uncompressed")
+    make("large", compression_type="uncompressed", max_message_bytes="500000000")
+    make("small", max_message_bytes="1000000")
+    builder = TopologyBuilder()
+    builder.set_spout("made", Reads(f"{name}-made"))
+    builder.set_spout("matching", KafkaSpout(pattern=f"{name}-(others|safe|large)"))
+    for index, topic in enumerate(("written", "small")):
+        builder.set_bolt(f"out-{index}", KafkaBolt(f"{name}-{topic}")).shuffle_grouping("made")
+    plan = TopologyPlan.build("t", "t-1-0", {}, builder.create_topology())
+    try:
+        driver = TopologyDriver(plan, None, kafka, tmp_path)
+        driver._make_external_topics(admin)
+        made = admin.configs([f"{name}-made", f"{name}-written"])
+        assert (made[f"{name}-made"]["compression.type"], made[f"{name}-made"]["max.message.bytes"]) == ("uncompressed", "300000")
+        assert (made[f"{name}-written"]["compression.type"], made[f"{name}-written"]["max.message.bytes"]) == ("producer", str(16 << 20))
+        assert [warning.partition(" records")[0] for warning in driver.warnings] == [
+            f"topic '{name}-large' takes", f"topic '{name}-others' takes compressed", f"topic '{name}-small' refuses"]
+        with kafka.producer(compression_type="gzip", max_request_size=64 << 20) as producer, pytest.raises(MessageSizeTooLargeError):
+            producer.send(f"{name}-made", value=bytes(20 << 20)).get(timeout=30)
+    finally:
+        admin.delete([f"{name}-{topic}" for topic in ("made", "written", "others", "safe", "large", "small")])
+        admin.close()

@@ -1,13 +1,14 @@
 """What breaks in one place and must not spread: exceptions, tuples that cannot travel, damaged records."""
 
 import random
+import re
 from collections import Counter
 
 import msgpack
 import numpy as np
 import pytest
 
-from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
+from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder, TopologyError
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.local import LocalCluster
 from dskype.topology.plan import TopologyPlan
@@ -409,3 +410,67 @@ def test_a_component_that_breaks_registers_its_metrics_anew_and_its_counters_go_
         cluster.advance_cluster_time(1)
         [task] = [t for t in handle.stats.tasks.values() if t["component"] == "measured"]
         assert task["metrics"] == {"seen": 4, "last": 4}
+
+
+# --- states that cannot be written ------------------------------------------------------------------------------------
+
+
+class Chain(Bolt):
+    """Keeps its inputs as a chain of tuples, ``((((), 1), 2), 3)``, or what ``shape`` makes of them."""
+
+    def __init__(self, shape=None):
+        self.shape = shape
+
+    def prepare(self, conf, context, collector):
+        self.seen = []
+
+    def execute(self, tup):
+        self.seen.append(tup[0])
+
+    def snapshot(self):
+        chain = ()
+        for number in self.seen if len(self.seen) < 40 else []:
+            chain = (chain, number)
+        return [self.seen, self.shape() if self.shape and len(self.seen) < 40 else chain]
+
+    def restore(self, state):
+        self.seen = list(state[0])
+
+
+@pytest.mark.parametrize(("shape", "text"), [(None, "nested too deeply.*at most 32"), (object, "given: <object object")])
+def test_a_state_that_cannot_be_written_is_reported_with_its_component_and_snapshots_go_on_when_it_can(shape, text):
+    builder = TopologyBuilder()
+    builder.set_spout("1", Life(limit=60))
+    builder.set_bolt("keeps", Chain(shape)).shuffle_grouping("1")
+    conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.max.tuples": 1}
+    with running(builder, conf, secs=4) as run:
+        (task,) = run.sim.plan.component_tasks("keeps")
+        first = run.sim.store.versions(task)[-1] if run.sim.store.versions(task) else 0
+        assert first < 40 and run.components("keeps")[0].seen == list(range(len(run.components("keeps")[0].seen)))
+        (error, *_) = [e for e in run.errors("keeps") if "snapshot()" in e]
+        assert re.search(f"component 'keeps'.*cannot be written: .*{text}", error), error
+        run.advance(6)
+        assert run.components("keeps")[0].seen == list(range(60))
+        assert run.sim.store.versions(task)[-1] > first, "no snapshot was taken when the state could be written again"
+
+
+def test_the_state_of_a_spout_that_cannot_be_written_is_an_error_that_names_it():
+    class Deep(Life):
+        def snapshot(self):
+            return wrapped(300)
+
+        def restore(self, state):
+            pass
+
+    builder = TopologyBuilder()
+    builder.set_spout("deep", Deep(limit=3))
+    builder.set_bolt("2", Keep()).shuffle_grouping("deep")
+    with pytest.raises(TopologyError, match="snapshot\\(\\) of component 'deep'.*nested too deeply"), running(builder, secs=1):
+        pass
+
+
+def wrapped(depth):
+    value = ()
+    for _ in range(depth):
+        value = (value,)
+    return value
