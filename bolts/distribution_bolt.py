@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.placer import Placer
+from dskype.bolts.refusals import Refusals
 from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
 from dskype.spouts import expression, streams
 from dskype.spouts.batch import MessageBatch
@@ -87,6 +88,7 @@ class DistributionBolt(BatchBolt):
         def make(plan: Mapping[str, Any] | None) -> Distributor:
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
 
+        self._refusals = Refusals(settings.subscriptions_max, collector, context)
         self._distributor = make(None)
         self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context, settings.extent) if self._distributor.replicates else None
 
@@ -156,6 +158,8 @@ class DistributionBolt(BatchBolt):
         if self._placer is not None:
             if placement is None:
                 self._placer.unregister(subscription)
+            elif not self._placer.has_room(subscription, self._refusals.most):
+                self._refusals.add(subscription, registration)
             else:
                 self._placer.register(subscription, registration, placement)
             return

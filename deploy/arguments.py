@@ -135,9 +135,20 @@ def output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def plain(text: str) -> str:
+    """Return a text with what steers a terminal, or turns the direction of writing, as ``u001b`` behind a backslash.
+
+    Ids, words and errors may hold anything. Line feeds and tabs stay; JSON stays the same JSON.
+    """
+    return _STEERING.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
 def say(text: str) -> None:
     """Print a line that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def counted(n: int, what: str) -> str:

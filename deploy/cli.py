@@ -18,7 +18,7 @@ from typing import Any
 
 from dskype.deploy import commands
 from dskype.deploy.arguments import (
-    Ignored, UsageError, common, executor, file_conf, output, port, positive, positive_seconds, say, seconds, split, target,
+    Ignored, UsageError, common, executor, file_conf, output, plain, port, positive, positive_seconds, say, seconds, split, target,
 )
 from dskype.deploy.cluster import Target
 
@@ -313,7 +313,7 @@ def _get_errors(args: argparse.Namespace) -> int:
         print(json.dumps({"Failure": f"No topologies running with name {args.name}"}))
         return 1
     newest = {component: errors[-1]["error"] for component, errors in found.items() if errors}
-    print(json.dumps({"Topology Name": args.name, "Comp-Errors": newest}, ensure_ascii=False))
+    print(plain(json.dumps({"Topology Name": args.name, "Comp-Errors": newest}, ensure_ascii=False)))
     return 0
 
 

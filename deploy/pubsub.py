@@ -208,10 +208,13 @@ class PubSub:
 
         settings = self.settings
         if self._tokenizer is None:
+            from dskype.spouts.costs import CostCeiling
             from dskype.spouts.text import Tokenizer
 
-            self._tokenizer = Tokenizer(settings.stop_words)
-        return parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+        self._ceiling.check(parsed)
+        return parsed
 
     def parse_message(self, value: bytes) -> Any:
         """Check a message as the topology will; its time is judged there.

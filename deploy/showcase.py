@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dskype.deploy.arguments import plain
 from dskype.deploy.pubsub_live import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
 from dskype.deploy.showcase_feed import SHOWN, Feeder, Plan, subscriptions_of
 from dskype.topology.errors import TopologyError, explain
@@ -202,7 +203,7 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
     inputs = read_inputs(live.cluster.environment.kafka, live.handle.name)
     report = verify(inputs, Settings.from_conf(live.handle.backend.plan.conf), final=True)
     if not report.ok:
-        console.print(report.as_text(3), markup=False, soft_wrap=True)
+        console.print(plain(report.as_text(3)), markup=False, emoji=False, soft_wrap=True)
         return 1
     n = report.compared
     console.print(f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from dskype.deploy.arguments import plain
 from dskype.deploy.measuring import WINDOW_S, Source, describe, measure
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 
@@ -124,7 +125,7 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
         for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
             letters.add_column(column, justify=justify)
         for row in sorted(m["dead_letters"], key=lambda row: -row["count"]):
-            letters.add_row(_count(row["count"]), *(Text(row[name]) for name in ("component", "stage", "reason")))
+            letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
         found.append(letters)
     return Group(*found)
 

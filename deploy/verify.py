@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dskype.deploy.arguments import UsageError, output, positive, positive_seconds, say
+from dskype.deploy.arguments import UsageError, output, plain, positive, positive_seconds, say
 
 if TYPE_CHECKING:
     from dskype.deploy.verification import Inputs
@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
     if args.output == "json":
         print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
     else:
-        text = report.as_text(args.show)
+        text = plain(report.as_text(args.show))
         print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
     if not rested:
         say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")

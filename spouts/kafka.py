@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.spouts import streams
+from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
@@ -184,6 +185,11 @@ class SubscriptionSpout(KafkaSpout):
         super().check_topology(component_id, conf, topology)
         Settings.from_conf(conf)
 
+    def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
+        """Return the vocabulary, where the costs of subscriptions are limited."""
+        settings = Settings.from_conf(conf)
+        return {("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary and settings.cost_ceiling is not None else {}
+
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions."""
         config = topic_config(Settings.from_conf(conf))
@@ -193,6 +199,7 @@ class SubscriptionSpout(KafkaSpout):
         """Get ready."""
         self._settings = Settings.from_conf(conf)
         self._tokenizer = Tokenizer(self._settings.stop_words)
+        self._ceiling = CostCeiling(self._settings)
         self._collector = collector
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
@@ -207,6 +214,8 @@ class SubscriptionSpout(KafkaSpout):
                     rows.append((parse_key(record.key, settings.limits), registration, None))
                     continue
                 parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+                if (warning := self._ceiling.check(parsed)) is not None:
+                    self._collector.report_error(warning)
             except RecordError as error:
                 refused.append((record, error.reason))
                 continue

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
+from dskype.spouts.settings import Settings
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.validation import validate_submission
@@ -322,6 +324,20 @@ def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_ol
     check(simulation, timed=True)
 
 
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_the_deepest_expression_travels_and_matches(distributor):
+    deepest = "(lake OR park AND " * 16 + "hill" + ")" * 16
+    simulation = Simulation({"dskype.distributor": distributor})
+    simulation.subscription("deep", {**FILTER, "expression": deepest})
+    simulation.step()
+    for text in ("lake", "park", "park hill", "hill"):
+        simulation.message(message(text, id=text))
+        simulation.step()
+    simulation.drain()
+    assert not simulation.sim.dead_letters()
+    assert sorted(m for m, in results(simulation, "deep", "message")) == ["lake", "park hill"]
+
+
 def test_a_count_window_refuses_several_message_spout_tasks():
     conf = {"topology.acker.executors": 0}
     with pytest.raises(InvalidTopologyException, match="count window.*given: '2 tasks'.*message-spout.*time window"):
@@ -334,3 +350,38 @@ def test_a_count_window_refuses_several_message_spout_tasks():
 def test_unknown_plug_ins_and_bad_settings_are_refused_before_anything_starts(conf):
     with pytest.raises(IllegalArgumentException, match="given: "):
         validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_others(distributor):
+    conf = {"dskype.distributor": distributor, "dskype.limits.subscriptions": 3}
+    simulation = Simulation(conf)
+    simulation.subscription("a", TOPK)
+    simulation.subscription("b", FILTER)
+    simulation.step()
+    for id in ("c", "full", "also"):
+        simulation.subscription(id, TOPK)
+    simulation.subscription("a", {**TOPK, "k": 1})      # takes the place of another
+    simulation.subscription("full", None)
+    simulation.step()
+    for id in ("x", "y"):
+        simulation.message(message("lake hill", id=id))
+        simulation.step()
+    simulation.drain()      # a tick comes and snapshots are taken: a restart decides the same
+    for component in ("subscription-bolt", "distribution-bolt"):
+        simulation.sim._restart(simulation.sim._queries[component])
+    simulation.subscription("b", None)
+    simulation.subscription("d", TOPK)
+    simulation.subscription("over", TOPK)
+    simulation.drain(16)
+    letters = {record.key.decode(): dict(record.headers) for record in simulation.sim.dead_letters()}
+    assert sorted(letters) == ["also", "full", "over"]
+    assert letters["full"]["stage"] == b"limit" and letters["full"]["topic"] == b"dskype.subscriptions" and (letters["full"]["partition"], letters["full"]["offset"]) == (b"0", b"3")
+    assert b"room for 3 subscriptions (dskype.limits.subscriptions)" in letters["full"]["error"] and b"given: 'full'" in letters["full"]["error"]
+    assert {id for id, _, _ in simulation.json(TOPICS.results)} == {"a", "b", "c", "d"}
+    assert metric(simulation, "refused_subscriptions") == 3
+    assert check(simulation)["final"] == 3
+    inputs = Inputs.read("dskype", simulation.log.records)
+    report = verify(inputs, Settings.from_conf(simulation.conf), final=True)
+    assert report.ok, report.as_text(3)
+    assert report.notes["subscriptions that were refused because a task was full"] == 3

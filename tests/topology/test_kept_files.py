@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.kept_files import declared_files, keep_files
 from dskype.topology.lifecycle import Keeper
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.runtime import nimbus_topic
 
 
 class Words(Spout):
@@ -176,3 +178,14 @@ def test_a_resume_that_is_refused_removes_nothing(words):
             again.submit("t", {"words.file": str(words)}, topology)
         assert made[-1].removed is False and made[-1].plan.topology_id == state.id
     assert changes == [False, True, False, False]
+
+
+def test_who_looks_from_outside_sees_the_copies_where_they_can_be_read(tmp_path, words):
+    conf = {"words.file": str(words), "more": {"files": {"a": str(words)}}}
+    kept = keep_files(plan_of(conf, own={"words.file": str(words)}), tmp_path, False)
+    record = {"state": {"conf": conf}, "files": json.loads(json.dumps(nimbus_topic._files(SimpleNamespace(plan=kept))))}
+    copy = kept.conf["words.file"]
+    assert nimbus_topic.conf_of(record) == {"words.file": copy, "more": {"files": {"a": copy}}}
+    assert nimbus_topic.conf_of({"state": {"conf": conf}}) == conf, "of a topology of an earlier version"
+    Path(copy).unlink()
+    assert nimbus_topic.conf_of(record) == conf
