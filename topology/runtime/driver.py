@@ -368,7 +368,7 @@ class TopologyDriver:
         positions = start_positions(self.plan, component, self._store())
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
-            skip = self.plan.component_conf(component).get("topology.emulator.on.data.loss") == "skip"
+            skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
         query = ComponentQuery(context, component, positions)
