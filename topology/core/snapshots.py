@@ -133,7 +133,10 @@ class SnapshotStore(Protocol):
         """
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
-        """Return the number of the newest journal entry, readable or not, and the newest readable entry."""
+        """Return the number of the newest journal entry, readable or not, and the newest readable entry.
+
+        :raises SnapshotError: there are entries, but none can be read.
+        """
 
     def newest_journal(self, task: int) -> int:
         """Return the number of the newest journal entry, readable or not; 0 if there is none."""
@@ -153,6 +156,9 @@ class SnapshotStore(Protocol):
     def term_holder(self, term: int) -> dict[str, Any]:
         """Return what :meth:`take_term` was told; empty if that is not known any more."""
 
+    def place(self, task: int) -> str:
+        """Say where the snapshots and the journal of a task are, for messages."""
+
 
 class _StoreBase:
     """What every store shares: newest readable first, pruning, one chain of journal entries, terms."""
@@ -160,6 +166,7 @@ class _StoreBase:
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
+        self._synced: dict[int, int] = {}   # task -> journal entry that is on the disk
 
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
@@ -202,7 +209,7 @@ class _StoreBase:
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
         name = self._name(task, "journal", number)
         try:
-            # Not synced: it has to survive the process, as the broker's own log does, not the machine.
+            # Not synced: every entry has to survive the process, as the broker's own log does; the machine, one now and then (`sync_journal`).
             self._create(name, data, term, sync=False)
         except FileExistsError:
             raise _taken(task, number, self.newest_journal(task)) from None
@@ -212,11 +219,19 @@ class _StoreBase:
             self._remove(name)
             raise _taken(task, number, max([n for n in numbers if n != number], default=0))
         for old in numbers[:-_JOURNAL_KEPT]:
-            self._remove(self._name(task, "journal", old))
+            if old != self._synced.get(task):
+                self._remove(self._name(task, "journal", old))
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
         found = self._newest_readable(task, "journal")
-        return None if found is None else (found[0], found[2])
+        if found is not None:
+            return found[0], found[2]
+        if numbers := self._numbers(str(task), "journal-"):
+            msg = explain(f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
+                          "drop what they take for repetitions.", given="; ".join(self.problems[-len(numbers):]),
+                          hint=f"bring {self.place(task)} back from a backup, or start the topology afresh")
+            raise SnapshotError(msg)
+        return None
 
     def newest_journal(self, task: int) -> int:
         return max(self._numbers(str(task), "journal-"), default=0)
@@ -285,6 +300,9 @@ class MemorySnapshotStore(_StoreBase):
     def clear(self) -> None:
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
 
+    def place(self, task: int) -> str:
+        return f"memory of task {task}"
+
     def _check_writable(self, term: int | None) -> None:
         if not self.exists:
             raise _removed("memory")
@@ -332,6 +350,28 @@ class FileSnapshotStore(_StoreBase):
         for path in self.folder.iterdir():
             if path.name != _TERMS:
                 shutil.rmtree(path)
+
+    def place(self, task: int) -> str:
+        return f"the folder {self.folder / str(task)}"
+
+    def sync_journal(self, task: int) -> None:
+        """Bring the newest journal entry of a task to the disk; it stays until a newer one is there.
+
+        May be called by another thread than the one that writes entries.
+        """
+        number = self.newest_journal(task)
+        if number in (0, self._synced.get(task)):
+            return
+        for path in (self.folder / self._name(task, "journal", number), self.folder / str(task)):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:   # there are newer ones already
+                return
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._synced[task] = number
 
     def _partial_file(self, name: str, data: bytes, *, sync: bool) -> str:
         """Write a file beside its place and return its path."""

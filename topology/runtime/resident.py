@@ -12,8 +12,10 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,9 @@ from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_bat
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
+_SYNC_S = 2.0
+"""Time between two syncs of journals: so much work a power cut may take, unless Kafka has it."""
+
 BATCH = struct.Struct("<Q?")
 """Batch id, and whether the rows have the columns of external topics."""
 
@@ -103,6 +108,17 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
         resident.close()
 
 
+def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
+    """Bring journals to the disk, beside the batches."""
+    while True:
+        time.sleep(_SYNC_S)
+        for task in tasks:
+            try:
+                store.sync_journal(task)
+            except OSError:     # a full disk, say: batches fail by themselves then
+                log.exception("the journal of task %s could not be synced", task)
+
+
 class _Resident:
     def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
         self._listener, self._payload = listener, payload
@@ -115,6 +131,9 @@ class _Resident:
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        if self._payload.plan.spec(self._component).is_spout:   # (such a process never forks, so it may have a thread)
+            tasks = self._payload.plan.executor_tasks(self._component, self._index)
+            threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
                         lambda: time.time_ns() // 1_000_000, owner=owner, term=self._payload.term)

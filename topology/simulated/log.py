@@ -6,6 +6,7 @@ import zlib
 from collections import defaultdict
 from typing import Callable, Iterable, Iterator
 
+from dskype.topology.core.executor import LostInputError
 from dskype.topology.core.frames import InRecord, OutRecord
 
 __all__ = ["MemoryLog"]
@@ -20,6 +21,7 @@ class MemoryLog:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._partitions: dict[tuple[str, int], list[InRecord]] = defaultdict(list)
+        self._begins: dict[tuple[str, int], int] = {}
 
     def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
                headers: Iterable[tuple[str, bytes]] | None = None) -> int:
@@ -34,6 +36,15 @@ class MemoryLog:
         """Forget a topic and its records."""
         for key in [key for key in self._partitions if key[0] == topic]:
             del self._partitions[key]
+            self._begins.pop(key, None)
+
+    def lose_tail(self, topic: str, partition: int, behind: int) -> None:
+        """Lose the records from an offset on, as a broker does that had not written them to its disk; the offsets are given again."""
+        del self._partitions[topic, partition][behind:]
+
+    def drop(self, topic: str, partition: int, before: int) -> None:
+        """Drop the records below an offset, as retention does."""
+        self._begins[topic, partition] = before
 
     def write(self, record: OutRecord) -> None:
         """Append what an executor gave to the sink."""
@@ -52,7 +63,13 @@ class MemoryLog:
         return len(self._partitions.get((topic, partition), ()))
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
-        """Yield the records with ``start <= offset < stop``."""
+        """Yield the records with ``start <= offset < stop``.
+
+        :raises LostInputError: the log begins behind ``start``.
+        """
+        if start < (begin := self._begins.get((topic, partition), 0)) and start < stop:
+            msg = f"records of {topic}/{partition} from offset {start} are needed again, but the log begins at {begin}"
+            raise LostInputError(msg)
         return iter(self._partitions.get((topic, partition), [])[start:stop])
 
     def records(self, topic: str) -> list[InRecord]:

@@ -153,6 +153,29 @@ def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
     assert not store.problems
 
 
+def test_a_journal_without_a_readable_entry_is_no_empty_journal(store):
+    for number in (1, 2):
+        store.save_journal(4, number, encode_snapshot(number))
+    damage(store, 4, 2, lambda d: d[:18], "journal")
+    assert store.load_journal(4) == (2, 1)      # the newest number, the newest readable entry
+    damage(store, 4, 1, lambda d: b"", "journal")
+    with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: bring"):
+        store.load_journal(4)
+
+
+def test_a_synced_journal_entry_stays_until_a_newer_one_is_synced(tmp_path):
+    store = FileSnapshotStore(tmp_path / "s")
+    store.create()
+    store.sync_journal(0)
+    kept = []
+    for number in range(1, 12):
+        store.save_journal(0, number, encode_snapshot(number))
+        if number in (2, 9):
+            store.sync_journal(0)
+        kept.append(store._numbers("0", "journal-"))
+    assert kept[7] == [2, 6, 7, 8] and kept[-1] == [9, 10, 11]
+
+
 def test_a_term_is_taken_once(stores, store):
     assert store.newest_term() == 0 and store.term_holder(0) == {}
     store.take_term(1, {"host": "a"})
