@@ -257,6 +257,7 @@ class Executor:
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
+        self._store.check_term(self.term)   # here, too: where snapshots are written by a fork, that one's error does not end this process
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
@@ -280,12 +281,12 @@ class Executor:
         """Put off the next snapshots until these have cost a twentieth of a core, at most: a large state is written less often."""
         self._snapshot_at = max(self._snapshot_at, self._now_ms() + int(cpu_ms * _SNAPSHOT_SHARE))
 
-    def snapshots_failed(self, failed: Iterable[PendingSnapshot]) -> None:
+    def snapshots_failed(self, failed: Iterable[PendingSnapshot], reason: str) -> None:
         """Take back that these snapshots were taken; they fall due again."""
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
-            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed; see the executor's log")
+            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {reason}")
 
     # -- batches ----------------------------------------------------------------------------------
 

@@ -1,14 +1,18 @@
 """What every snapshot store has to do; a further one is added to ``STORES`` and passes the same tests."""
 
+import errno
+import os
 import shutil
 import threading
+import time
 
 import numpy as np
 import pytest
 
+from dskype.topology.core import snapshots
 from dskype.topology.core.snapshots import (
-    FencedError, FileSnapshotStore, JournalTakenError, LostStateError, MemorySnapshotStore, SnapshotError, TermTakenError, decode_snapshot,
-    encode_snapshot,
+    FencedError, FileSnapshotStore, JournalTakenError, LostStateError, MemorySnapshotStore, SnapshotError, TermTakenError, WriteError,
+    decode_snapshot, encode_snapshot,
 )
 
 
@@ -230,6 +234,70 @@ def test_an_older_snapshot_takes_the_place_of_no_newer_one(store):
         store.save(1, version, encode_snapshot(version))
     store.save(1, 5, encode_snapshot("of a process that was suspended"))
     assert store.versions(1) == [10, 20, 30]
+
+
+class FullDisk:
+    """Stands in for ``open`` in the module of the store: half of what is written fits."""
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch = monkeypatch
+
+    def __enter__(self):
+        self.monkeypatch.setattr(snapshots, "open", self.open, raising=False)
+
+    def __exit__(self, *exc):
+        self.monkeypatch.delattr(snapshots, "open")
+
+    @staticmethod
+    def open(*args):
+        file = open(*args, buffering=0)
+        write = file.write
+
+        class Limited:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *exc):
+                file.close()
+
+            def write(self, data):
+                write(data[:len(data) // 2])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        return Limited()
+
+
+def test_a_full_disk_is_not_filled_further_and_the_error_says_where(tmp_path, monkeypatch):
+    store = FileSnapshotStore(tmp_path / "s")
+    store.create()
+    store.save(1, 1, encode_snapshot("a"))
+    store.save_journal(1, 1, encode_snapshot("b"))
+    before = sorted(p.name for p in (tmp_path / "s" / "1").iterdir())
+    with FullDisk(monkeypatch):
+        for number in range(2, 10):
+            for write in (store.save, store.save_journal):
+                with pytest.raises(WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: make room") as error:
+                    write(1, number, encode_snapshot("x" * 5000))
+                assert error.value.retriable
+    assert sorted(p.name for p in (tmp_path / "s" / "1").iterdir()) == before
+    store.save(1, 2, encode_snapshot("c"))      # there is room again
+    store.save_journal(1, 2, encode_snapshot("d"))
+    assert store.load(1) == (2, "c") and store.load_journal(1) == (2, "d")
+
+
+def test_what_killed_processes_left_half_written_goes(tmp_path):
+    store = FileSnapshotStore(tmp_path / "s")
+    store.create()
+    store.save(1, 1, encode_snapshot("a"))
+    folder = tmp_path / "s" / "1"
+    old, new = (folder / f".snapshot-00000000000000000002.{name}.partial" for name in ("4-ab", "5-cd"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 100, time.time() - 100))
+    store.sweep(1)
+    assert not old.exists() and new.exists()    # somebody may be writing that one
+    store.create()                              # the driver begins: nobody is
+    assert not new.exists() and store.load(1) == (1, "a")
 
 
 def test_nothing_but_what_is_kept_stays_in_the_folder(tmp_path):
