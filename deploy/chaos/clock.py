@@ -1,37 +1,60 @@
-"""A clock that can be set, for a process and all that it starts: libfaketime where it is installed."""
+"""A wall clock that can be set, for a Python process and all Python processes that it starts: driver, supervisor, executors, workers.
+
+The JVM and the broker keep the true time, as other machines would.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["SetClock", "library"]
+__all__ = ["SetClock"]
 
-_PLACES = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/local/lib/faketime", "/usr/lib/faketime")
+_FILE_VARIABLE = "DSKYPE_CHAOS_CLOCK"
+_SITECUSTOMIZE = f"""
+import os, time
 
+def _install(file, true_ns, monotonic):
+    state = [0, 0.0]
 
-def library() -> Path | None:
-    """Return libfaketime for programs with threads; None: it is not installed (Debian: ``apt-get install faketime``)."""
-    return next((path for place in _PLACES if (path := Path(place) / "libfaketimeMT.so.1").is_file()), None)
+    def time_ns():
+        now = monotonic()
+        if now - state[1] > 0.2:
+            state[1] = now
+            try:
+                with open(file) as f:
+                    state[0] = int(f.read()) * 10**9
+            except (OSError, ValueError):
+                pass
+        return true_ns() + state[0]
+
+    time.time_ns = time_ns
+    time.time = lambda: time_ns() / 1e9
+
+if os.environ.get("{_FILE_VARIABLE}"):
+    _install(os.environ["{_FILE_VARIABLE}"], time.time_ns, time.monotonic)
+"""
 
 
 class SetClock:
-    """The wall clock of the processes that run with :meth:`environ`; their monotonic clocks go on as they are.
+    """The clock of the processes that run with :meth:`environ`; their monotonic clocks go on as they are.
 
-    :param file: where the offset is kept; the processes look at it once a second.
+    :param folder: an empty or missing folder; the processes look into it five times a second.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder, self._file = folder, folder / "offset"
+        (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE)
         self.set(0)
 
     def set(self, offset_s: int) -> None:
         """Set the clock ahead (or back), in seconds from the true time."""
-        partial = self._file.with_name(f".{self._file.name}")
-        partial.write_text(f"{offset_s:+d}\n")
+        partial = self._folder / ".offset"
+        partial.write_text(str(offset_s))
         os.replace(partial, self._file)
 
     def environ(self) -> dict[str, str]:
         """Return variables for a process that shall have this clock."""
-        return {"LD_PRELOAD": str(library()), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_CACHE_DURATION": "1",
-                "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}
+        path = [str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {_FILE_VARIABLE: str(self._file), "PYTHONPATH": os.pathsep.join(path)}

@@ -142,15 +142,15 @@ class BrokerBounce(Fault):
 
 
 class ClockStep(Fault):
-    """The wall clock of driver, JVM and executors jumps, and stays there."""
+    """The wall clock of driver and executors jumps, and stays there for a while."""
 
     def __init__(self, name: str, step_s: int) -> None:
         self.name, self._step_s = name, step_s
-        self.text = f"the wall clock of driver, JVM and executors jumps by {step_s:+d} s, and back when it heals"
+        self.text = f"the wall clock of driver and executors jumps by {step_s:+d} s, and back when it heals"
         self.lasts_s = (8, 15)
 
     def usable(self, system: System, workload: Workload) -> bool:
-        """Need libfaketime."""
+        """Need a system that runs with a clock that can be set."""
         return system.clock is not None
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:

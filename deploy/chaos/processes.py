@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["KINDS", "Process", "find", "send", "tree"]
+__all__ = ["KINDS", "Process", "find", "send", "sweep", "tree"]
 
 KINDS = ("driver", "jvm", "supervisor", "executor", "worker")
 
@@ -78,3 +79,20 @@ def send(pids: list[int], sign: signal.Signals) -> list[int]:
         except ProcessLookupError:
             continue
     return done
+
+
+def sweep(mark: str, seconds: float = 5) -> list[int]:
+    """Kill JVMs that still work for a driver that is gone; return those that had to be killed.
+
+    :param mark: what their command lines have and no others have: a folder.
+    :param seconds: how long they get to end by themselves.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = [read[0].pid for folder in os.listdir("/proc") if folder.isdigit() and (read := _read(int(folder))) is not None
+                and read[1] != "Z" and read[0].name == "java" and mark in read[0].command and "org.apache.spark" in read[0].command]
+        if not left:
+            return []
+        if time.monotonic() > deadline:
+            return send(left, signal.SIGKILL)
+        time.sleep(0.1)

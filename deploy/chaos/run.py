@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dskype.deploy.chaos.faults import PARTNERS, Fault, usable
-from dskype.deploy.chaos.clock import library
 from dskype.deploy.chaos.report import Outcome, Result
 from dskype.deploy.chaos.schedule import Strike, draw
 from dskype.deploy.chaos.system import System
@@ -51,7 +50,7 @@ def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: 
             return run(workload, seed, minutes, rate=rate, faults=faults, strikes=strikes, patience_s=patience_s, long=long, disk_mib=disk_mib,
                        command=command, folder=Path(made), progress=progress)
     load = WORKLOADS[workload](rate, minutes * 60, seed)
-    steps_clock = library() is not None and (faults is None or any(name.startswith("clock") for name in faults))
+    steps_clock = faults is None or any(name.startswith("clock") for name in faults)
     disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
     with System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
         return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(

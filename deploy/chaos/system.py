@@ -57,8 +57,7 @@ class System:
 
     def __enter__(self) -> Self:
         self.data.mkdir(parents=True)
-        for cached in ("jars",):
-            (self.home / cached).symlink_to(paths.jars_dir())
+        (self.home / "jars").symlink_to(paths.jars_dir())
         if self._disk_mib:
             done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._disk_mib}m,mode=700", "tmpfs", str(self.data)], capture_output=True, check=False)
             self.mounted = done.returncode == 0
@@ -80,6 +79,7 @@ class System:
             processes.send([process.pid, *processes.tree(process.pid)], signal.SIGCONT)
             process.kill()
             process.wait()
+        processes.sweep(f"{self.folder}{os.sep}")
         self.broker.stop()
         self._unmount()
 
@@ -89,6 +89,8 @@ class System:
                 if subprocess.run(["umount", str(self.data)], capture_output=True, check=False).returncode == 0:
                     break
                 time.sleep(0.2)
+            else:
+                subprocess.run(["umount", "-l", str(self.data)], capture_output=True, check=False)
             self.mounted = False
 
     # -- the driver -------------------------------------------------------------------------------
