@@ -22,7 +22,7 @@ paths.export_numba_cache()      # before any test imports numba: kernels are the
 
 
 _MACHINE = ("topology/runtime/", "endtoend/test_on_spark.py", "bolts/results/test_stores.py", *(f"deploy/test_{name}.py" for name in (
-    "broker", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
+    "broker", "chaos_on_spark", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
 """Files whose tests need Spark or a broker."""
 
 _SPREAD = ("endtoend/test_exactness.py",)

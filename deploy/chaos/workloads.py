@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from dskype.deploy.chaos.components import expected_sums, paced_key
 from dskype.deploy.chaos.system import System
 from dskype.deploy.verification import Inputs, Record, Report, verify
-from dskype.deploy.verification.writes import Dump, check_writes
+from dskype.deploy.verification.writes import Dump, check_writes, delta_place
 from dskype.topology.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 
@@ -377,9 +377,8 @@ class Dskype(Workload):
 
     def progress(self, record: Any) -> int:
         """Take the watermark of a delta: nearly every message makes some."""
-        identity = next((v for k, v in record.headers if k == "result-id"), b"")
-        watermark = identity.split(b"/", 2)[1]
-        self._newest = max(self._newest, int(watermark))
+        if (place := delta_place(record)) is not None:
+            self._newest = max(self._newest, place[1])
         return self._newest + 1
 
     def complete(self) -> bool:

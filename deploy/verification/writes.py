@@ -12,6 +12,7 @@ whatever topics. That is all this needs to know, so it holds for every topology:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,9 +22,11 @@ import numpy as np
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
 
-__all__ = ["Dump", "check_topology_writes", "check_writes"]
+__all__ = ["Dump", "check_topology_writes", "check_writes", "delta_place"]
 
 _SHOWN = 5
+_RESULT_ID = re.compile(rb'([0-9]+-[0-9]+)/"(?:[^"\\]|\\.)*"/(-?[0-9]+)/')
+"""Registration, subscription as JSON, watermark."""
 
 Version = Callable[[Record], Any]
 
@@ -193,12 +196,16 @@ def _run(record: Record) -> bytes:
     return _record_id(record).rpartition(b"-")[0].rpartition(b"-")[0]
 
 
+def delta_place(record: Record) -> tuple[str, int] | None:
+    """Return registration and watermark of a delta, by its ``result-id``; None if it has none."""
+    found = _RESULT_ID.match(next((v for k, v in record.headers or () if k == "result-id"), b""))
+    return (found[1].decode(), int(found[2])) if found else None
+
+
 def _delta_version(record: Record) -> Any:
     """Deltas of a registration come in the order of their watermarks."""
-    identity = next((v for k, v in record.headers or () if k == "result-id"), b"")
-    registration, _, rest = identity.partition(b"/")
-    watermark = rest.partition(b"/")[0]
-    return ((_run(record).decode(), registration.decode()), int(watermark)) if watermark.lstrip(b"-").isdigit() else None
+    place = delta_place(record)
+    return None if place is None else ((_run(record), place[0]), place[1])
 
 
 def _list_version(record: Record) -> Any:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dskype.deploy.verification import Record, Report
-from dskype.deploy.verification.writes import Dump, check_topology_writes, check_writes
+from dskype.deploy.verification import Inputs, Record, Report
+from dskype.deploy.verification.writes import Dump, check_topology_writes, check_writes, delta_place
 from tests.deploy.plain_system import PlainSystem
 
 
@@ -91,6 +91,22 @@ def test_while_writers_work_only_what_is_surely_written_is_missed():
     report = check(*reads, final=False)
     assert "1 records were lost" in texts(report) and "1-1000-7-1" in texts(report)
     assert check(dump([0], topic="first"), dump([2], topic="second"), dump([3], topic="third", writer="1-1000-8"), final=False).ok
+
+
+@pytest.mark.parametrize(("subscription", "place"), [('"s"', ("0-5", 7)), (r'"a\"/9/b\\"', ("0-5", 7)), ("none", None)])
+def test_the_place_of_a_delta_is_in_its_result_id(subscription, place):
+    assert delta_place(Record(0, 0, 0, b"", b"", [("result-id", f'0-5/{subscription}/7/add/"m/1"'.encode())])) == place
+
+
+@pytest.mark.parametrize("topic", ["results", "topk"])
+def test_what_a_topology_writes_is_in_order_for_each_subscription(topic):
+    def record(number, watermark):
+        header = ("result-id", f'0-5/"s"/{watermark}/add/1'.encode()) if topic == "results" else ("version", f"1 0-5 {watermark}".encode())
+        return Record(0, number, 0, b"s", b"{}", [("record-id", b"1-1-7-%d" % number), header])
+
+    right, wrong = [record(0, 3), record(1, 3), record(2, 4)], [record(0, 3), record(1, 4), record(2, 3)]
+    assert check_topology_writes(Inputs(**{topic: right}), Report()).ok
+    assert "go back from version" in texts(check_topology_writes(Inputs(**{topic: wrong}), Report()))
 
 
 @pytest.mark.parametrize("seed", range(8))
