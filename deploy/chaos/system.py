@@ -17,6 +17,7 @@ from typing import Any, Self
 from dskype.deploy import paths
 from dskype.deploy.broker import EmbeddedBroker
 from dskype.deploy.chaos import clock, processes
+from dskype.deploy.processes import spawn_tied
 from dskype.topology.runtime.kafka import KafkaSettings
 
 __all__ = ["System"]
@@ -107,7 +108,7 @@ class System:
         command = [sys.executable, "-m", "dskype.deploy", "submit", str(self.folder / "topology.yaml"), "--no-splash", "--no-detail",
                    "--bootstrap-servers", self.broker.bootstrap_servers, *(a for m in self._modules for a in ("--allow-module", m))]
         with open(self.log, "ab") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
+            self._process = spawn_tied(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
         self.starts.append(time.monotonic())
 
     def _keep(self) -> None:
