@@ -9,10 +9,12 @@ import argparse
 import logging
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dskype.deploy.chaos import soak
 from dskype.deploy.chaos.faults import FAULTS
 from dskype.deploy.chaos.report import as_table
 from dskype.deploy.chaos.run import run
@@ -25,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<17} {fault.text}" for name, fault in sorted(FAULTS.items()))
     parser = argparse.ArgumentParser(prog="python -m dskype.deploy.chaos", description="Break things while a topology runs on Spark and Kafka, and check "
                                      "what comes out.", epilog=f"faults:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("run", "soak"), default="run", help="run: break things (default); soak: break nothing, and look at what grows")
     parser.add_argument("--topology", choices=sorted(WORKLOADS), action="append", help="repeatable; default: all, one after the other")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs; default: 1")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first run's seed; default: 1")
@@ -37,6 +40,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, help="keep logs and data below this folder; default: a temporary one")
     parser.add_argument("--verbose", action="store_true", help="what the suite itself does")
     return parser
+
+
+def _soak(name: str, seed: int, args: argparse.Namespace, folder: Path | None, say: Callable[[str], None]) -> bool:
+    """Soak one workload and print what grew; return whether all is well."""
+    with tempfile.TemporaryDirectory(prefix="dskype-soak-") as made:
+        samples, problems = soak.soak(name, seed, args.minutes, rate=args.rate, folder=folder or Path(made), progress=say)
+    print(f"{name}: {args.minutes:g} minutes, {args.rate:g} records/s, {len(samples)} samples\n{soak.as_table(samples) if samples else ''}")
+    print("\n".join(f"WRONG  {text}" for text in problems) or "nothing grew, nothing is wrong", flush=True)
+    return not problems
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = args.folder / f"{name}-{seed}" if args.folder else None
             if folder is not None:
                 folder.mkdir(parents=True)
+            if args.what == "soak":
+                right = _soak(name, seed, args, folder, say) and right
+                continue
             result = run(name, seed, args.minutes, rate=args.rate, faults=args.faults, strikes=args.strikes, patience_s=args.patience, long=args.long,
                          command=again, folder=folder, progress=say)
             print(as_table(result), flush=True)

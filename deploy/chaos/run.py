@@ -52,7 +52,7 @@ def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: 
     load = WORKLOADS[workload](rate, minutes * 60, seed)
     steps_clock = faults is None or any(name.startswith("clock") for name in faults)
     disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
-    with System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
+    with load.opened(folder), System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
         return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(
             usable(system, load, faults, long=long), minutes * 60, strikes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import json
 import logging
@@ -11,6 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.deploy.chaos.components import expected_sums, paced_key
+from dskype.deploy.chaos.store import HangingStore, server_program
 from dskype.deploy.chaos.system import System
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.writes import Dump, check_writes, delta_place
@@ -56,7 +59,7 @@ class Workload(ABC):
 
     name: str
     modules: tuple[str, ...] = ()
-    store: Any = None
+    store: HangingStore | None = None
     """A store that can be hung; None: there is none."""
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
@@ -80,6 +83,11 @@ class Workload(ABC):
     @abstractmethod
     def topics(self) -> dict[str, tuple[int, dict[str, str]]]:
         """Return the external topics to make: name -> (partitions, configuration)."""
+
+    @contextlib.contextmanager
+    def opened(self, folder: Path) -> Iterator[None]:
+        """Run what the topology needs besides brokers; default: nothing."""
+        yield
 
     # -- input ------------------------------------------------------------------------------------
 
@@ -349,8 +357,19 @@ class Dskype(Workload):
         Vocabulary.build(self._texts, Tokenizer()).save(vocabulary)
         document = yaml.safe_load((Path(__file__).parents[1] / "topologies" / "dskype.yaml").read_text())
         self._conf = {"dskype.window.messages": self.WINDOW, "dskype.vocabulary": str(vocabulary), "topology.emulator.snapshot.interval.ms": 3000}
+        if self.store is not None:
+            self._conf |= {"dskype.store": "redis", "dskype.store.options": {"url": self.store.url, "topic": True}}
         document["config"] |= self._conf
         return document
+
+    @contextlib.contextmanager
+    def opened(self, folder: Path) -> Iterator[None]:
+        """Keep whole lists in Redis, too, where a server is installed."""
+        if server_program() is None:
+            yield
+            return
+        with HangingStore(folder / "redis") as self.store:
+            yield
 
     def topics(self) -> dict[str, tuple[int, dict[str, str]]]:
         """Return DSkype's topics."""
@@ -402,9 +421,30 @@ class Dskype(Workload):
                 break
             time.sleep(2)       # a sink that failed writes its batch again
         problems = _problems(report)
+        if final and self.store is not None:
+            problems += self._check_store()
         if letters := read_to_end(self._kafka, self._topics.dead_letters):
             problems.append(f"{len(letters)} dead letters, the first one: {dict(letters[0].headers).get('error', b'')!r:.200}")
         return Check(report.compared["written records"], report.notes["records that were written again (record-id)"], problems)
+
+
+    def _check_store(self) -> list[str]:
+        """Compare what Redis holds with the newest list of every subscription in the topic; what waited during an outage comes within seconds."""
+        from dskype.bolts.results import make_store
+        from dskype.bolts.results.base import Opening
+
+        newest = {r.key.decode(): r.value for r in read_to_end(self._kafka, self._topics.topk)}
+        store = make_store("redis", self._conf["dskype.store.options"])
+        store.open(Opening(self.name))
+        try:
+            for _ in range(20):
+                wrong = [id for id, value in newest.items() if (found := store.get(id)) is None or found.value != value]
+                if not wrong:
+                    return []
+                time.sleep(1)
+        finally:
+            store.close()
+        return [f"the store differs from the topic in {len(wrong)} of {len(newest)} subscriptions, for example {wrong[0]!r}"]
 
 
 WORKLOADS: dict[str, type[Workload]] = {w.name: w for w in (SumChain, Dskype)}

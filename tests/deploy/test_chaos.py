@@ -11,13 +11,14 @@ import time
 
 import pytest
 
-from dskype.deploy.chaos import processes
+from dskype.deploy.chaos import processes, soak
 from dskype.deploy.chaos.__main__ import main
 from dskype.deploy.chaos.clock import SetClock
 from dskype.deploy.chaos.components import expected_sums
 from dskype.deploy.chaos.faults import FAULTS, PARTNERS
 from dskype.deploy.chaos.report import Outcome, Result, as_table
 from dskype.deploy.chaos.schedule import draw
+from dskype.deploy.chaos.store import HangingStore
 from dskype.deploy.chaos.workloads import WORKLOADS, SumChain
 from dskype.topology.core.frames import InRecord
 from dskype.topology.flux import load
@@ -116,6 +117,42 @@ def test_the_clock_of_a_process_can_be_set_while_it_runs(tmp_path):
         assert abs(first) < 60 and abs(second + 3600) < 60 and after > before
     finally:
         child.communicate()
+
+
+# --- soak -------------------------------------------------------------------------------------------------------------
+
+
+def samples(**series):
+    n = len(next(iter(series.values())))
+    return [soak.Sample(10.0 * i, {**dict.fromkeys(soak.BOUNDS, 100.0), **{name: float(values[i]) for name, values in series.items()}}) for i in range(n)]
+
+
+def test_what_is_flat_or_only_begins_low_does_not_grow():
+    found = samples(driver_mib=[50, 90, 100, 101, 100, 102, 101, 103, 102])
+    assert soak.too_high(found) == [] and "GREW" not in soak.as_table(found)
+
+
+@pytest.mark.parametrize("name", sorted(soak.BOUNDS))
+def test_what_rises_without_end_is_found(name):
+    found = samples(**{name: [100 + 100_000 * i for i in range(9)]})
+    assert soak.too_high(found) == [name]
+    assert [line.split("|")[1].strip() for line in soak.as_table(found).splitlines() if "GREW" in line] == [name]
+
+
+# --- a store that hangs -------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_hangs_takes_connections_and_answers_later(tmp_path):
+    import redis
+
+    with HangingStore(tmp_path / "redis") as store:
+        with redis.Redis.from_url(store.url, socket_timeout=0.5) as client:
+            client.set("a", 1)
+            store.hang()
+            with pytest.raises(redis.TimeoutError):
+                client.get("a")
+            store.go_on()
+            assert client.get("a") == b"1"
 
 
 # --- workloads ----------------------------------------------------------------------------------------------------------
