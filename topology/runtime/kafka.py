@@ -150,6 +150,10 @@ class TopicAdmin:
         """Close the connection."""
         self._admin.close()
 
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return sorted(self._admin.list_topics())
+
     def existing(self, topics: Iterable[str]) -> dict[str, int]:
         """Return topic -> number of partitions, for those of ``topics`` that exist."""
         wanted = set(topics)
