@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
@@ -26,12 +27,14 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.steady_clock import now_ms
 
 __all__ = ["TopologyDriver", "now_ms"]
 
 log = logging.getLogger(__name__)
 
 _CLOCK_STEP_S = 0.01
+_RESTARTS_KEPT = 200
 _WATCH_STEP_S = 0.5
 _BUSY_S = 1.0
 _JANITOR_EVERY_S = 30
@@ -39,11 +42,6 @@ _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
 _METRICS_RETENTION_MS = 10 * 60_000
-
-
-def now_ms() -> int:
-    """Return the wall clock in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class TopologyDriver:
@@ -79,7 +77,7 @@ class TopologyDriver:
         self._epoch = 0
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
-        self.restarts: list[dict[str, Any]] = []
+        self.restarts: deque[dict[str, Any]] = deque(maxlen=_RESTARTS_KEPT)
         self.failure: BaseException | None = None
 
     # -- lifecycle --------------------------------------------------------------------------------
