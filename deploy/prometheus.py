@@ -70,6 +70,7 @@ METRICS = tuple(Metric(*row) for row in (
     ("dskype_task_watermark", "gauge", (_T, "component", "task"), "Position up to which the task has seen everything: a message number, or ms since the epoch."),
     ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
     ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
+    ("dskype_records_lost_total", "counter", (_T, "component"), "Records of input topics that were gone before a spout had emitted them, with topology.emulator.on.data.loss: skip."),
     ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
     ("dskype_end_to_end_latency_seconds", "histogram", (_T, "component"), "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on."),
     ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
@@ -204,6 +205,8 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
 
 def _add_component(count: Callable[..., None], meter: Meter, component: str) -> None:
     stats, tasks = meter.stats, meter.tasks(component)
+    if any("kafka" in task for task in tasks.values()):
+        count("dskype_records_lost_total", stats.total(component, "lost"), component)
     for counter, metric in (("emitted", "dskype_tuples_emitted_total"), ("transferred", "dskype_tuples_sent_total")):
         for stream in sorted({s for task in tasks.values() for s in task.get(counter, ()) if not s.startswith("__")}):
             count(metric, stats.total(component, counter, stream), component, stream)

@@ -28,6 +28,7 @@ from dskype.deploy.reading import Follower, Once, Registered, Result, TopK, json
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
 __all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics",
@@ -462,10 +463,14 @@ class PubSub:
         behind the results by that.
 
         :raises StoreUnavailable: the store does not answer.
+        :raises IllegalArgumentException: it needs a secret that is not given.
         """
         from dskype.bolts.results import make_store
         from dskype.bolts.results.base import Opening
 
+        if hidden := hidden_in(self.settings.store_options):
+            raise IllegalArgumentException(explain("The running topology does not publish its secrets.", given=f"dskype.store.options without {', '.join(hidden)}",
+                                                   hint="give them: -c 'dskype.store.options={\"password\": \"${ENV-NAME}\", ...}', or --config FILE"))
         store = make_store(self.settings.store, self.settings.store_options)
         if store.in_log:
             self.require(self.topics.topk)

@@ -84,7 +84,7 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
                 say(f"there is no earlier run in {owned.path}; beginning anew")
             for name in _OWN:
                 path = owned.path / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
         partial = state.with_name(f".{_STATE}")
         partial.write_text(json.dumps(asdict(plan)))
         os.replace(partial, state)

@@ -31,6 +31,9 @@ topology.emulator.stall.secs                  30         a task that has input a
 topology.emulator.start.timeout.secs          120        so long Spark's master may take to give the topology a first task slot
 topology.emulator.dead.letter.max.bytes       65536      bytes of a record or tuple that its dead letter holds, at most; the header
                                                          ``size`` says how many it had
+topology.emulator.on.data.loss                fail       what a Kafka spout does about records that are gone before it has emitted them: ``fail``
+                                                         ends the topology with an explanation, ``skip`` counts them, writes a dead
+                                                         letter about them, and goes on with the first record that is there
 topology.emulator.record.max.bytes            8388608    bytes of a record for an external topic (``send_record``, ``KafkaBolt``), at
                                                          most; a larger one is a dead letter. Not above the topic's ``max.message.bytes``,
                                                          or Kafka refuses it and the component cannot go on
@@ -114,6 +117,7 @@ class Config(dict):
     TOPOLOGY_EMULATOR_STALL_SECS = "topology.emulator.stall.secs"
     TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = "topology.emulator.start.timeout.secs"
     TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES = "topology.emulator.dead.letter.max.bytes"
+    TOPOLOGY_EMULATOR_ON_DATA_LOSS = "topology.emulator.on.data.loss"
     TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
 
     def set_debug(self, on: bool) -> None:
@@ -187,6 +191,7 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_STALL_SECS: 30,
     Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: 120,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: 65536,
+    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: "fail",
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
@@ -297,6 +302,11 @@ def _tasks(name: str, value: Any) -> None:
         )
 
 
+def _on_data_loss(name: str, value: Any) -> None:
+    if value not in ("fail", "skip"):
+        raise IllegalArgumentException(explain(f"Field {name} says what to do about lost input.", given=value, legal="fail, skip"))
+
+
 _C = Config
 _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_NAME: _string,
@@ -349,6 +359,7 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_STALL_SECS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_ON_DATA_LOSS: _on_data_loss,
     _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 

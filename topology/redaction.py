@@ -14,7 +14,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "RedactingFormatter", "SPARK_KEYS", "filled", "is_secret", "redact", "redact_text"]
+__all__ = ["HIDDEN", "RedactingFormatter", "SPARK_KEYS", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
 
 HIDDEN = "******"
 
@@ -78,6 +78,15 @@ def filled(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
                                     given=f"a configuration without {', '.join(sorted(missing))}",
                                     hint="submit it with the configuration it was first submitted with"))
     return result
+
+
+def hidden_in(value: Any, path: str = "") -> list[str]:
+    """Return where a redacted configuration lacks a secret."""
+    if isinstance(value, Mapping):
+        return [found for k, v in value.items() for found in hidden_in(v, f"{path}: {k}" if path else str(k))]
+    if isinstance(value, (list, tuple)):
+        return [found for i, v in enumerate(value) for found in hidden_in(v, f"{path}[{i}]")]
+    return [path] if isinstance(value, str) and HIDDEN in value else []
 
 
 def _filled(stored: Any, given: Any, path: str, missing: list[str]) -> Any:

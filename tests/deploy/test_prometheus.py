@@ -42,7 +42,7 @@ def _meter() -> Meter:
     meter = Meter()
     meter.feed(_record("message-spout", 1000, _task("message-spout", 1, pulse=1, watermark=-1, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
     meter.feed(_record("subscription-bolt", 1000, *(_task("subscription-bolt", id, watermark=-1) for id in (3, 4))))
-    meter.feed(_record("message-spout", 1200, _task("message-spout", 1, pulse=2, watermark=9, arrivals=[900, 1100, 10], emitted={"messages": 10}, transferred={"messages": 10},
+    meter.feed(_record("message-spout", 1200, _task("message-spout", 1, pulse=2, watermark=9, arrivals=[900, 1100, 10], lost={"d.messages/0": 3, "d.messages/1": 4}, emitted={"messages": 10}, transferred={"messages": 10},
                                                     rejected={"translate/Expected \"x\"\nor y": 2}, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
     meter.feed(_record("distribution-bolt", 1300, _task("distribution-bolt", 2, executed={"message-spout/messages": 10}, stream_bytes={"message-spout/messages": 900},
                                                         stream_frames={"message-spout/messages": 1}, emitted={"matching": 20}, transferred={"matching": 20},
@@ -134,6 +134,7 @@ def test_values_are_those_that_tasks_reported() -> None:
     assert _sample(text, "dskype_tuples_in_flight", component="subscription-bolt") == 3
     assert _sample(text, "dskype_consumer_lag_records", topic="d.messages") == 5
     assert _sample(text, "dskype_records_rejected_total", stage="translate", reason='Expected "x"\nor y') == 2
+    assert _sample(text, "dskype_records_lost_total", component="message-spout") == 7
     assert _sample(text, "dskype_results_emitted_total", kind="deltas") == 10
     assert _sample(text, "dskype_subscriptions") == 7
     assert _sample(text, "dskype_topology_active") == 1

@@ -15,6 +15,7 @@ import yaml
 from dskype.deploy import cli
 from dskype.deploy.arguments import conf_item, file_conf, pair
 from dskype.deploy.cluster import Target
+from dskype.deploy.pubsub import PubSub
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
@@ -130,6 +131,12 @@ def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> Non
     assert HUSH not in str(refused.value)
     assert filled(SEEN, CONF) == CONF
     assert filled({"a": 1}, {"a": 2}) == {"a": 1}           # what is no secret is as it was
+
+
+def test_a_reader_of_a_store_is_told_which_secret_it_has_to_give() -> None:
+    client = PubSub(KafkaSettings(""), conf={"dskype.store": "redis", "dskype.store.options": SEEN["dskype.store.options"]})
+    with pytest.raises(TopologyError, match="does not publish its secrets. given: 'dskype.store.options without url, password'; hint: give them: -c"):
+        client.topk("s")
 
 
 def test_what_a_cluster_tells_of_a_topology_is_redacted() -> None:

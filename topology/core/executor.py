@@ -22,6 +22,7 @@ from typing import Any, Callable, Iterable, NamedTuple, Protocol
 
 from dskype.topology.config import Config
 from dskype.topology.core.frames import InRecord, OutRecord, OutRecords, one_by_one
+from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
 from dskype.topology.core.task import BoltTask, Task
@@ -34,17 +35,13 @@ _SNAPSHOT_SHARE = 20
 """Time between snapshots, at least, as a multiple of the processor time that the last ones took."""
 
 
-class LostInputError(TopologyError):
-    """Records that a task needs to get back to a version are no longer in Kafka."""
-
-
 class InboxReader(Protocol):
     """Reads ranges of topics again, independent of any query."""
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterable[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
-        :raises LostInputError: the log begins behind ``start``.
+        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
 
 

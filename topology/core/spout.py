@@ -11,7 +11,7 @@ from collections import deque
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dskype.topology.components import KafkaSpout, stateful
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
+from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.frames import Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
@@ -94,6 +95,8 @@ class SpoutTask(Task):
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
+        except DataLossError:  # for the topology to end with, not for the spout to try again
+            raise
         except Exception as error:  # the user's code: restart the spout as a worker would
             self._restart(error)
         while self._settle:
@@ -241,6 +244,10 @@ def _packable(value: Any) -> bool:
     return True
 
 
+class _UnreadableError(TopologyError):
+    """Records cannot be read again now, and are not lost for all that is known."""
+
+
 class KafkaSpoutTask(SpoutTask):
     """A task of a :class:`KafkaSpout`: emits external records, again when their trees fail.
 
@@ -259,6 +266,9 @@ class KafkaSpoutTask(SpoutTask):
         self._backlog: dict[tuple[str, int], _Backlog] = {}
         self._arrivals: list[int] | None = None  # of what was emitted since the last report: oldest and newest time, how many
         self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
+        self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
+        self._lost: dict[tuple[str, int], int] = {}              # records that were gone before they were emitted
+        self._first_attempts: dict[tuple[str, int], int] = {}    # of a topic that was made again: attempts are numbered behind those of the old one
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
         kind = type(self.spec.obj)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
@@ -273,10 +283,14 @@ class KafkaSpoutTask(SpoutTask):
     def _take_partition(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
         backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), self._arrived.get(key, 0), self._held.get(key)
         room = _BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
+        seen = False
         for record in records:
             offset = record.offset
             if offset < arrived:
-                continue  # seen: the batch is run again
+                if seen or not self._made_again(key):
+                    seen = True
+                    continue  # seen: the batch is run again
+                backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), 0, None
             if held is None:
                 held = self._next.setdefault(key, offset)
             arrived = offset + 1
@@ -296,19 +310,25 @@ class KafkaSpoutTask(SpoutTask):
             self._retries.remove(retry)
             self._emit_again(*retry[1:])
             budget -= 1
+        try:
+            self._emit_new(budget)
+        except _UnreadableError as error:  # nothing is lost: the next pulse tries again
+            self.report_error(str(error))
+        if self._pulsed:
+            self.component.next_tuple()
+
+    def _emit_new(self, budget: int) -> None:
         for key in sorted(self._next):
             if self._batched:
                 budget -= self._emit_batch(key, budget)
                 continue
-            while budget and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
+            while budget > 0 and self._next[key] < self._arrived.get(key, 0) and not self.pending_limit():
                 record = self._next_record(key)
                 if record is None:
                     break
                 self._next[key] = record.offset + 1
                 self._emit_record(record)
                 budget -= 1
-        if self._pulsed:
-            self.component.next_tuple()
 
     def _emit_batch(self, key: tuple[str, int], budget: int) -> int:
         """Give up to ``budget`` records of a partition to the component; return how many."""
@@ -346,27 +366,88 @@ class KafkaSpoutTask(SpoutTask):
         backlog.forget(self._next[key])
         if not backlog:
             stop = min(self._arrived[key], self._next[key] + _READ_RECORDS)
-            self._held[key] = backlog.fill(self._reader(*key, self._next[key], stop), stop)
+            try:
+                self._held[key] = backlog.fill(self._read_again(key, self._next[key], stop), stop)
+            except LostInputError as error:
+                behind = self._arrived[key] if error.begins is None else min(self._arrived[key], error.begins)
+                self._lose(key, self._next[key], behind, error)
+                self._next[key] = behind
+                return None
             if not backlog:  # compacted or transaction markers: nothing there
                 self._next[key] = stop
                 return None
         return backlog.take(1)[0]
 
+    def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
+        try:
+            yield from self._reader(*key, start, stop)
+        except LostInputError:
+            raise
+        except Exception as error:  # a broker that does not answer, most likely
+            topic, partition = key
+            msg = f"offsets {start} to {stop - 1} of {topic}/{partition} cannot be read again now: {text_of(error)}"
+            raise _UnreadableError(msg) from error
+
+    def _lose(self, key: tuple[str, int], first: int, behind: int, error: LostInputError) -> None:
+        """Count records that are gone, in a dead letter without a value.
+
+        :raises DataLossError: the topology shall not go on without them.
+        """
+        topic, partition = key
+        why = str(error).partition("; hint")[0]
+        if not self._skips_loss:
+            raise DataLossError(topic, partition, first, behind, why, self.component_id)
+        self._lost[key] = self._lost.get(key, 0) + behind - first
+        text = f"{behind - first} records were gone before they were emitted: {why}"
+        self.stats.reject("read", text)
+        self.report_error(f"read: {text} ({topic}/{partition} offsets {first} to {behind - 1})")
+        self._letter(None, None, None, text, "read", topic, partition, first, ("first", str(first)), ("last", str(behind - 1)))
+
+    def _made_again(self, key: tuple[str, int]) -> bool:
+        """Tell whether records come again because their topic was deleted and made again; forget the old one then.
+
+        Else they come again because their batch is run again. What the old topic had and was not emitted is lost.
+        """
+        arrived = self._arrived[key]
+        try:
+            for _ in self._read_again(key, arrived - 1, arrived):
+                return False
+        except LostInputError as error:
+            if error.ends is None:
+                return False
+            self._lose(key, min(self._next[key], arrived), arrived, error)
+        except _UnreadableError as error:
+            self.report_error(str(error))
+            return False
+        else:
+            return False
+        unfinished = self._open_offsets.pop(key, {})
+        self._first_attempts[key] = 1 + max((attempt for attempt, _ in unfinished.values()), default=self._first_attempts.get(key, 1))
+        self._retries = [retry for retry in self._retries if retry[1:3] != key]
+        for positions in (self._next, self._arrived, self._held, self._backlog):
+            positions.pop(key, None)
+        return True
+
     def _emit_again(self, topic: str, partition: int, offset: int) -> None:
         try:
-            records = list(self._reader(topic, partition, offset, offset + 1))
-        except TopologyError as error:
-            self.report_error(error)
-            records = []
+            records = list(self._read_again((topic, partition), offset, offset + 1))
+        except LostInputError as error:
+            self._lose((topic, partition), offset, offset + 1, error)
+            self._open_offsets[topic, partition].pop(offset, None)
+            return
+        except _UnreadableError as error:  # later, then
+            self.report_error(str(error))
+            self._retries.append((self.clock_ms + _retry_delay_ms(2), topic, partition, offset))
+            return
         for record in records:
             self._emit_record(record)
-        if not records:
+        if not records:  # compacted: a later record of its key has taken its place
             self.report_error(f"record {topic}/{partition} offset {offset} failed and is no longer there to be emitted again")
             self._open_offsets[topic, partition].pop(offset, None)
 
     def _emit_record(self, record: InRecord) -> None:
         unfinished = self._open_offsets.setdefault((record.topic, record.partition), {})
-        attempt = unfinished[record.offset][0] if record.offset in unfinished else 1
+        attempt = unfinished[record.offset][0] if record.offset in unfinished else self._first_attempts.get((record.topic, record.partition), 1)
         try:
             tuples = self.component.translate(record.topic, record.partition, record.offset, record.key, record.value,
                                               record.timestamp_ms, record.headers or [])
@@ -410,6 +491,8 @@ class KafkaSpoutTask(SpoutTask):
             "arrived": [[*key, offset] for key, offset in self._arrived.items()],
             "open": [[*key, offsets] for key, offsets in self._open_offsets.items()],
             "retries": [list(r) for r in self._retries],
+            "lost": [[*key, n] for key, n in self._lost.items()],
+            "first_attempts": [[*key, n] for key, n in self._first_attempts.items()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -417,10 +500,14 @@ class KafkaSpoutTask(SpoutTask):
         self._arrived = {(t, p): offset for t, p, offset in state["arrived"]}
         self._open_offsets = {(t, p): {o: list(entry) for o, entry in offsets.items()} for t, p, offsets in state["open"]}
         self._retries = [tuple(r) for r in state["retries"]]
+        self._lost = {(t, p): n for t, p, n in state.get("lost", ())}  # absent from journals of earlier versions
+        self._first_attempts = {(t, p): n for t, p, n in state.get("first_attempts", ())}
         super().restore(state)
 
     def report(self) -> dict[str, Any]:
         report = super().report() | {"kafka": [[t, p, self._next[t, p], c] for (t, p), c in self.committed().items()]}
+        if self._lost:
+            report["lost"] = {f"{topic}/{partition}": n for (topic, partition), n in self._lost.items()}
         if self._arrivals is not None:
             report["arrivals"], self._arrivals = self._arrivals, None
         return report

@@ -368,7 +368,7 @@ class TopologyDriver:
         positions = start_positions(self.plan, component, self._store())
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
-            skip = self.plan.component_conf(component).get("topology.emulator.on.data.loss") == "skip"
+            skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
             inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
             positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
         query = ComponentQuery(context, component, positions)
@@ -390,15 +390,14 @@ class TopologyDriver:
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
-        if jvm_exit_code(self._spark) is not None:  # nothing there to be stopped, and every call to it would wait
+        if not queries or jvm_exit_code(self._spark) is not None:  # nothing there to be stopped, and every call to it would wait
             return
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda query: query.stop(), queries.values()))
-        if queries:
-            try:
-                self._last_context.stop_executors()
-            except Exception as error:  # Spark is gone, and the executors with it
-                log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
+        try:
+            self._last_context.stop_executors()
+        except Exception as error:  # Spark is gone, and the executors with it
+            log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
 
     # -- threads ----------------------------------------------------------------------------------
 
@@ -534,8 +533,9 @@ class TopologyDriver:
                                            "hint: its end is in the log below the topology's folder; submit it again to resume it"))
             return
         self._revive()
-        self._pace()
-        self._judge()
+        if self.failure is None:
+            self._pace()
+            self._judge()
 
     def _versions(self) -> dict[int, int]:
         return {task: report.get("version", 0) for task, report in list(self.stats.tasks.items())}

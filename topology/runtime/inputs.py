@@ -9,17 +9,14 @@ from pathlib import Path
 from kafka import TopicPartition
 
 from dskype.topology.components import KafkaSpout
+from dskype.topology.core.loss import DataLossError
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, read_json, write_json
 from dskype.topology.runtime.kafka import KafkaSettings
 
-__all__ = ["ExternalInputs", "InputLostError"]
+__all__ = ["ExternalInputs"]
 
 Partition = tuple[str, int]
-
-
-class InputLostError(FatalError):
-    """Records that a spout has not emitted yet are no longer in Kafka."""
 
 
 class ExternalInputs:
@@ -42,7 +39,8 @@ class ExternalInputs:
 
         :param known: where the spout's tasks stand, inboxes included; partitions that they have not read are not in it.
         :param skip_lost: begin with what is there where records are gone; the spout's task counts them.
-        :raises InputLostError: records are gone, and must not be skipped.
+        :raises DataLossError: records are gone, and must not be skipped.
+        :raises FatalError: the topic is not the one that was read before.
         :raises TopologyError: there is no such topic.
         """
         first_starts = self._first_starts()
@@ -103,9 +101,7 @@ def _within(offset: int, begin: int, end: int, where: Partition, component: str,
         return begin
     topic, partition = where
     if offset < begin:
-        lost = f"its next record is offset {offset}, but the log begins at {begin}: {begin - offset:,} records are gone, most likely by the topic's retention"
-    else:
-        lost = f"its next record is offset {offset}, but the log ends at {end}: the topic was deleted and made again, or the broker lost its end"
-    raise InputLostError(explain(f"Input of a KafkaSpout is lost in {topic}/{partition}: {lost}.", component=component,
-                                 hint="set topology.emulator.on.data.loss to skip to count the gap and go on with what is there, "
-                                      "or put the records back; a longer retention.ms of the topic prevents it"))
+        raise DataLossError(topic, partition, offset, begin, f"the log begins at {begin}, most likely by the topic's retention", component)
+    raise FatalError(explain(f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
+                             given="topology.emulator.on.data.loss: fail", legal="fail, skip", component=component,
+                             hint="the topic was deleted and made again, or a broker lost its end; set skip to begin with what is there"))

@@ -13,8 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from dskype.topology.core.executor import LostInputError
 from dskype.topology.core.frames import InRecord
+from dskype.topology.core.loss import lost_input
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
 
@@ -82,7 +82,7 @@ class KafkaInboxReader:
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
-        :raises LostInputError: the log begins behind ``start``.
+        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
         :raises KafkaTimeoutError: nothing came for a minute.
         """
         if start >= stop:
@@ -90,13 +90,12 @@ class KafkaInboxReader:
         where = TopicPartition(topic, partition)
         consumer = self._settings.consumer()
         try:
+            if partition not in (consumer.partitions_for_topic(topic) or ()):
+                raise lost_input(topic, partition, start, stop, 0, 0)
             consumer.assign([where])
-            first = consumer.beginning_offsets([where])[where]
-            if first > start:
-                msg = (f"records of {topic}/{partition} from offset {start} are needed again, but the log begins at {first}; "
-                       "hint: the retention of the topic must reach back past the oldest snapshot")
-                raise LostInputError(msg)
-            stop = min(stop, consumer.end_offsets([where])[where])
+            first, end = consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
+            if first > start or end < stop:
+                raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
             deadline = time.monotonic() + _READ_TIMEOUT_S
             while (position := consumer.position(where)) < stop:

@@ -69,7 +69,7 @@ class DriverReports:
         """Say how the topology is."""
         why = [redact_text(line) for line in why]
         with self._lock:
-            if state == self._state and (state == "running" or why == self._why):
+            if self._state == "failed" or (state == self._state and (state == "running" or why == self._why)):
                 return
             spoken = state != self._state or state in ("failed", "waiting")
             self._state, self._why, self._changed = state, why, True

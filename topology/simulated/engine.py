@@ -181,11 +181,14 @@ class SimulatedTopology:
         if not isinstance(spout, KafkaSpout):
             return
         topics = spout.topics if spout.pattern is None else [t for t in self.log.topics() if re.fullmatch(spout.pattern, t)]
+        skips = self.plan.component_conf(query.component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         for topic in topics:
             for partition in range(self.log.partitions(topic)):
                 latest = first and spout.first_poll_strategy.endswith("LATEST")
                 start = self._external_starts.setdefault((query.component, topic, partition), self.log.end(topic, partition) if latest else 0)
-                query.positions.setdefault((topic, partition), start)
+                position = query.positions.setdefault((topic, partition), start)
+                if skips:
+                    query.positions[topic, partition] = max(position, self.log.begin(topic, partition))
 
     def _executor(self, query: _Query, index: int) -> Executor:
         executor = query.executors.get(index)

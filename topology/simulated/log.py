@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Callable, Iterable, Iterator
 
 from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import TopologyError
 
 __all__ = ["MAX_RECORD_BYTES", "MemoryLog", "RecordTooLargeError"]
@@ -28,6 +29,7 @@ class MemoryLog:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._partitions: dict[tuple[str, int], list[InRecord]] = defaultdict(list)
+        self._begins: dict[tuple[str, int], int] = {}
 
     def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
                headers: Iterable[tuple[str, bytes]] | None = None) -> int:
@@ -42,6 +44,15 @@ class MemoryLog:
         """Forget a topic and its records."""
         for key in [key for key in self._partitions if key[0] == topic]:
             del self._partitions[key]
+            self._begins.pop(key, None)
+
+    def drop_before(self, topic: str, partition: int, offset: int) -> None:
+        """Forget the records below ``offset``, as retention does."""
+        self._begins[topic, partition] = offset
+
+    def begin(self, topic: str, partition: int) -> int:
+        """Return the offset of the first record that is there."""
+        return self._begins.get((topic, partition), 0)
 
     def write(self, record: OutRecord) -> None:
         """Append what an executor gave to the sink.
@@ -67,9 +78,14 @@ class MemoryLog:
         return len(self._partitions.get((topic, partition), ()))
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
-        """Yield the records with ``start <= offset < stop``."""
+        """Yield the records with ``start <= offset < stop``.
+
+        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
+        """
+        if start < stop and not self.begin(topic, partition) <= start <= stop <= self.end(topic, partition):
+            raise lost_input(topic, partition, start, stop, self.begin(topic, partition), self.end(topic, partition))
         return iter(self._partitions.get((topic, partition), [])[start:stop])
 
     def records(self, topic: str) -> list[InRecord]:
         """Return all records of a topic, partition after partition."""
-        return [r for key in sorted(self._partitions) if key[0] == topic for r in self._partitions[key]]
+        return [r for key in sorted(self._partitions) if key[0] == topic for r in self._partitions[key][self.begin(*key):]]

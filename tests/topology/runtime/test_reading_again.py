@@ -1,0 +1,42 @@
+"""What the reader of a spout says about records that Kafka no longer has."""
+
+from __future__ import annotations
+
+import pytest
+
+from dskype.topology.core.loss import LostInputError
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin
+
+from .helpers import make_topic
+
+
+def test_records_that_aged_out_or_whose_topic_was_made_again_or_is_gone_are_lost(bootstrap_servers, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    admin, reader = TopicAdmin(kafka), KafkaInboxReader(kafka)
+
+    def write(first: int, stop: int) -> None:
+        with kafka.producer() as producer:
+            for number in range(first, stop):
+                producer.send(name, value=b"%d" % number, partition=0)
+
+    def lost(start: int, stop: int) -> tuple[int | None, int | None]:
+        with pytest.raises(LostInputError) as raised:
+            list(reader.read(name, 0, start, stop))
+        return raised.value.begins, raised.value.ends
+
+    make_topic(kafka, name)
+    try:
+        write(0, 20)
+        assert [int(r.value) for r in reader.read(name, 0, 3, 20)] == list(range(3, 20))
+        admin.delete_records({(name, 0): 8})
+        assert lost(3, 12) == (8, None)
+        assert [int(r.value) for r in reader.read(name, 0, 8, 12)] == list(range(8, 12))
+        assert lost(15, 21) == (None, 20)
+        admin.delete([name])
+        assert lost(15, 20) == (None, 0)
+        make_topic(kafka, name)
+        write(100, 105)
+        assert lost(15, 20) == (None, 5) and lost(0, 20) == (None, 5)
+    finally:
+        admin.delete([name])
+        admin.close()
