@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dskype.deploy import connection, jars, paths
-from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.folders import OwnedFolder
 from dskype.topology.errors import AlreadyAliveException
 from dskype.topology.lifecycle import Keeper, ManagedTopology
@@ -64,6 +64,7 @@ class Environment:
         self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
         self.folder = self._owned.path
         self._progress = progress
+        self._drivers: list[TopologyDriver] = []
         self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
@@ -74,6 +75,7 @@ class Environment:
                 progress("starting an embedded Kafka broker")
                 self.broker = EmbeddedBroker(self.folder / "broker" if folder else None)
                 self.broker.start()
+                self.broker.watch(self._on_broker_event)
             else:
                 connection.await_brokers(bootstrap.servers, progress)
             servers = self.broker.bootstrap_servers if self.broker else bootstrap.servers
@@ -111,7 +113,15 @@ class Environment:
         if record is not None and self._nimbus is not None and record["driver"] != self._nimbus.driver and watch_drivers(self.kafka, {plan.name: record})[plan.name]:
             raise AlreadyAliveException.of(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
-        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
+        driver = TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
+        self._drivers.append(driver)
+        return driver
+
+    def _on_broker_event(self, event: BrokerEvent) -> None:
+        """Tell everybody what became of the embedded broker; without one nothing goes on."""
+        self._progress(event.text)
+        for driver in self._drivers:
+            driver.note_broker(event.text, gone=event.kind == "gave-up")
 
     def _resumable(self) -> list[TopologyState]:
         """Return the states of the topologies that an earlier process has left; what was killed since is removed."""

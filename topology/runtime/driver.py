@@ -445,6 +445,15 @@ class TopologyDriver:
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
 
+    def note_broker(self, text: str, *, gone: bool) -> None:
+        """Report what became of a broker that runs for this topology.
+
+        :param gone: it does not come back.
+        """
+        self._reports.error("__driver", text, part="broker")
+        if gone:
+            self._fail(TopologyFailedError(text))
+
     def health(self) -> dict[str, Any]:
         """Return ``{"state", "why", "restarts"}``; state: starting, running, waiting (for the brokers), stalled or failed."""
         return self._reports.summary()
