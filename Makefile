@@ -7,6 +7,7 @@
 # PYTEST_FLAGS=             all in one process, instead of Spark's tests beside the others
 # TOPOLOGY=file.yaml        which topology 'make topology' runs
 # SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
+# LOCKED=1                  install exactly what requirements.lock says, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -20,6 +21,7 @@ SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
 PYTEST_FLAGS ?= -n 2 --no-loadscope-reorder
 PYTEST_ARGS ?=
+LOCKED ?=
 
 help: ## Say what there is
 	@echo "usage: make TARGET"
@@ -47,7 +49,7 @@ clean: ## Remove the environment and what builds left (the cache folder with the
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first Python that is new enough makes the environment. An environment that is half made has no stamp and is made anew.
-$(INSTALLED): setup.cfg pyproject.toml
+$(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	@set -e; \
 	if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \
 	  echo "error: expected Java 17 or newer, given: no java on PATH and no JAVA_HOME" >&2; \
@@ -66,5 +68,11 @@ $(INSTALLED): setup.cfg pyproject.toml
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
 	echo "installing dskype and what it needs into $(VENV)"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test]'; \
+	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+	if [ -n "$(LOCKED)" ]; then \
+	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
+	  $$pip --require-hashes -r $(VENV)/build.lock; \
+	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
+	  $$pip --no-deps --no-build-isolation -e .; \
+	else $$pip -e '.[demo,test]'; fi; \
 	touch $@

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.placer import Placer
-from dskype.distribution import Distributor, check_distributor, distributor_class, start_distributor
+from dskype.bolts.refusals import Refusals
+from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
 from dskype.spouts import expression, streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
@@ -17,7 +18,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.core.frames import slice_column, take_column
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["DistributionBolt"]
@@ -50,7 +51,7 @@ class DistributionBolt(BatchBolt):
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings and that both bolts are there."""
         settings = Settings.from_conf(conf)
-        check_distributor(settings)
+        check_distributor(settings, must_exist=False)
         for other in (self._subscription_bolt, self._message_bolt):
             if other not in topology.components:
                 raise InvalidTopologyException(explain("The distribution bolt sends to a component that is not there.", given=other,
@@ -63,6 +64,12 @@ class DistributionBolt(BatchBolt):
                         f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.", given=stream,
                         legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt", component=component_id))
 
+    def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
+        """Return the vocabulary, and the files that the distributor's plan is from."""
+        settings = Settings.from_conf(conf)
+        found = {("dskype.distributor.options", *key): file for key, file in distributor_files(settings).items()}
+        return found | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
+
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the direct streams ``matching``, ``placements`` and ``window``, and ``registrations``."""
         for stream in (streams.MATCHING, streams.PLACEMENTS, streams.WINDOW):
@@ -71,8 +78,8 @@ class DistributionBolt(BatchBolt):
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process) and make the distributor."""
-        settings = Settings.from_conf(conf)
-        self._collector = collector
+        settings = self._settings = Settings.from_conf(conf)
+        self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
         self._vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
@@ -81,6 +88,7 @@ class DistributionBolt(BatchBolt):
         def make(plan: Mapping[str, Any] | None) -> Distributor:
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
 
+        self._refusals = Refusals(settings.subscriptions_max, collector, context)
         self._distributor = make(None)
         self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context, settings.extent) if self._distributor.replicates else None
 
@@ -150,6 +158,8 @@ class DistributionBolt(BatchBolt):
         if self._placer is not None:
             if placement is None:
                 self._placer.unregister(subscription)
+            elif not self._placer.has_room(subscription, self._refusals.most):
+                self._refusals.add(subscription, registration)
             else:
                 self._placer.register(subscription, registration, placement)
             return
@@ -171,10 +181,18 @@ class DistributionBolt(BatchBolt):
                 "expires_ms": record.get("expires_ms"), "meta": record.get("meta")}
 
     def snapshot(self) -> Any:
-        """Return the plan that is in force, and what lives where."""
-        return None if self._placer is None else self._placer.snapshot()
+        """Return which vocabulary was used, the plan that is in force, and what lives where."""
+        return {"vocabulary": self._vocabulary.digest, "placer": None if self._placer is None else self._placer.snapshot()}
 
     def restore(self, state: Any) -> None:
-        """Take it over."""
-        if state is not None:
-            self._placer.restore(state)
+        """Take it over.
+
+        :raises IllegalArgumentException: the vocabulary is another one. Term ids are ranks in it, and the ids that were sent out are by the old one.
+        """
+        if self._vocabulary.digest != state["vocabulary"]:
+            raise IllegalArgumentException(explain(
+                f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
+                given=self._vocabulary.digest, component=self._component,
+                hint="restore the file, or start another topology with the new one beside this one (docs/pubsub.md)"))
+        if self._placer is not None:
+            self._placer.restore(state["placer"])

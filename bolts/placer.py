@@ -103,6 +103,10 @@ class Placer:
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
+    def has_room(self, subscription: str, most: int) -> bool:
+        """Tell whether a subscription can be registered with no more than ``most`` in all; one that is known always can."""
+        return len(self._registry) < most or self._registry.get(subscription) is not None
+
     def register(self, subscription: str, registration: str, placement: dict[str, Any]) -> None:
         """Place a subscription; one of the same id ends."""
         topk = placement["type"] == "topk"

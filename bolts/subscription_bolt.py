@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts import boolean
+from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.entries import Entries
 from dskype.bolts.filter_placements import FilterPlacements
 from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.refusals import Refusals
 from dskype.bolts.replicas import Coverage, Replicas
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.formats import MATCH, REMOVE
@@ -42,7 +44,7 @@ from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import Config
 from dskype.topology.errors import InvalidTopologyException, explain
@@ -53,7 +55,8 @@ __all__ = ["SubscriptionBolt"]
 _BEFORE_ALL = -1
 _NEVER_MS = np.iinfo(np.int64).max
 _TTL_SLACK_MS = 60_000
-"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read."""
+"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read.
+With time windows one that is ahead of its arrival waits for its time: then ``dskype.window.ahead.ms`` if that is more."""
 
 
 class SubscriptionBolt(BatchBolt):
@@ -79,10 +82,10 @@ class SubscriptionBolt(BatchBolt):
             raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
                                                    legal=", ".join(sorted(topology.components)), component=component_id))
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
-        topics = Topics.of(topology)
-        return {getattr(topics, name): TOPIC_CONFIG[name] for name in ("results", "topk", "registrations")}
+        topics, config = Topics.of(topology), topic_config(Settings.from_conf(conf))
+        return {getattr(topics, name): config[name] for name in ("results", "topk", "registrations")}
 
     @staticmethod
     def _make_engine(settings: Settings) -> TopkEngine:
@@ -106,6 +109,7 @@ class SubscriptionBolt(BatchBolt):
         replicates = distributor_class(settings.distributor).replicates
         self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
                                           run=run_of(context.get_storm_id()))
+        self._refusals = Refusals(settings.subscriptions_max, collector, context)
         self._ids = MessageIds()
         self._watermark = self._announced = _BEFORE_ALL
         self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
@@ -113,6 +117,8 @@ class SubscriptionBolt(BatchBolt):
         self._filters: dict[str, int] = {}             # subscription -> slot of the boolean index
         self._topk_entries = Entries()
         self._filter_entries = Entries()
+        self._busiest = Busiest(settings.results_per_s, self._topk_entries.name)
+        self._busiest_filters = Busiest(settings.results_per_s, self._filter_entries.name)
         self._requests: dict[int, int] = {}            # request -> slot
         self._request_of: dict[int, int] = {}          # slot -> its newest request
         self._asked = 0
@@ -156,6 +162,7 @@ class SubscriptionBolt(BatchBolt):
         before = self._watermark
         self._ids.add(messages.seq, messages.position, ids)
         changes = self._engine.advance(messages, watermark)
+        self._busiest.add(changes.slot)
         self._watermark = watermark
         for slot in changes.due.tolist():
             self._frozen.setdefault(slot, before)
@@ -178,8 +185,12 @@ class SubscriptionBolt(BatchBolt):
             self._collector.emit((watermark,), streams.PROGRESS)
 
     def execute_tick(self, tup: Tuple) -> None:
-        """Write the lists that are due."""
-        self._write_states(self._context.clock_ms())
+        """Write the lists that are due, and name the subscriptions that make too many results."""
+        now_ms = self._context.clock_ms()
+        self._write_states(now_ms)
+        for busiest in (self._busiest, self._busiest_filters):
+            if (found := busiest.look(now_ms)) is not None:
+                self._collector.report_error(found)
 
     def _due_messages(self, watermark: int) -> tuple[MessageBatch, Any, np.ndarray]:
         """Take the messages up to ``watermark`` from the queue, in order."""
@@ -221,6 +232,9 @@ class SubscriptionBolt(BatchBolt):
             if subscription in names:
                 self._insert_topk(new)
                 new, names = [], set()
+            if placement is not None and not self._has_room(subscription, len(new)):
+                self._refusals.add(subscription, registration)
+                continue
             self._remove(subscription, None if placement is None else placement["type"])
             if placement is None:
                 continue
@@ -230,6 +244,10 @@ class SubscriptionBolt(BatchBolt):
             else:
                 self._insert_filter(subscription, registration, placement)
         self._insert_topk(new)
+
+    def _has_room(self, subscription: str, coming: int) -> bool:
+        """Tell whether one more subscription may be held, beside those that are about to be; one that takes the place of another always may."""
+        return len(self._topk) + len(self._filters) + coming < self._refusals.most or subscription in self._topk or subscription in self._filters
 
     def _insert_topk(self, rows: list[tuple[str, str, Mapping[str, Any]]]) -> None:
         if not rows:
@@ -502,6 +520,7 @@ class SubscriptionBolt(BatchBolt):
             ends = [self._ends_ms.get(s, _NEVER_MS) for s in slots.tolist()]
             alive = arrival_ms[rows] < np.array(ends, np.int64)
             rows, slots = rows[alive], slots[alive]
+        self._busiest_filters.add(slots)
         if self._replicas is not None and len(rows):
             inside = self._filter_placements.inside(messages.position[rows], slots)
             rows, slots = rows[inside], slots[inside]
@@ -516,7 +535,7 @@ class SubscriptionBolt(BatchBolt):
             self._publisher.deltas(names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64),
                                    messages.position[rows], metas)
         if self._expiring:
-            self._expire_filters(int(arrival_ms.min()) - _TTL_SLACK_MS)
+            self._expire_filters(int(arrival_ms.min()) - max(_TTL_SLACK_MS, self._settings.ahead_ms))
 
     def _expire_filters(self, now_ms: int) -> None:
         while self._expiring and self._expiring[0][0] <= now_ms:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
 from typing import Any
 
 from dskype.deploy.cluster import Target
 
-__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "output", "pair", "port", "positive", "positive_seconds", "say", "seconds",
+__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "from_environment", "output", "pair", "port", "positive", "positive_seconds", "say", "seconds",
            "split", "target"]
+
+
+_FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
 
 
 class UsageError(Exception):
@@ -23,9 +28,37 @@ def conf_item(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"expected key=JSON, given: {text!r}")
     try:
-        return key.strip(), json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
-        return key.strip(), value
+        parsed = value
+    return key.strip(), _resolved(key.strip(), parsed)
+
+
+def _resolved(key: str, value: Any) -> Any:
+    """Return the value of an option with ``${ENV-NAME}`` replaced; a secret that stands in the command line itself is told."""
+    from dskype.topology.redaction import redact  # imported late, as all of the topology's
+
+    if redact({key: value}) != {key: value} and not _FROM_ENVIRONMENT.search(str(value)):
+        say(f"warning: the value of {key} is a secret, and whoever may run 'ps' here can read it; hint: {key}='${{ENV-NAME}}' takes it from the "
+            "environment variable NAME, --config FILE from a file")
+    return from_environment(value)
+
+
+def from_environment(value: Any) -> Any:
+    """Replace ``${ENV-NAME}``, wherever it is the whole of a text, by the environment variable of that name.
+
+    :raises argparse.ArgumentTypeError: there is no such variable.
+    """
+    if isinstance(value, dict):
+        return {k: from_environment(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [from_environment(v) for v in value]
+    found = _FROM_ENVIRONMENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    if found[1] not in os.environ:
+        raise argparse.ArgumentTypeError(f"expected an environment variable of this name, given: {found[1]!r}")
+    return os.environ[found[1]]
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -33,7 +66,7 @@ def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"expected key=value, given: {key if equals else text!r}")
-    return key.strip(), value
+    return key.strip(), str(_resolved(key.strip(), value))
 
 
 def executor(text: str) -> tuple[str, int]:
@@ -102,9 +135,20 @@ def output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def plain(text: str) -> str:
+    """Return a text with what steers a terminal, or turns the direction of writing, as ``u001b`` behind a backslash.
+
+    Ids, words and errors may hold anything. Line feeds and tabs stay; JSON stays the same JSON.
+    """
+    return _STEERING.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
 def say(text: str) -> None:
     """Print a line that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def counted(n: int, what: str) -> str:
@@ -122,7 +166,10 @@ def file_conf(args: argparse.Namespace) -> dict[str, Any]:
     data = read_yaml(args.config)
     if data is not None and not isinstance(data, dict):
         raise FluxException(f"{args.config} must be a map of configuration keys. given: a {type(data).__name__}")
-    return data or {}
+    try:
+        return from_environment(data or {})
+    except argparse.ArgumentTypeError as error:
+        raise FluxException(f"{args.config}: {error}") from None
 
 
 def split(conf: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +21,11 @@ from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus import TopologyState
 from dskype.topology.plan import TopologyPlan, metrics_topic
+from dskype.topology.runtime.control_files import read_json, write_json
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
-from dskype.topology.runtime.nimbus_topic import NimbusService, is_alive, load_states
-from dskype.topology.runtime.session import start_session
+from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
+from dskype.topology.runtime.session import network_warning, start_session, stop_session
 
 __all__ = ["Environment", "submit"]
 
@@ -62,7 +63,8 @@ class Environment:
         # One driver per folder; what an earlier one has left running is ended by this.
         self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
         self.folder = self._owned.path
-        self.resumed = _stored_states(self.folder) if resume else []
+        self._progress = progress
+        self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
             spark_jars = jars.spark_jars(lambda p: progress(str(p)))
@@ -79,9 +81,13 @@ class Environment:
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
             # The folder in its command line tells whose JVM it is, should this process be killed.
             spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
+            if warning := network_warning(master, self._conf, options):
+                progress(f"warning: {warning}")
             self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
             if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
                 self._owned.note_process(jvm.pid)
+            if resume:
+                self.resumed = self._resumable()
         except BaseException:
             self.close()
             raise
@@ -100,10 +106,21 @@ class Environment:
         :raises AlreadyAliveException: another process runs a topology of this name on these brokers.
         """
         record = load_states(self.kafka).get(plan.name)
-        if record is not None and is_alive(record) and self._nimbus is not None and record["driver"] != self._nimbus.driver:
+        if record is not None and self._nimbus is not None and record["driver"] != self._nimbus.driver and watch_drivers(self.kafka, {plan.name: record})[plan.name]:
             raise AlreadyAliveException.of(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
-        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume)
+        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
+
+    def _resumable(self) -> list[TopologyState]:
+        """Return the states of the topologies that an earlier process has left; what was killed since is removed."""
+        removed, found = load_removed(self.kafka), []
+        for state in _stored_states(self.folder):
+            if removed.get(state.name) == state.id:
+                self._progress(f"topology {state.name} was killed while its process was away; what it has left in {self._folder_of(state.name)} is removed")
+                shutil.rmtree(self._folder_of(state.name))
+            else:
+                found.append(state)
+        return found
 
     def _folder_of(self, name: str) -> Path:
         return self.folder / "topologies" / metrics_topic(name).removesuffix(".metrics")  # escaped as its topics are
@@ -116,9 +133,7 @@ class Environment:
                 (folder / _STATE).unlink()
         else:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial = folder / f".{_STATE}"
-            partial.write_text(json.dumps(managed.state.to_json()))
-            os.replace(partial, folder / _STATE)
+            write_json(folder / _STATE, managed.state.to_json())
         if self._nimbus is not None:
             self._nimbus.publish(managed, removed=removed)
 
@@ -131,28 +146,33 @@ class Environment:
             if broker is not None:
                 parts.callback(broker.stop)
             if spark is not None:
-                parts.callback(spark.stop)
+                parts.callback(stop_session, spark)
             if nimbus is not None:
                 parts.callback(nimbus.close)
 
 
 def _stored_states(folder: Path) -> list[TopologyState]:
-    """Return the states of the topologies that an earlier process has left in ``folder``."""
-    return [TopologyState.from_json(json.loads(path.read_text())) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]
+    """Return the states of the topologies that an earlier process has left in ``folder``.
+
+    :raises ControlFileError: one of them is damaged.
+    """
+    return [read_json(path, "the state of a topology", TopologyState.from_json) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]
 
 
 def submit(flux: Any, *, active: bool = True, bootstrap_servers: str | None = None, master: str | None = None,
-           conf: Mapping[str, Any] | None = None, progress: Progress = _quiet) -> None:
+           conf: Mapping[str, Any] | None = None, fresh: bool = False, progress: Progress = _quiet) -> None:
     """Run a topology in this process until it is killed, from here or from another shell.
 
     A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.
 
     :param flux: what ``load_flux`` returned: name, config, topology.
     :param active: False: submitted inactive.
+    :param fresh: remove what an interrupted topology of that name has left, and begin anew.
+    :raises TopologyError: it was refused, or it ended by itself; what it has left can be resumed.
     """
     cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(bootstrap_servers).servers).encode()).hexdigest()[:12]
     folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
-    cluster = LocalCluster(bootstrap_servers=bootstrap_servers, master=master, conf=conf, folder=folder, resume=True, progress=progress)
+    cluster = LocalCluster(bootstrap_servers=bootstrap_servers, master=master, conf=conf, folder=folder, resume=not fresh, progress=progress)
     finished = False
     try:
         handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
@@ -160,6 +180,7 @@ def submit(flux: Any, *, active: bool = True, bootstrap_servers: str | None = No
             progress(f"warning: {warning}")
         progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
         while flux.name in cluster.keeper.topologies:
+            handle.backend.check()
             time.sleep(0.2)
         finished = True
     finally:

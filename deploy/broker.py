@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from dskype.deploy import jars, paths
-from dskype.deploy.connection import Bootstrap, client_arguments, kafka_options, redact, resolve_bootstrap
+from dskype.deploy.connection import Bootstrap, client_arguments, kafka_options, resolve_bootstrap
 from dskype.deploy.errors import BrokerError
 from dskype.deploy.folders import OwnedFolder, sweep_stale
 from dskype.deploy.java import Java, find_java
 from dskype.deploy.processes import spawn_tied
 
-__all__ = ["Bootstrap", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "redact", "resolve_bootstrap",
+__all__ = ["Bootstrap", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "resolve_bootstrap",
            "sweep_stale"]
 
 HOST = "127.0.0.1"
@@ -45,7 +45,6 @@ _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     # few threads, small buffers
     "num.network.threads": 2,
     "num.io.threads": 3,
@@ -107,22 +106,26 @@ class EmbeddedBroker:
     data_dir: folder to keep the data in; None for a temp folder that vanishes with the broker (or at the next start, after a crash).
     heap_mb: Java heap in MiB.
     properties: settings of server.properties to add or replace.
+    listeners: further listeners, name to security protocol, e.g. {"SASL_SSL": "SASL_SSL"}; ``servers`` has their addresses. What they need
+        (key store, users) is in ``properties``.
     progress: called with one short sentence per step.
 
     It is bound to 127.0.0.1 on free ports below the range of outgoing connections, so that ``restart`` finds them free again.
     """
 
     def __init__(self, data_dir: str | os.PathLike[str] | None = None, heap_mb: int = 512, *, properties: Mapping[str, Any] | None = None,
+                 listeners: Mapping[str, str] | None = None,
                  progress: Callable[[str], None] | None = None) -> None:
         if heap_mb < 128:
             raise BrokerError(f"heap_mb must be at least 128 MiB, given: {heap_mb!r}", fix="use the default of 512")
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._heap_mb = heap_mb
         self._properties = dict(properties or {})
+        self._listeners = dict(listeners or {})
         self._progress = progress or (lambda text: None)
         self._owned: OwnedFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._ports: tuple[int, int] | None = None
+        self._ports: tuple[int, ...] | None = None
         self._ready_once = False
         self._train: Path | None = None                 # where this broker is to write its class archive when it ends
 
@@ -144,7 +147,7 @@ class EmbeddedBroker:
             keep_ports = self._ports is not None
             for attempt in range(1, 6):
                 if not keep_ports:
-                    self._ports = tuple(free_ports(2))      # type: ignore[assignment]
+                    self._ports = tuple(free_ports(2 + len(self._listeners)))
                 self._progress(f"starting Kafka {jars.KAFKA_VERSION} at {self.bootstrap_servers}")
                 self._write_settings()
                 self._launch(java, classpath)
@@ -202,6 +205,12 @@ class EmbeddedBroker:
             raise BrokerError("the broker has no port before start()", fix="call start(), or use it in a with statement")
         return self._ports[0]
 
+    def servers(self, listener: str) -> str:
+        """Return '127.0.0.1:port' of one of ``listeners``."""
+        if self._ports is None:
+            raise BrokerError("the broker has no port before start()", fix="call start(), or use it in a with statement")
+        return f"{HOST}:{self._ports[2 + list(self._listeners).index(listener)]}"
+
     @property
     def pid(self) -> int | None:
         """Process id of the broker's JVM while it runs."""
@@ -235,15 +244,19 @@ class EmbeddedBroker:
 
     def _write_settings(self) -> None:
         assert self.folder is not None and self._ports is not None
-        broker_port, controller_port = self._ports
-        settings = {**_SETTINGS, "listeners": f"PLAINTEXT://{HOST}:{broker_port},CONTROLLER://{HOST}:{controller_port}",
-                    "advertised.listeners": f"PLAINTEXT://{HOST}:{broker_port}", "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        controller_port = self._ports[1]
+        advertised = ",".join([f"PLAINTEXT://{self.bootstrap_servers}", *(f"{name}://{self.servers(name)}" for name in self._listeners)])
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
+        settings = {**_SETTINGS, "listeners": f"{advertised},CONTROLLER://{HOST}:{controller_port}",
+                    "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+                    "inter.broker.listener.name": "PLAINTEXT",
+                    "advertised.listeners": advertised, "controller.quorum.voters": f"1@{HOST}:{controller_port}",
                     "log.dirs": "data"}         # relative to the working folder: a path could hold characters that the format splits at
         if self._crashed():
             settings.update(_AFTER_CRASH)
         settings.update(self._properties)
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        (self.folder / "server.properties").write_text(text, encoding="latin-1")
+        paths.write_private(self.folder / "server.properties", text.encode("latin-1"))      # may hold passwords
         (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:

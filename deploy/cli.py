@@ -18,7 +18,7 @@ from typing import Any
 
 from dskype.deploy import commands
 from dskype.deploy.arguments import (
-    Ignored, UsageError, common, executor, file_conf, output, port, positive, positive_seconds, say, seconds, split, target,
+    Ignored, UsageError, common, executor, file_conf, output, plain, port, positive, positive_seconds, say, seconds, split, target,
 )
 from dskype.deploy.cluster import Target
 
@@ -98,6 +98,7 @@ def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
     local.add_argument("--metrics-port", metavar="N", type=port, help="serve measurements to Prometheus on 127.0.0.1:N meanwhile; 0: a free port, printed")
     submit = verb("submit", _submit, "run a topology as one of a cluster's, until it is killed", aliases=["jar"])
     _flux_options(submit)
+    submit.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of that name: remove its state and begin anew")
 
     output(verb("list", _list, "list the topologies"))
     verb("activate", _switch("ACTIVATE"), "switch a topology's spouts on").add_argument("name", metavar="NAME")
@@ -243,7 +244,7 @@ def _submit(args: argparse.Namespace) -> int:
     from dskype.topology.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
-    cluster.submit(flux, where, active=not args.inactive, progress=say)
+    cluster.submit(flux, where, active=not args.inactive, fresh=args.fresh, progress=say)
     return 0
 
 
@@ -263,6 +264,9 @@ def _list(args: argparse.Namespace) -> int:
     for t in topologies:
         if not t.get("driver_alive", True):
             say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
+        health = t.get("health") or {}
+        if health.get("state", "running") not in ("running", "starting"):
+            say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in health.get("why", ())))
     return 0
 
 
@@ -309,7 +313,7 @@ def _get_errors(args: argparse.Namespace) -> int:
         print(json.dumps({"Failure": f"No topologies running with name {args.name}"}))
         return 1
     newest = {component: errors[-1]["error"] for component, errors in found.items() if errors}
-    print(json.dumps({"Topology Name": args.name, "Comp-Errors": newest}, ensure_ascii=False))
+    print(plain(json.dumps({"Topology Name": args.name, "Comp-Errors": newest}, ensure_ascii=False)))
     return 0
 
 
@@ -334,8 +338,10 @@ def _metrics(args: argparse.Namespace) -> int:
 def _confvalue(args: argparse.Namespace) -> int:
     from dskype.topology.config import DEFAULTS
 
+    from dskype.topology.redaction import redact
+
     conf = {**DEFAULTS, **file_conf(args), **dict(args.conf)}
-    value = conf.get(args.key)
+    value = redact({args.key: conf.get(args.key)})[args.key]
     print(f"{args.key}: {value if isinstance(value, str) else json.dumps(value)}")
     return 0
 
@@ -476,19 +482,25 @@ def _logging(verbose: bool) -> None:
     import logging
 
     if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    else:
-        # Warnings of loading are printed by the verbs.
-        logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+        level, text = logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    else:  # warnings of loading are printed by the verbs
+        level, text = logging.ERROR, "%(levelname)s: %(message)s"
+    from dskype.topology.redaction import RedactingFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter(text))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def _failed(ex: Exception, verbose: bool) -> int:
+    from dskype.topology.redaction import redact_text
+
     if verbose:
         import traceback
 
-        traceback.print_exception(ex)
+        say(redact_text("".join(traceback.format_exception(ex))).rstrip())
     known = type(ex).__module__.startswith(("dskype.", "kafka.")) or isinstance(ex, OSError)
-    text = str(ex) or type(ex).__name__
+    text = redact_text(str(ex)) or type(ex).__name__
     say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
     return 1
 

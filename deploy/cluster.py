@@ -128,6 +128,7 @@ def run_local(
     from dskype.topology.local import LocalCluster
 
     terminated = _end_on_sigterm()
+    os.umask(0o077)  # what it writes is for its owner
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
@@ -143,8 +144,10 @@ def run_local(
         progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
-def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progress) -> None:
+def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
     """Run a topology as one of a cluster's, in this process, until it is killed.
+
+    :param fresh: do not resume what an interrupted topology of that name has left, but remove it.
 
     :raises TopologyError: no cluster is named, or the topology is refused.
     """
@@ -152,7 +155,8 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, progress: Progre
     from dskype.deploy import bringup
 
     _end_on_sigterm()
+    os.umask(0o077)
     ship_modules(flux.modules, target.master)
     bringup.submit(
-        flux, active=active, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress
+        flux, active=active, fresh=fresh, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress
     )

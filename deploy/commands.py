@@ -339,10 +339,10 @@ def _sub_list(args: argparse.Namespace) -> int:
 
 
 def _runs(client: Any) -> bool:
-    from dskype.topology.runtime.nimbus_topic import is_alive
+    from dskype.topology.runtime.nimbus_topic import watch_drivers
 
     record = client.running()
-    return record is not None and is_alive(record)
+    return record is not None and watch_drivers(client.kafka, {client.name: record})[client.name]
 
 
 def _what(fields: dict[str, Any] | None) -> str:

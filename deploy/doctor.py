@@ -54,6 +54,7 @@ def run_checks(bootstrap: Bootstrap | None = None, *, client_options: Mapping[st
         ("python", _python), ("packages", _packages), ("java", lambda: _java(env)), ("spark", lambda: _spark(env)), ("jars", _jars),
         ("duplicate jars", _duplicates), ("folders", _folders), ("numba cache", lambda: _numba(env)), ("memory", _memory), ("host name", lambda: _host_name(env)),
         ("ports", _ports), ("broker", lambda: _broker(bootstrap or resolve_bootstrap(None, env), client_options or {}, start_broker, rows)),
+        ("topologies", lambda: _topologies(bootstrap or resolve_bootstrap(None, env), client_options or {}, rows)),
     ]
     for name, check in checks:
         tell(f"checking {name}")
@@ -288,6 +289,35 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
         if admin is not None:
             admin.close()
     return rows
+
+
+def _topologies(bootstrap: Bootstrap, options: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
+    """Look whether the topologies of a named cluster get on; with a broker of its own there is nothing that another shell could see."""
+    if bootstrap.servers is None or any(r.check == "broker" and r.status == FAIL for r in rows):
+        return []
+    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+    return topology_rows(ClusterClient(KafkaSettings(bootstrap.servers, options, client_arguments(options))).topologies())
+
+
+def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return a row for every topology that does not get on, or one that says that all do.
+
+    :param topologies: what ``ClusterClient.topologies`` returns.
+    """
+    found = []
+    for t in topologies:
+        name, health = f"topology {t['name']}", t.get("health") or {"state": "running", "why": []}
+        why = "; ".join(health["why"])
+        if not t["driver_alive"]:
+            last = f"; the last that was heard of it: {health['state']}: {why}" if why else ""
+            found.append(Row(name, FAIL, f"its process is gone (pid {t['driver']['pid']} on {t['driver']['host']}){last}",
+                             f"submit it again to resume it, or remove it with 'dskype kill {t['name']}'"))
+        elif health["state"] in ("failed", "stalled", "waiting"):
+            found.append(Row(name, FAIL if health["state"] == "failed" else WARN, f"{health['state']}: {why}", f"see 'dskype get-errors {t['name']}'"))
+    n = len(topologies)
+    return found or [Row("topologies", OK, f"{n} of {n} get on" if n else "none runs")]
 
 
 def advertised_rows(advertised: Sequence[tuple[str, int]], servers: Sequence[tuple[str, int]]) -> list[Row]:

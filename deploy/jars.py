@@ -144,7 +144,7 @@ def read_manifest(path: Path = MANIFEST) -> dict[str, tuple[Jar, ...]]:
         if heading:
             current = sets.setdefault(heading.group(1), [])
         elif line.strip() and not line.startswith("#"):
-            found = re.fullmatch(r"([0-9a-f]{64})  ([^:\s]+):([^:\s]+):([^:\s]+)", line)
+            found = re.fullmatch(r"([0-9a-f]{64})  (\w[\w.-]*):(\w[\w.-]*):(\w[\w.-]*)", line)
             if not found or current is None:
                 raise JarsError(f"{path}:{number}: expected 'sha256  group:artifact:version' below a '# [set]' heading, given: {line!r}",
                                 fix="restore the file from the repository")

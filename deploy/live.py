@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any
 
+from dskype.deploy.arguments import plain
+
 __all__ = ["TopWords", "show", "top_words_topic"]
 
 _STEP_S = 0.5
@@ -113,7 +115,7 @@ def _check(managed: Any) -> None:
 
 def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
     counts = ", ".join(f"{id} {c['emitted'] if c['kind'] == 'spout' else c['executed']}" for id, c in info["components"].items())
-    top = "".join(f" {word} {count}" for word, count in words.get("top", [])[:5])
+    top = "".join(f" {plain(str(word))} {count}" for word, count in words.get("top", [])[:5])
     return f"{info['uptime_secs']} s {info['status']}: {counts}" + (f"; top words:{top}" if top else "")
 
 
@@ -141,7 +143,7 @@ def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
     top.add_column("word", min_width=12)
     top.add_column("count", justify="right", min_width=8)
     for word, count in words["top"]:
-        top.add_row(Text(str(word)), f"{count:,}")  # Text: a word is never markup
+        top.add_row(Text(plain(str(word))), f"{count:,}")  # Text: a word is never markup
     return Columns([table, top])
 
 

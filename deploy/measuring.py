@@ -503,10 +503,12 @@ class Source:
         self._consumer.close()
 
 
-def describe(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what :func:`measure` wants to know about a topology, from its record of the nimbus topic."""
-    from dskype.topology.runtime.nimbus_topic import is_alive
+def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
+    """Return what :func:`measure` wants to know about a topology, from its record of the nimbus topic.
 
+    :param alive: whether its driver is there; None: not known yet.
+    """
     state = record["state"]
-    return {"name": state["name"], "id": state["id"], "status": record["summary"]["status"], "conf": state["conf"], "driver_alive": is_alive(record),
+    return {"name": state["name"], "id": state["id"], "status": record["summary"]["status"], "conf": state["conf"], "driver_alive": alive,
+            "health": record["summary"].get("health"),
             "uptime_secs": max(0, (_now_ms() - state["submitted_ms"]) // 1000)}

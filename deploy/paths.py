@@ -129,6 +129,15 @@ def make_writable(path: Path) -> bool:
         return False
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, whatever the umask; one that is there is replaced as a whole."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    os.replace(partial, path)
+
+
 def _made(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path

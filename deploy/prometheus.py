@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import json
 import logging
 import threading
 import time
@@ -27,7 +26,8 @@ from prometheus_client.utils import floatToGoString
 
 from dskype.deploy.measuring import BATCH_BUCKETS_S, BUCKETS_S, Meter, Source, checkpoint_age_ms, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
+from dskype.topology.runtime.liveness import Watched
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "add_options", "run", "serve"]
 
@@ -53,6 +53,9 @@ _EDGE = (_T, "source", "stream", "target", "task")
 METRICS = tuple(Metric(*row) for row in (
     ("dskype_build_info", "info", ("version", "python"), "Version of the process that serves these numbers; always 1."),
     ("dskype_topology_active", "gauge", (_T,), "1 while the topology is active and its process is there, else 0."),
+    ("dskype_topology_healthy", "gauge", (_T,), "1 while the topology starts or runs, 0 while it waits for its brokers, does not get on, or has failed; `dskype list` says why."),
+    ("dskype_query_restarts_total", "counter", (_T, "component"), "Times that the query of a component failed and was started again, by the driver that runs now."),
+    ("dskype_driver_problems_total", "counter", (_T, "part"), "Errors that the driver met in its clock, its watch, a query, or that ended the topology, by the driver that runs now."),
     ("dskype_comm_tuples_total", "counter", _EDGE, "Tuples of a stream that a task has received."),
     ("dskype_comm_frames_total", "counter", _EDGE, "Frames (Kafka records) that brought tuples of a stream to a task, repetitions included."),
     ("dskype_comm_bytes_total", "counter", _EDGE, "Bytes of these frames that belong to the stream."),
@@ -163,12 +166,18 @@ class Collector:
 def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, ends: Mapping[tuple[str, int], int]) -> None:
     name, identity = about["name"], about["id"]
     families.add("dskype_topology_active", (name,), int(about["status"] == "ACTIVE" and about["driver_alive"] is not False))
+    health = (about.get("health") or {}).get("state", "running")
+    families.add("dskype_topology_healthy", (name,), int(health in ("starting", "running") and about["driver_alive"] is not False))
     if meter.stats.topology_id not in (None, identity):
         return  # what was read is of an earlier topology of that name
 
     def count(metric: str, value: float, *labels: Any) -> None:
         families.add(metric, (name, *labels), value, identity)
 
+    for component, n in (meter.stats.driver.get("restarts") or {}).items():
+        count("dskype_query_restarts_total", n, component)
+    for part, n in (meter.stats.driver.get("problems") or {}).items():
+        count("dskype_driver_problems_total", n, part)
     for source, stream, target in meter.edges():
         key = f"{source}/{stream}"
         for task, report in meter.tasks(target).items():
@@ -255,6 +264,7 @@ class Exporter:
         self._sources: dict[str, tuple[dict[str, Any], Source]] = {}
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._records: dict[str, dict[str, Any]] = {}
+        self._watched = Watched()
         self._started_ms = time.time_ns() // 1_000_000
         self._stop = threading.Event()
         registry = CollectorRegistry(auto_describe=False)
@@ -267,7 +277,7 @@ class Exporter:
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
         records = dict(self._records)
-        return [(describe(records[name]), source.meter, self._ends.get(name, {})) for name, (_, source) in sorted(self._sources.items()) if name in records]
+        return [(describe(records[name], self._watched.verdict(name, records[name])), source.meter, self._ends.get(name, {})) for name, (_, source) in sorted(self._sources.items()) if name in records]
 
     def __enter__(self) -> Exporter:
         return self
@@ -326,13 +336,14 @@ class Exporter:
         end = consumer.end_offsets([where])[where]
         while consumer.position(where) < end and not self._stop.is_set():
             for record in consumer.poll(timeout_ms=500).get(where, ()):
-                kind, _, name = (record.key or b"").decode(errors="replace").partition(":")
-                if kind != "topology" or (self._names is not None and name not in self._names):
+                name, document = read_state(record) or (None, None)
+                if name is None or (self._names is not None and name not in self._names):
                     continue
-                if record.value is None:
+                if document is None:
                     self._records.pop(name, None)
                 else:
-                    self._records[name] = json.loads(record.value)
+                    self._records[name] = document
+                    self._watched.note(name, document)
         for name in list(self._sources):
             identity, source = self._sources[name][0]["id"], self._sources[name][1]
             if name not in self._records or self._records[name]["state"]["id"] != identity:
@@ -358,11 +369,16 @@ class Exporter:
 # --- the verb ---------------------------------------------------------------------------------------------------------
 
 
-def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None]) -> Exporter:
+def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None],
+          allow_remote: bool = False) -> Exporter:
     """Start to serve, and say where.
 
-    :raises TopologyError: the port is taken, or the address is none of this machine's.
+    :param allow_remote: take an address that other machines reach, too.
+    :raises TopologyError: the port is taken, the address is none of this machine's, or others reach it.
     """
+    if not _is_loopback(host) and not allow_remote:
+        raise TopologyError(explain("The metrics are served without a password, so to this machine alone.", given=host, legal="127.0.0.1, ::1, localhost",
+                                    hint="--allow-remote serves to whoever reaches that address"))
     try:
         exporter = Exporter(kafka, names=names, port=port, host=host)
     except OSError as ex:
@@ -388,10 +404,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, also those that start later")
     parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone")
+    parser.add_argument("--allow-remote", action="store_true", help="take a --host that other machines reach; there is no password")
 
 
 def run(args: argparse.Namespace, kafka: Any, say: Callable[[str], None]) -> int:
     """Serve until Ctrl-C."""
-    with serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say):
+    with serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say, allow_remote=args.allow_remote):
         threading.Event().wait()
     return 0

@@ -25,8 +25,10 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from dskype.deploy.reading import Follower, Once, Registered, Result, TopK, json_object, make_consumer, subscription_type
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.settings import Settings
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
 __all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics",
@@ -57,11 +59,11 @@ _WHY = {
     "cleanup.policy": {"compact": "its records are dropped by age, and what is registered or current with them",
                        "delete": "records that share a key, or have none, are dropped or refused"},
     "message.timestamp.type": {"LogAppendTime": "arrival times are those of the clients' clocks, and a ttl depends on them"},
-    "retention.ms": {"-1": "who is active is forgotten after that time"},
+    "compression.type": {"uncompressed": "a small record may unpack to a very large one"},
 }
 
 
-def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1) -> list[str]:
+def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings: Settings | None = None) -> list[str]:
     """Create the topics of a topology that are missing; leave the others as they are.
 
     Messages and subscriptions get the broker's time (``LogAppendTime``), so that a ttl and a latency do not depend on the clocks of
@@ -70,13 +72,14 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1) -> list[
     :param kafka: the brokers.
     :param name: the topology's name.
     :param partitions: of messages, subscriptions, results and top-k lists; registrations, plans and the sequence have one.
+    :param settings: of the topology: limits and retention; default: the defaults.
     :returns: what is not right with topics that were there before, one sentence each; [] when all is well.
     :raises IllegalArgumentException: fewer than 1 partition.
     """
     if partitions < 1:
         raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
     one = ("registrations", "plans", "sequence")
-    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in TOPIC_CONFIG.items()]
+    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()]
     existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
     return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])
 
@@ -180,8 +183,6 @@ class PubSub:
         """The :class:`~dskype.spouts.settings.Settings` that records are checked by."""
         with self._lock:
             if self._settings is None:
-                from dskype.spouts.settings import Settings
-
                 conf = self.running_conf() or {} if self._conf is None else self._conf
                 self._settings = Settings.from_conf(conf)
             return self._settings
@@ -193,9 +194,11 @@ class PubSub:
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:
-        """Return the configuration of the topology as it was submitted; None when there is none of that name."""
+        """Return the configuration of the topology as its tasks see it; None when there is none of that name."""
+        from dskype.topology.runtime.nimbus_topic import conf_of
+
         record = self.running()
-        return None if record is None else record["state"]["conf"]
+        return None if record is None else conf_of(record)
 
     def parse_subscription(self, key: bytes, value: bytes) -> Any:
         """Check a subscription as the topology will.
@@ -206,10 +209,13 @@ class PubSub:
 
         settings = self.settings
         if self._tokenizer is None:
+            from dskype.spouts.costs import CostCeiling
             from dskype.spouts.text import Tokenizer
 
-            self._tokenizer = Tokenizer(settings.stop_words)
-        return parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+        self._ceiling.check(parsed)
+        return parsed
 
     def parse_message(self, value: bytes) -> Any:
         """Check a message as the topology will; its time is judged there.
@@ -219,7 +225,7 @@ class PubSub:
         from dskype.spouts.records import parse_message
 
         settings = self.settings
-        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -457,10 +463,14 @@ class PubSub:
         behind the results by that.
 
         :raises StoreUnavailable: the store does not answer.
+        :raises IllegalArgumentException: it needs a secret that is not given.
         """
         from dskype.bolts.results import make_store
         from dskype.bolts.results.base import Opening
 
+        if hidden := hidden_in(self.settings.store_options):
+            raise IllegalArgumentException(explain("The running topology does not publish its secrets.", given=f"dskype.store.options without {', '.join(hidden)}",
+                                                   hint="give them: -c 'dskype.store.options={\"password\": \"${ENV-NAME}\", ...}', or --config FILE"))
         store = make_store(self.settings.store, self.settings.store_options)
         if store.in_log:
             self.require(self.topics.topk)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dskype.deploy.arguments import plain
 from dskype.spouts import streams
 
 if TYPE_CHECKING:
@@ -376,16 +377,16 @@ class Screen:
 
         :param words: results of the shown subscriptions; those that leave a list are not told.
         """
-        told = [self._describe(word) for word in words if word.op != "remove"]
+        told = [plain(self._describe(word)) for word in words if word.op != "remove"]
         self._words.extend(told)
         self._fresh = [*self._fresh, *told][-3:]
         if self._live is not None:
             self._live.update(draw(moment, list(self._words), self.console.width, self.console.height), refresh=True)
         elif time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + _LINE_EVERY_S
-            self.console.print(line(moment), markup=False, soft_wrap=True)
+            self.console.print(line(moment), markup=False, emoji=False, soft_wrap=True)
             for text in self._fresh:
-                self.console.print(f"        {text}", markup=False, soft_wrap=True)
+                self.console.print(f"        {text}", markup=False, emoji=False, soft_wrap=True)
             self._fresh = []
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dskype.deploy.arguments import plain
 from dskype.deploy.pubsub_live import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
 from dskype.deploy.showcase_feed import SHOWN, Feeder, Plan, subscriptions_of
 from dskype.topology.errors import TopologyError, explain
@@ -83,7 +84,7 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
                 say(f"there is no earlier run in {owned.path}; beginning anew")
             for name in _OWN:
                 path = owned.path / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
         partial = state.with_name(f".{_STATE}")
         partial.write_text(json.dumps(asdict(plan)))
         os.replace(partial, state)
@@ -202,7 +203,7 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
     inputs = read_inputs(live.cluster.environment.kafka, live.handle.name)
     report = verify(inputs, Settings.from_conf(live.handle.backend.plan.conf), final=True)
     if not report.ok:
-        console.print(report.as_text(3), markup=False, soft_wrap=True)
+        console.print(plain(report.as_text(3)), markup=False, emoji=False, soft_wrap=True)
         return 1
     n = report.compared
     console.print(f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
@@ -212,12 +213,13 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
 
 def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparation, say: Any) -> Any:
     from dskype.deploy import cli, pubsub
+    from dskype.spouts.settings import Settings
     from dskype.topology import flux
 
     config = {"dskype.vocabulary": str(vocabulary), "dskype.window.messages": plan.window}
     loaded = flux.load(TOPOLOGY, registry=cli.registry(), config=config)
     loaded.check_runnable()
-    for problem in pubsub.ensure_topics(cluster.environment.kafka, loaded.name):
+    for problem in pubsub.ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):
         say(f"warning: {problem}")
     preparation.result()  # the vocabulary has to be there
     handle = cluster.submit_topology(loaded.name, loaded.config, loaded.topology)

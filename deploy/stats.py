@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from dskype.deploy.arguments import plain
 from dskype.deploy.measuring import WINDOW_S, Source, describe, measure
 from dskype.topology.errors import NotAliveException, TopologyError, explain
 
@@ -20,16 +21,16 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
     :raises NotAliveException: there is none of that name.
     :raises TopologyError: none or several run, and no name is given.
     """
-    from dskype.topology.runtime.nimbus_topic import load_states
+    from dskype.topology.runtime.nimbus_topic import load_states, watch_drivers
 
     states = load_states(kafka)
     if topology is None and len(states) == 1:
-        return describe(next(iter(states.values())))
+        topology = next(iter(states))
     if topology is None:
         raise TopologyError(explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs"))
     if topology not in states:
         raise NotAliveException.of(topology)
-    return describe(states[topology])
+    return describe(states[topology], watch_drivers(kafka, {topology: states[topology]})[topology])
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
         for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
             letters.add_column(column, justify=justify)
         for row in sorted(m["dead_letters"], key=lambda row: -row["count"]):
-            letters.add_row(_count(row["count"]), *(Text(row[name]) for name in ("component", "stage", "reason")))
+            letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
         found.append(letters)
     return Group(*found)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dskype.deploy.arguments import UsageError, output, positive, positive_seconds, say
+from dskype.deploy.arguments import UsageError, output, plain, positive, positive_seconds, say
 
 if TYPE_CHECKING:
     from dskype.deploy.verification import Inputs
@@ -32,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own options."""
     group = parser.add_argument_group("options of verify")
     group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
-    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, and the last lists must be "
-                       "those at the newest message")
+    group.add_argument("--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own")
+    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, the time of every message must have come, "
+                       "and the last lists must be those at the newest message")
     group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
     group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
     group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")
@@ -71,10 +72,10 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
     final = args.final
     rested = True
     if args.wait is not None:
-        rested = _wait(kafka, topology, settings, args.wait, progress)
+        rested = _wait(kafka, topology, settings, args.wait, progress, args.inputs)
         final = final or rested
     for attempt in (1, 2):
-        inputs = read_inputs(kafka, topology, progress)
+        inputs = read_inputs(kafka, topology, progress, args.inputs)
         if not any(inputs.counts().values()):
             progress.end()
             raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
@@ -88,7 +89,7 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
     if args.output == "json":
         print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
     else:
-        text = report.as_text(args.show)
+        text = plain(report.as_text(args.show))
         print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
     if not rested:
         say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")
@@ -99,20 +100,21 @@ def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> 
     """Return the settings: of the file or the running topology, ``--config`` below and ``-c`` above."""
     from dskype.deploy.verbs import layers
     from dskype.spouts.settings import Settings
-    from dskype.topology.runtime.nimbus_topic import load_states
+    from dskype.topology.runtime.nimbus_topic import conf_of, load_states
 
     below, conf, above = layers(args)
     if conf is None:
         state = load_states(kafka).get(topology)
-        conf = None if state is None else state["state"]["conf"]
+        conf = None if state is None else conf_of(state)
     if conf is None and not (below or above):
         raise UsageError(f"topology {topology!r} is not running, and its window and its vocabulary are not known; expected --file with its YAML file")
     return Settings.from_conf({**below, **(conf or {}), **above})
 
 
-def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], None] = lambda _: None) -> Inputs:
+def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], None] = lambda _: None, source: str | None = None) -> Inputs:
     """Read a topology's topics to their present end.
 
+    :param source: the topology whose messages and subscriptions it reads; None: its own.
     :raises KafkaTimeoutError: the brokers do not answer.
     """
     from dskype.deploy.verification import Inputs
@@ -122,18 +124,18 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
         progress(f"reading {topic}")
         return read_to_end(kafka, topic)
 
-    return Inputs.read(topology, read)
+    return Inputs.read(topology, read, source)
 
 
 # --- coming to rest ---------------------------------------------------------------------------------------------------
 
 
-def _wait(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None]) -> bool:
+def _wait(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> bool:
     """Wait until the topics stay as they are and every message was handled; return False if that takes longer than ``timeout_s``."""
     from dskype.deploy.verification import INPUT_TOPICS
     from dskype.spouts.topics import Topics
 
-    topics = Topics.of(topology)
+    topics = Topics.of(topology, source)
     names = [getattr(topics, name) for name in INPUT_TOPICS]
     rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
     deadline = time.monotonic() + timeout_s
@@ -143,13 +145,30 @@ def _wait(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: fl
         if ends != before:
             before, since = ends, now
         elif now - since >= rest_s:
-            if at_rest(kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}):
+            if at_rest(kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}, source) \
+                    and time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > _last_time_ms(kafka, topics.messages, settings):
                 return True
             since = now
         if now >= deadline:
             return False
         progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records")
         time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+
+
+def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
+    """Return the newest time of a message, with time windows: one that is ahead of its arrival waits for it."""
+    from dskype.spouts.records import RecordError, parse_message
+    from dskype.topology.runtime.kafka import read_to_end
+
+    newest = 0
+    for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
+        try:
+            ts = parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max).ts
+        except RecordError:
+            continue
+        if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:
+            newest = ts
+    return newest
 
 
 def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
@@ -163,10 +182,11 @@ def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
         consumer.close()
 
 
-def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int]) -> bool:
+def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: str | None = None) -> bool:
     """Tell whether every message was numbered or refused.
 
     :param ends: partition of the messages -> next offset.
+    :param source: the topology whose messages it reads; None: its own.
     """
     from dskype.deploy.verification import Inputs
     from dskype.deploy.verification.replay import handled_until
@@ -174,7 +194,7 @@ def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int]) -> bool:
     from dskype.topology.runtime.kafka import read_to_end
 
     topics = Topics.of(topology)
-    inputs = Inputs(topology=topology, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
+    inputs = Inputs(topology=topology, source=source, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
     inputs.newest_run()
     handled = handled_until(inputs)
     return all(end == 0 or handled.get(partition, -1) >= end - 1 for partition, end in ends.items())

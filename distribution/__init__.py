@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dskype.spouts.vocabulary import Vocabulary
 
 __all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "KeywordDistributor", "KeywordFirstDistributor", "LocationDistributor", "Partitioned",
-           "Placed", "PrefixDistributor", "Sample", "SpatialFirstDistributor", "check_distributor", "distributor_class", "make_distributor", "read_plan",
-           "start_distributor"]
+           "Placed", "PrefixDistributor", "Sample", "SpatialFirstDistributor", "check_distributor", "distributor_class", "distributor_files", "make_distributor",
+           "read_plan", "start_distributor"]
 
 DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (
     HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)}
@@ -50,22 +50,24 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
     return distributor_class(name)(tasks, options, plan)
 
 
-def check_distributor(settings: Settings) -> None:
+def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:
     """Refuse settings with which :func:`start_distributor` would fail, without learning anything.
 
+    :param must_exist: False: a file that is not there passes. The topology says so at its first start; a resumed one has copies of its own.
     :raises IllegalArgumentException: the name is not known, or the options are not; a file is not there.
     """
     kind, source, options = distributor_class(settings.distributor), *_source(settings)
+    missing = [file for file in distributor_files(settings).values() if not Path(file).is_file()]
     if "plan" in source:
-        plan = read_plan(source["plan"])
-        kind(plan["tasks"], options, plan)
+        if must_exist or not missing:
+            plan = read_plan(source["plan"])
+            kind(plan["tasks"], options, plan)
     elif kind.name in ("spatial-first", "keyword-first"):
         kind((options.get("n1") or 1) * (options.get("n2") or 1), options)
     else:
         kind(1, options)
-    for file in source.get("sample", {}).values():
-        if not Path(file).is_file():
-            raise IllegalArgumentException(explain("A file of dskype.distributor.options is not there.", given=file, legal="a file where the topology runs"))
+    if missing and must_exist:
+        raise IllegalArgumentException(explain("A file of dskype.distributor.options is not there.", given=missing[0], legal="a file where the topology runs"))
 
 
 def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, plan: Mapping[str, Any] | None = None) -> Distributor:
@@ -88,6 +90,12 @@ def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, pl
         sample = read_sample(source["sample"]["messages"], source["sample"]["subscriptions"], vocabulary, settings)
         plan = distributor_class(settings.distributor).learn(tasks, sample, options)
     return make_distributor(settings.distributor, tasks, options, plan)
+
+
+def distributor_files(settings: Settings) -> dict[tuple[str, ...], str]:
+    """Return the files that :func:`start_distributor` reads, by where they are named in the options: ``("sample", "messages")``."""
+    source, _ = _source(settings)
+    return {("plan",): source["plan"]} if "plan" in source else {("sample", kind): file for kind, file in source.get("sample", {}).items()}
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:

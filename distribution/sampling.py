@@ -39,7 +39,7 @@ def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Voc
     tokenizer = Tokenizer(settings.stop_words)
 
     def message(line: bytes, number: int) -> Message:
-        return parse_message(line, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+        return parse_message(line, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
 
     def subscription(line: bytes, number: int) -> Subscription:
         record = json.loads(line)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from dskype.spouts import streams
+from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import KafkaSpout
 from dskype.topology.errors import InvalidTopologyException, explain
 
@@ -32,7 +33,10 @@ class MessageSpout(KafkaSpout):
     take any number of tasks (not more than the topic has partitions: a task that reads nothing holds the watermark back).
 
     With time windows a task's watermark is its newest message's time less the lateness, less one: others of the same
-    millisecond may follow. When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest.
+    millisecond may follow. A message whose time is ahead of its arrival counts with its arrival: a single clock that is fast must not
+    make everyone else's messages late. So no message is late that arrives within the lateness of its own time.
+    When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest message, but for those whose time has
+    not come: it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 
     :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
     :param kafka_options: see :class:`KafkaSpout`.
@@ -55,9 +59,10 @@ class MessageSpout(KafkaSpout):
                 legal="1 task, or a time window (dskype.window.span.ms)", hint="one task numbers far more messages than the rest can match",
                 component=component_id))
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of messages and the one of the sequence."""
-        return {**dict.fromkeys(self.topics, TOPIC_CONFIG["messages"]), Topics.of(topology).sequence: TOPIC_CONFIG["sequence"]}
+        config = topic_config(Settings.from_conf(conf))
+        return {**dict.fromkeys(self.topics, config["messages"]), Topics.of(topology).sequence: config["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
@@ -68,19 +73,19 @@ class MessageSpout(KafkaSpout):
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
         self._numbered = 0
-        self._newest = self._watermark = _NO_TIME
+        self._newest = self._newest_ahead = self._newest_arrival = self._watermark = _NO_TIME
         self._heard_ms = 0
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
         """Parse, number and emit; see :meth:`KafkaSpout.emit_records`."""
         settings = self._settings
         timed = settings.window_kind == "time"
-        space, text_max_bytes = settings.space, settings.limits.text_max_bytes
+        space, text_max_bytes, words_max = settings.space, settings.limits.text_max_bytes, settings.limits.words_max
         good: list[tuple[Any, Any, int]] = []
         refused: list[tuple[Any, str]] = []
         for record in records:
             try:
-                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes)
+                message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes, words_max=words_max)
                 position = self._time_of(message, record) if timed else 0
             except RecordError as error:
                 refused.append((record, error.reason))
@@ -113,7 +118,10 @@ class MessageSpout(KafkaSpout):
         self._numbered += n
         self._write_runs(good, first)
         if timed:
-            self._newest = max(self._newest, int(position.max()))
+            arrival = np.array([r.timestamp_ms for r, _, _ in good], np.int64)
+            self._newest = max(self._newest, int(np.minimum(position, arrival).max()))
+            self._newest_ahead = max(self._newest_ahead, int(position.max()))
+            self._newest_arrival = max(self._newest_arrival, int(arrival.max()))
             self._heard_ms = self._context.clock_ms()
             self._advance(self._newest - self._settings.lateness_ms - 1)
         else:
@@ -137,17 +145,20 @@ class MessageSpout(KafkaSpout):
 
     def next_tuple(self) -> None:
         """Let the watermark catch up with the newest message once it has been quiet for a while (time windows)."""
-        if self._settings.window_kind == "time" and self._newest > self._watermark \
-                and self._context.clock_ms() - self._heard_ms >= self._settings.idle_ms:
-            self._advance(self._newest)
+        settings = self._settings
+        if settings.window_kind == "time" and self._newest_ahead > self._watermark:
+            quiet_ms = self._context.clock_ms() - self._heard_ms - settings.idle_ms
+            if quiet_ms >= 0:
+                # By the broker's clock, as arrivals are: ours may differ.
+                self._advance(max(self._newest, min(self._newest_ahead, self._newest_arrival + quiet_ms - settings.lateness_ms)))
 
     def snapshot(self) -> Any:
         """Return numbers and times."""
-        return [self._numbered, self._newest, self._watermark, self._heard_ms]
+        return [self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms]
 
     def restore(self, state: Any) -> None:
         """Go on numbering there."""
-        self._numbered, self._newest, self._watermark, self._heard_ms = state
+        self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms = state
 
 
 class SubscriptionSpout(KafkaSpout):
@@ -155,7 +166,7 @@ class SubscriptionSpout(KafkaSpout):
 
     The registration ``<partition>-<offset>`` names the record of the topic, so results say which version they answer.
 
-    Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :data:`~dskype.spouts.topics.TOPIC_CONFIG`) are emitted on
+    Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :func:`~dskype.spouts.topics.topic_config`) are emitted on
     stream ``plans``; whether they can be used is for the distribution bolt to say.
 
     :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
@@ -174,14 +185,21 @@ class SubscriptionSpout(KafkaSpout):
         super().check_topology(component_id, conf, topology)
         Settings.from_conf(conf)
 
-    def external_topics(self, topology: str) -> dict[str, dict[str, str]]:
+    def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
+        """Return the vocabulary, where the costs of subscriptions are limited."""
+        settings = Settings.from_conf(conf)
+        return {("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary and settings.cost_ceiling is not None else {}
+
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of subscriptions."""
-        return {name: TOPIC_CONFIG["plans" if name == self._plans else "subscriptions"] for name in self.topics}
+        config = topic_config(Settings.from_conf(conf))
+        return {name: config["plans" if name == self._plans else "subscriptions"] for name in self.topics}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Get ready."""
         self._settings = Settings.from_conf(conf)
         self._tokenizer = Tokenizer(self._settings.stop_words)
+        self._ceiling = CostCeiling(self._settings)
         self._collector = collector
 
     def emit_records(self, records: Sequence[Any]) -> list[tuple[Any, str]]:
@@ -196,6 +214,8 @@ class SubscriptionSpout(KafkaSpout):
                     rows.append((parse_key(record.key, settings.limits), registration, None))
                     continue
                 parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+                if (warning := self._ceiling.check(parsed)) is not None:
+                    self._collector.report_error(warning)
             except RecordError as error:
                 refused.append((record, error.reason))
                 continue

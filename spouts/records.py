@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from dskype.spouts import expression as expressions
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
 
 __all__ = ["BooleanSubscription", "Limits", "Message", "RecordError", "Subscription", "TopkSubscription",
-           "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
+           "longest_record_bytes", "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
 
 
 class RecordError(DeadLetter):
@@ -31,7 +31,8 @@ class Limits:
 
     :param k_max: greatest ``k`` of a top-k subscription.
     :param keywords_max: most different keywords of a subscription.
-    :param text_max_bytes: longest text (or expression) in bytes of UTF-8.
+    :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
+    :param words_max: most words of a message's text, repetitions and stop words included.
     :param expression_max_depth: most parentheses that are open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
@@ -41,6 +42,7 @@ class Limits:
     k_max: int = 1000
     keywords_max: int = 64
     text_max_bytes: int = 262144
+    words_max: int = 16384
     expression_max_depth: int = 16
     expression_max_terms: int = 256
     meta_max_bytes: int = 4096
@@ -48,6 +50,11 @@ class Limits:
 
 
 _DEFAULTS = Limits()
+
+
+def longest_record_bytes(limits: Limits) -> int:
+    """Return how long the value of a record may be: an escape takes up to six bytes for one, and there are other fields."""
+    return 6 * (limits.text_max_bytes + limits.meta_max_bytes) + 65536
 
 
 class Message(NamedTuple):
@@ -133,7 +140,7 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
 
 
 def parse_message(value: bytes | None, *, space: Space = WORLD, text_max_bytes: int = _DEFAULTS.text_max_bytes,
-                  id_max_bytes: int = _DEFAULTS.id_max_bytes) -> Message:
+                  id_max_bytes: int = _DEFAULTS.id_max_bytes, words_max: int = _DEFAULTS.words_max) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
 
     :raises RecordError: if it cannot be used.
@@ -148,8 +155,9 @@ def parse_message(value: bytes | None, *, space: Space = WORLD, text_max_bytes: 
     text = record.get("text")
     if type(text) is not str:
         _refuse("Expected 'text' as a string", record, "text")
-    if not text.isascii() or len(text) > text_max_bytes:
-        _check_text(text, "text", text_max_bytes)
+    if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
+        _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
+        _check_words(text, words_max)
     lat, lon = record.get("lat"), record.get("lon")
     if not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
         lat, lon = _place(record, space)
@@ -203,7 +211,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
 
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:
     if _one_of(record, "text", "keywords") == "text":
-        text = _check_text(record["text"], "text", limits.text_max_bytes)
+        text = _check_folded(_check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
         keywords = list(dict.fromkeys(tokenizer.tokens(text)))
         if not keywords:
             _refuse("Expected 'text' with at least one keyword", record, "text", "a word with letters or digits that is not a stop word")
@@ -221,7 +229,7 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
 
 def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> BooleanSubscription:
     if _one_of(record, "expression", "keywords") == "expression":
-        text = _check_text(record["expression"], "expression", limits.text_max_bytes)
+        text = _check_folded(_check_text(record["expression"], "expression", limits.text_max_bytes), "expression", limits.text_max_bytes)
         try:
             expression = expressions.parse(text, tokenizer, limits.expression_max_depth, limits.expression_max_terms)
         except expressions.ExpressionError as e:
@@ -347,6 +355,23 @@ def _check_text(text: Any, name: str, max_bytes: int) -> str:
     return text
 
 
+def _check_folded(text: str, name: str, max_bytes: int) -> str:
+    """Refuse a text that becomes far longer when it is normalised, before that is done."""
+    if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
+        raise RecordError(explain(f"Expected '{name}' shorter when it is normalised", given=_Shown(f"{size} bytes"),
+                                  legal=f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"))
+    return text
+
+
+def _check_words(text: str, words_max: int) -> None:
+    """Refuse a text of too many words; one that is short, which most are, is not cut for that."""
+    longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
+    if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
+        return
+    if (words := count_words(text)) > words_max:
+        raise RecordError(explain("Expected fewer words in 'text'", given=_Shown(str(words)), legal=f"up to {words_max}, repetitions included"))
+
+
 def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
@@ -368,13 +393,24 @@ def _one_of(record: dict[str, Any], name: str, other: str) -> str:
     return name if name in record else other
 
 
+_REPEATED = 16
+"""So many times as many keywords as may be different: they may be repeated, but the work stays small."""
+
+
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
     given = record["keywords"]
     if type(given) is not list or not given:
         _refuse("Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
+    if len(given) > (most := _REPEATED * limits.keywords_max):
+        raise RecordError(explain("Expected fewer 'keywords'", given=_Shown(_shown(given)), legal=f"up to {most}, repetitions included"))
     found: dict[str, None] = {}
+    left = 2 * limits.text_max_bytes        # together they are no longer than a text
     for i, keyword in enumerate(given, 1):
-        tokens = tokenizer.tokens(_check_text(keyword, f"keyword {i}", limits.text_max_bytes))
+        _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
+        left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
+        if left < 0:
+            raise RecordError(explain("Expected shorter 'keywords'", given=_Shown(_shown(given)), legal=f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"))
+        tokens = tokenizer.tokens(keyword)
         if not tokens:
             raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)),
                                       legal="letters or digits that are not a stop word"))

@@ -25,8 +25,13 @@ DEFAULTS: dict[str, Any] = {
     "dskype.k.max": 1000,
     "dskype.keywords.max": 64,
     "dskype.text.max.bytes": 262_144,
+    "dskype.text.max.words": 16_384,
     "dskype.expression.max.depth": 16,
     "dskype.expression.max.terms": 256,
+    "dskype.limits.subscriptions": 20_000_000,
+    "dskype.limits.subscription.cost": None,
+    "dskype.limits.subscription.cost.action": "refuse",
+    "dskype.limits.results.per.second": 1000,
     "dskype.distributor": "hashing",
     "dskype.distributor.options": {},
     "dskype.index": "cones",
@@ -39,6 +44,8 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.index.options": {},
     "dskype.results": "both",
     "dskype.results.topk.interval.ms": 1000,
+    "dskype.results.retention.ms": 7 * 86_400_000,
+    "dskype.results.retention.bytes": 32 << 30,
     "dskype.store": "kafka",
     "dskype.store.options": {},
 }
@@ -46,11 +53,21 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
 
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter.
+``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
+makes no others late.
+``dskype.limits.subscriptions``: the most that one task holds, of the subscription bolt with the distributor hashing, of the distribution bolt
+with others; those beyond are dead letters.
+``dskype.limits.subscription.cost``: how many results a subscription may be expected to make of one message (:mod:`dskype.spouts.costs`); null:
+any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
+``dskype.limits.results.per.second``: a subscription that makes more is named in an error report; null: none is.
+``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They count when the topic
+is made. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
 """
 
 _COUNT_DEFAULT = 100_000
+_DEEPEST = 16
+"""Open parentheses of an expression at once. Each is two lists within each other wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
 
 
@@ -58,10 +75,17 @@ def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> Illega
     return IllegalArgumentException(explain(f"The configuration key {key} is not usable.", given=given, legal=legal, hint=hint))
 
 
-def _integer(conf: Mapping[str, Any], key: str, least: int) -> int:
+def _integer(conf: Mapping[str, Any], key: str, least: int, most: int | None = None) -> int:
     value = conf[key]
-    if type(value) is not int or value < least:
-        raise _refuse(key, value, f"an integer, {least} or more")
+    if type(value) is not int or value < least or (most is not None and value > most):
+        raise _refuse(key, value, f"an integer, {least} or more" if most is None else f"an integer from {least} to {most}")
+    return value
+
+
+def _bound(conf: Mapping[str, Any], key: str) -> int | None:
+    value = conf[key]
+    if value is not None and (type(value) is not int or not 1 <= value < 1 << 63):
+        raise _refuse(key, value, "an integer, 1 or more, or null for no bound")
     return value
 
 
@@ -90,7 +114,12 @@ class Settings:
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
+    :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
+    :ivar cost_ceiling: the most results of one message that a subscription may be expected to make; None: any number.
+    :ivar cost_action: what becomes of one above it: ``refuse`` | ``warn``.
+    :ivar results_per_s: a subscription that makes more results per second is named; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
+    :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     """
 
@@ -103,6 +132,10 @@ class Settings:
     vocabulary: str | None = None
     stop_words: tuple[str, ...] = ()
     limits: Limits = Limits()
+    subscriptions_max: int = 20_000_000
+    cost_ceiling: float | None = None
+    cost_action: str = "refuse"
+    results_per_s: int | None = 1000
     distributor: str = "hashing"
     distributor_options: dict[str, Any] = field(default_factory=dict)
     index: str = "cones"
@@ -115,6 +148,8 @@ class Settings:
     window_index_options: dict[str, Any] = field(default_factory=dict)
     results: str = "both"
     topk_interval_ms: int = 1000
+    results_retention_ms: int | None = 7 * 86_400_000
+    results_retention_bytes: int | None = 32 << 30
     store: str = "kafka"
     store_options: dict[str, Any] = field(default_factory=dict)
 
@@ -138,9 +173,14 @@ class Settings:
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
         limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
-                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
-                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1),
+                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1), words_max=_integer(conf, "dskype.text.max.words", 1),
+                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
                          expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
+        ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
+        if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):
+            raise _refuse("dskype.limits.subscription.cost", ceiling, "a number above 0, or null for no ceiling")
+        if action not in ("refuse", "warn"):
+            raise _refuse("dskype.limits.subscription.cost.action", action, "refuse | warn")
         if conf["dskype.results"] not in _RESULTS:
             raise _refuse("dskype.results", conf["dskype.results"], " | ".join(_RESULTS))
         if not (conf["dskype.vocabulary"] is None or isinstance(conf["dskype.vocabulary"], str)):
@@ -153,8 +193,11 @@ class Settings:
         return cls(space=cls._space(conf["dskype.space"]), window_kind=kind, extent=extent,
                    lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0), ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
                    idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
-                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, results=conf["dskype.results"],
-                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0), **plugins, **options)
+                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1), cost_ceiling=ceiling, cost_action=action,
+                   results_per_s=_bound(conf, "dskype.limits.results.per.second"), results=conf["dskype.results"],
+                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
+                   results_retention_ms=_bound(conf, "dskype.results.retention.ms"), results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
+                   **plugins, **options)
 
     @staticmethod
     def _window(conf: Mapping[str, Any]) -> tuple[str, int]:

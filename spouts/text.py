@@ -12,7 +12,7 @@ import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Tokenizer", "folded_characters", "is_token_character"]
+__all__ = ["MOST_FOLDED_BYTES", "Tokenizer", "count_words", "folded_bytes", "folded_characters", "is_token_character"]
 
 # ASCII letters in lower case, digits as they are, everything else a space.
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else 32 for c in range(256))
@@ -119,6 +119,33 @@ def _character_class(points: range, belongs: Callable[[int], bool] | None = None
     if start >= 0:
         ranges.append(f"\\U{start:08x}-\\U{points[-1]:08x}")
     return "".join(ranges)
+
+
+MOST_FOLDED_BYTES = 33
+"""The UTF-8 bytes that one character becomes when it is folded, at most: U+FDFA is a whole sentence."""
+
+
+def folded_bytes(text: str) -> int:
+    """Return how many UTF-8 bytes a text has at most when it is folded, without folding it. O(length): a look at a table for each character."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return int(_folded_sizes()[np.minimum(points, _SIZES - 1)].sum(dtype=np.int64))
+
+
+_SIZES = 0x30000
+
+
+@cache
+def _folded_sizes() -> np.ndarray:
+    sizes = np.full(_SIZES, 4, np.uint8)
+    for point in range(_SIZES):
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", chr(point)).casefold())
+        sizes[point] = len(folded.encode("utf-8", "surrogatepass"))
+    return sizes
+
+
+def count_words(text: str) -> int:
+    """Return how many tokens a text has, stop words and repetitions included."""
+    return len(text.encode().translate(_ASCII).split()) if text.isascii() else len(_tokens(text))
 
 
 @cache

@@ -4,29 +4,47 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dskype.spouts.records import longest_record_bytes
+from dskype.spouts.settings import Settings
 from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic
 
-__all__ = ["TOPIC_CONFIG", "Topics"]
+__all__ = ["TOPIC_CONFIG", "Topics", "topic_config"]
 
 _KEEP, _COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
 _LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
+_FRAMING_BYTES, _BATCH_BYTES = 65536, 1 << 20
+_DAY_MS, _NEVER_MS = 86_400_000, (1 << 63) - 1
 
-TOPIC_CONFIG: dict[str, dict[str, str]] = {
-    # Arrival is what the broker's clock says: a ttl and a latency then do not depend on the clocks of clients.
-    "messages": {**_KEEP, **_LOG_TIME},
-    "subscriptions": {**_COMPACT, **_LOG_TIME},
-    "results": _KEEP,
-    # Written often, needed once per key: closed segments are what Kafka compacts. Each time it reads all of it: not for a few new records.
-    "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
-    # One short record when a subscription begins or ends; without the old ones nobody knows who is active.
-    "registrations": {**_KEEP, "retention.ms": "-1"},
-    # Key "plan": {"v": 1, "version": int, "plan": {...}}: plans of the distributor that a running topology changes to, one after
-    # another. The plan is what Distributor.plan() returns; the version must be above all before it (and above 0), others are passed over.
-    "plans": _COMPACT,
-    # As long as its messages: numbers of messages that are gone help nobody.
-    "sequence": _KEEP,
-}
-"""How the topics are set up where they are missing, by the names of :class:`Topics`."""
+
+def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
+    """Return how the topics are set up where they are missing, by the names of :class:`Topics`.
+
+    Kafka keeps records at least so long; it deletes or compacts whole segments, which ends later.
+    """
+    # Compressed records are unpacked and measured by the broker: a few KB that unpack to many MB never reach a task.
+    # The bound is that of a producer's batch, too.
+    bounded = {"compression.type": "uncompressed", "max.message.bytes": str(max(_BATCH_BYTES, longest_record_bytes(settings.limits) + _FRAMING_BYTES))}
+    kept_ms, kept_bytes = (-1 if limit is None else limit for limit in (settings.results_retention_ms, settings.results_retention_bytes))
+    return {
+        # Arrival is what the broker's clock says: a ttl and a latency then do not depend on the clocks of clients.
+        "messages": {**_KEEP, **_LOG_TIME, **bounded},
+        "subscriptions": {**_COMPACT, **_LOG_TIME, **bounded},
+        "results": {**_KEEP, "retention.ms": str(kept_ms), "retention.bytes": str(kept_bytes), "segment.ms": str(_DAY_MS)},
+        # Written often, needed once per key: closed segments are what Kafka compacts. Each time it reads all of it: not for a few new records.
+        "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
+        # A short record when a subscription begins or ends. Of each subscription the last one stays: it says who is active. Those before it
+        # stay longer than the results that were published meanwhile, the last segment of these included: 'dskype verify' needs both.
+        "registrations": {**_COMPACT, "min.compaction.lag.ms": str(_NEVER_MS if kept_ms < 0 else min(kept_ms + 2 * _DAY_MS, _NEVER_MS))},
+        # Key "plan": {"v": 1, "version": int, "plan": {...}}: plans of the distributor that a running topology changes to, one after
+        # another. The plan is what Distributor.plan() returns; the version must be above all before it (and above 0), others are passed over.
+        "plans": {**_COMPACT, "compression.type": "uncompressed"},
+        # As long as its messages: numbers of messages that are gone help nobody.
+        "sequence": _KEEP,
+    }
+
+
+TOPIC_CONFIG = topic_config(Settings())
+"""The same with the default settings."""
 
 
 class Topics(NamedTuple):
@@ -52,6 +70,10 @@ class Topics(NamedTuple):
     metrics: str
 
     @classmethod
-    def of(cls, topology: str) -> Topics:
-        """Return the topics of a topology by its name."""
-        return cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))
+    def of(cls, topology: str, inputs: str | None = None) -> Topics:
+        """Return the topics of a topology by its name.
+
+        :param inputs: the topology whose messages and subscriptions it reads; None: its own.
+        """
+        own = cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))
+        return own if inputs is None else own._replace(**{name: inbox_topic(inputs, name) for name in ("messages", "subscriptions")})

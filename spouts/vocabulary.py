@@ -6,8 +6,8 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,11 +83,11 @@ class Vocabulary:
     ([2, 3], [0.707, 0.707])
     """
 
-    __slots__ = ("_df", "_documents", "_table")
+    __slots__ = ("_df", "_digest", "_documents", "_table")
 
-    def __init__(self, table: _Table, df: np.ndarray, documents: int) -> None:
+    def __init__(self, table: _Table, df: np.ndarray, documents: int, digest: str | None = None) -> None:
         """Use :meth:`build`, :meth:`load` or :meth:`empty`."""
-        self._table, self._df, self._documents = table, _locked(df), documents
+        self._table, self._df, self._documents, self._digest = table, _locked(df), documents, digest
 
     @classmethod
     def empty(cls) -> Vocabulary:
@@ -111,19 +111,33 @@ class Vocabulary:
         """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. All of it or nothing."""
         path = Path(path)
         partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
-        blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
         try:
             with open(partial, "wb") as file:
-                file.write(b'{"documents": %d}\n' % self._documents)
-                for first in range(0, len(self), 1 << 16):
-                    ends = offsets[first:first + (1 << 16) + 1]
-                    df = self._df[first:first + (1 << 16)].tolist()
-                    file.write(b"".join(b"%b\t%d\n" % (blob[a:b], n) for a, b, n in zip(ends, ends[1:], df)))
+                for part in self._content():
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+
+    def _content(self) -> Iterator[bytes]:
+        blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
+        yield b'{"documents": %d}\n' % self._documents
+        for first in range(0, len(self), 1 << 16):
+            ends = offsets[first:first + (1 << 16) + 1]
+            df = self._df[first:first + (1 << 16)].tolist()
+            yield b"".join(b"%b\t%d\n" % (blob[a:b], n) for a, b, n in zip(ends, ends[1:], df))
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of its file, in hex: what has another one gives other ids and weights."""
+        if self._digest is None:
+            found = sha256()
+            for part in self._content():
+                found.update(part)
+            self._digest = found.hexdigest()
+        return self._digest
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
@@ -149,6 +163,7 @@ class Vocabulary:
             return IllegalArgumentException(explain(f"Malformed vocabulary {path}, line {line}: expected {expected}", given=given))
 
         content = path.read_bytes()
+        digest = sha256(content).hexdigest()
         head, _, body = content.partition(b"\n")
         del content
         try:
@@ -168,7 +183,7 @@ class Vocabulary:
         if not error:
             table, line = _Table.of(blob[:offsets[-1]].copy(), offsets)
             if line < 0:
-                return cls(table, df, documents)
+                return cls(table, df, documents, digest)
             error = 5
         expected = ("a term of letters, marks and digits, folded as the tokenizer does it, then a tab", "a tab and the document frequency as an integer",
                     f"a document frequency from 1 to {documents}", "lines by rising document frequency, ties by term", "each term once")[error - 1]

@@ -55,6 +55,24 @@ def event_time_windows(
     return windows, late
 
 
+def message_watermarks(steps: Sequence[Sequence[tuple[int, int]]], lateness_ms: int) -> tuple[list[int], list[int]]:
+    """Return the watermark after each step (-1 before the first message), and the numbers of the messages that are late.
+
+    :param steps: what arrives between two looks at the watermark: (own time, time of arrival) in ms.
+    """
+    watermark, watermarks, late, accepted, number = -1, [], [], [], 0
+    for step in steps:
+        for own, arrival in step:
+            if own <= watermark:
+                late.append(number)
+            else:
+                accepted.append(own if own < arrival else arrival)
+            number += 1
+        watermark = max([watermark, *(t - lateness_ms - 1 for t in accepted)])
+        watermarks.append(watermark)
+    return watermarks, late
+
+
 def event_count_windows(timestamps: Sequence[int], length: int, slide: int, watermark: int) -> list[list[int]]:
     """Return count windows over timestamps that are in order and distinct, as far as the watermark has come."""
     return count_windows([ts for ts in timestamps if ts <= watermark], length, slide)

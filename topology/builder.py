@@ -77,7 +77,7 @@ class ComponentSpec:
     kind: Literal["spout", "bolt"]
     obj: Component
     parallelism_hint: int | None = None
-    conf: dict[str, Any] = field(default_factory=dict)
+    conf: dict[str, Any] = field(default_factory=dict, repr=False)
     outputs: dict[str, StreamInfo] = field(default_factory=dict)
     inputs: dict[GlobalStreamId, Grouping] = field(default_factory=dict)
 

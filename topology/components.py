@@ -71,7 +71,11 @@ class Component(ABC):
 
     State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
     overrides neither loses it, as in Storm.
+
+    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
     """
+
+    changeable_settings: frozenset[str] = frozenset()
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
@@ -89,12 +93,25 @@ class Component(ABC):
         :raises InvalidTopologyException: with the reason.
         """
 
-    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
         """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
 
         Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
 
         :param topology: the topology's name.
+        :param conf: the component's configuration.
+        """
+        return {}
+
+    def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
+        """Return the files that tasks of this component read: where ``conf`` names each, and its path. Default: none.
+
+        On Spark they are copied into the topology's folder when it starts, and ``conf`` names the copies from then on: whatever becomes of the
+        files, tasks read the same after every restart.
+
+        :param conf: the component's configuration.
+        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``, and
+            the keys of the maps within it.
         """
         return {}
 
@@ -353,7 +370,7 @@ class KafkaBolt(BaseBolt):
         self.topic_field = topic_field
         self.kafka_options = dict(kafka_options or {})
 
-    def external_topics(self, topology: str) -> Mapping[str, Mapping[str, str]]:
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
         """Return the topic, if it is fixed."""
         return {self.topic: {}} if self.topic else {}
 

@@ -24,6 +24,11 @@ topology.emulator.max.frames.per.batch        2000       frames in one micro-bat
 topology.emulator.trigger.interval.ms         0          time between the beginnings of two micro-batches of a component, at
                                                          least; more costs latency and spares processor time
 topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
+topology.emulator.restarts.max                10         failures of a component's query in a row, without progress in between, after
+                                                         which the topology ends and says why; the first restart comes at once,
+                                                         the next ones after 0.5, 1, 2, ... 30 s
+topology.emulator.stall.secs                  30         a task that has input and does nothing with it for so long is reported
+topology.emulator.start.timeout.secs          120        so long Spark's master may take to give the topology a first task slot
 topology.emulator.dead.letter.max.bytes       65536      bytes of a record or tuple that its dead letter holds, at most; the header
                                                          ``size`` says how many it had
 topology.emulator.on.data.loss                fail       what a Kafka spout does about records that are gone before it has emitted them: ``fail``
@@ -44,7 +49,7 @@ from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["DEFAULTS", "Config", "check_json", "merge", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "Config", "check_json", "merge", "validate"]
 
 
 class Config(dict):
@@ -108,6 +113,9 @@ class Config(dict):
     TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH = "topology.emulator.max.frames.per.batch"
     TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS = "topology.emulator.trigger.interval.ms"
     TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION = "topology.emulator.dead.letters.on.exception"
+    TOPOLOGY_EMULATOR_RESTARTS_MAX = "topology.emulator.restarts.max"
+    TOPOLOGY_EMULATOR_STALL_SECS = "topology.emulator.stall.secs"
+    TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = "topology.emulator.start.timeout.secs"
     TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES = "topology.emulator.dead.letter.max.bytes"
     TOPOLOGY_EMULATOR_ON_DATA_LOSS = "topology.emulator.on.data.loss"
     TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
@@ -179,11 +187,22 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
     Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: 0,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
+    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: 10,
+    Config.TOPOLOGY_EMULATOR_STALL_SECS: 30,
+    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: 120,
     Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: 65536,
     Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: "fail",
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
+
+_FIXED = {Config.TOPOLOGY_TASKS, Config.TOPOLOGY_ACKER_EXECUTORS, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS, Config.TOPOLOGY_MAX_TASK_PARALLELISM,
+          Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS, Config.TOPOLOGY_NAME}
+
+CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
+    Config.TOPOLOGY_SUBMITTER_USER, Config.UI_HOST, Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB, Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT, Config.TOPOLOGY_METRICS_CONSUMER_REGISTER}
+"""Keys that may change between a stop and a resume: the state that tasks have kept does not depend on them."""
 
 
 # --- type checks ------------------------------------------------------------------------------------------------------
@@ -336,6 +355,9 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
     _C.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: _integer_from_zero,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
+    _C.TOPOLOGY_EMULATOR_RESTARTS_MAX: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_STALL_SECS: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: _positive_integer,
     _C.TOPOLOGY_EMULATOR_ON_DATA_LOSS: _on_data_loss,
     _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,

@@ -12,7 +12,9 @@ from typing import Any
 __all__ = [
     "AlreadyAliveException",
     "DeadLetter",
+    "FATAL_MARK",
     "FailedException",
+    "FatalError",
     "IllegalArgumentException",
     "IllegalStateException",
     "InvalidTopologyException",
@@ -88,6 +90,17 @@ class TopologyError(Exception):
     """
 
     retriable = False
+
+
+FATAL_MARK = "[cannot go on]"
+"""Begins the text of a :class:`FatalError` on its way from an executor through Spark to the driver: what travels there is text."""
+
+
+class FatalError(TopologyError):
+    """Trying again cannot help: the topology ends, says why, and keeps its state.
+
+    Any other error in an executor restarts the component's query.
+    """
 
 
 class IllegalArgumentException(TopologyError, ValueError):

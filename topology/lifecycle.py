@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Protocol
 
 from dskype.topology.builder import StormTopology, is_system_id
+from dskype.topology.config import Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.redaction import filled, redact, redact_text
 from dskype.topology.validation import validate_submission
 
 __all__ = ["Backend", "Keeper", "ManagedTopology"]
@@ -29,6 +31,7 @@ class Backend(Protocol):
 
     plan: TopologyPlan
     stats: TopologyStats
+    warnings: list[str]
 
     def activate(self) -> None:
         """Let the spouts emit; the first call opens spouts and prepares bolts."""
@@ -41,6 +44,9 @@ class Backend(Protocol):
 
     def close(self, *, remove: bool) -> None:
         """End it; with ``remove`` nothing stays."""
+
+    def health(self) -> dict[str, Any]:
+        """Return how it is: ``{"state", "why", "restarts"}``."""
 
 
 @dataclass
@@ -86,7 +92,12 @@ class Keeper:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        if (state := self._resumed.pop(name, None)) is not None:
+        resumed = (state := self._resumed.get(name)) is not None
+        if resumed:
+            filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
+            # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
+            state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}
+            del self._resumed[name]
             self.nimbus.take_up(state)
             actions = state.transition("STARTUP", now)
         else:
@@ -101,12 +112,17 @@ class Keeper:
             raise
         self.topologies[name] = managed
         try:
-            self._on_change(managed)  # first, so that a crash while it starts finds it again
+            if not resumed:
+                self._on_change(managed)  # first, so that a crash while it starts finds it again
             self._carry_out(managed, actions)
+            warnings += managed.backend.warnings
         except BaseException:
             self._forget(name)
-            managed.backend.close(remove=True)
-            self._on_change(managed, removed=True)
+            managed.backend.close(remove=not resumed)  # what cannot be resumed now is not lost by the attempt
+            if resumed:
+                self._resumed[name] = state
+            else:
+                self._on_change(managed, removed=True)
             raise
         return managed
 
@@ -181,7 +197,7 @@ class Keeper:
         state, plan = managed.state, managed.plan
         return {"name": state.name, "id": state.id, "status": state.status, "owner": state.owner,
                 "num_tasks": plan.num_tasks, "num_workers": plan.used_workers, "num_executors": plan.total_executors,
-                "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000)}
+                "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000), "health": managed.backend.health()}
 
     def info(self, name: str, *, system: bool = False) -> dict[str, Any]:
         """Return a topology's summary with its components, executors, counters and errors.
@@ -201,8 +217,8 @@ class Keeper:
                                      **counters, **latencies}
         errors: dict[str, list[dict[str, Any]]] = {}
         for error in list(stats.errors):
-            errors.setdefault(error["component"], []).append(error)
-        return {**self.summary(name), "conf": plan.conf, "components": components, "errors": errors}
+            errors.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})
+        return {**self.summary(name), "conf": redact(plan.conf), "components": components, "errors": errors}
 
 
 def _user() -> str:

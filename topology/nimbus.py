@@ -32,6 +32,7 @@ from dskype.topology.errors import (
     TransitionException,
     explain,
 )
+from dskype.topology.redaction import redact
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
 
@@ -132,7 +133,7 @@ class TopologyState:
 
     id: str
     name: str
-    conf: dict[str, Any]
+    conf: dict[str, Any] = field(repr=False)
     components: list[str]
     submitted_ms: int
     status: Status = "ACTIVE"
@@ -237,8 +238,8 @@ class TopologyState:
         return [Action("activate spouts")]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as a JSON document (a dict of plain values)."""
-        return {"v": _FORMAT, **asdict(self)}
+        """Return the state as a JSON document (a dict of plain values); it is stored and published, so secrets are hidden in it."""
+        return {"v": _FORMAT, **asdict(self), "conf": redact(self.conf)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> TopologyState:

@@ -59,7 +59,7 @@ class TopologyPlan:
 
     name: str
     topology_id: str
-    conf: dict[str, Any]
+    conf: dict[str, Any] = field(repr=False)  # may hold secrets
     topology: StormTopology
     num_workers: int
     executor_counts: dict[str, int]

@@ -53,6 +53,7 @@ class Inputs:
     gone; compacted topics may have holes anywhere.
 
     :param topology: its name; dead letters name their topics by it.
+    :param source: the topology whose messages and subscriptions it reads; None: its own.
     """
 
     messages: Sequence[Any] = ()
@@ -63,6 +64,7 @@ class Inputs:
     topk: Sequence[Any] = ()
     dead_letters: Sequence[Any] = ()
     topology: str = "dskype"
+    source: str | None = None
     topics: Topics = field(init=False)
     runs: int = field(init=False, default=1)
     """How many runs of the topology wrote to the topics; see :meth:`newest_run`."""
@@ -70,20 +72,21 @@ class Inputs:
     """Topic's name here -> partition -> the first offset that is there, of whatever run; see :meth:`newest_run`."""
 
     def __post_init__(self) -> None:
-        self.topics = Topics.of(self.topology)
+        self.topics = Topics.of(self.topology, self.source)
         for name in INPUT_TOPICS:
             setattr(self, name, _records(getattr(self, name)))
 
     @classmethod
-    def read(cls, topology: str, read: Callable[[str], Iterable[Any]]) -> Inputs:
+    def read(cls, topology: str, read: Callable[[str], Iterable[Any]], source: str | None = None) -> Inputs:
         """Return the inputs of a topology.
 
         :param topology: its name.
         :param read: returns the records of a topic by its name, [] if there is none: for example ``cluster.log.records``, or
             ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
+        :param source: the topology whose messages and subscriptions it reads; None: its own.
         """
-        topics = Topics.of(topology)
-        return cls(topology=topology, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
+        topics = Topics.of(topology, source)
+        return cls(topology=topology, source=source, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
 
     def counts(self) -> dict[str, int]:
         """Return topic -> number of records."""

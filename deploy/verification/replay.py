@@ -11,6 +11,8 @@ import numpy as np
 
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
+from dskype.bolts.refusals import LIMIT_STAGE
+from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
@@ -83,15 +85,19 @@ class History:
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
     """Return what each record of the subscriptions says; a text says why it cannot be used."""
-    tokenizer = Tokenizer(settings.stop_words)
-    return {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer) for r in inputs.subscriptions}
+    tokenizer, ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+    parsed = {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
+    full = {place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE}
+    return parsed | {place: reason or "" for place, reason in full.items() if place in parsed}
 
 
-def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer) -> Subscription | Unregistered | str:
+def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer, ceiling: CostCeiling) -> Subscription | Unregistered | str:
     try:
         if record.value is None:
             return Unregistered(parse_key(record.key, settings.limits))
-        return parse_subscription(record.key, record.value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+        parsed = parse_subscription(record.key, record.value, tokenizer=tokenizer, space=settings.space, limits=settings.limits)
+        ceiling.check(parsed)
+        return parsed
     except RecordError as error:
         return str(error)
 
@@ -120,7 +126,7 @@ def replay(
 def _parse(record: Record, settings: Settings) -> Message | str:
     """Return the message, or why it is none."""
     try:
-        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes)
+        return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
     except RecordError as error:
         return str(error)
 
@@ -346,16 +352,18 @@ class _Letters:
 
         A bad one must have been once a later record of its partition was handled.
         """
-        tokenizer = Tokenizer(self._settings.stop_words)
+        tokenizer, ceiling = Tokenizer(self._settings.stop_words), CostCeiling(self._settings)
         topic = self._inputs.topics.subscriptions
         records = {(r.partition, r.offset): r for r in self._inputs.subscriptions}
         for place, letter in self.subscriptions.items():
             self._report.compared["dead letters"] += 1
             record = records.get(place, letter)
             name = f"{topic}/{place[0]} offset {place[1]}"
-            if record is not letter and not _about(letter, record):
+            if header(letter, "stage") == LIMIT_STAGE:
+                self._report.notes["subscriptions that were refused because a task was full"] += 1
+            elif record is not letter and not _about(letter, record):
                 self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
-            elif not isinstance(_parse_subscription(record, self._settings, tokenizer), str):
+            elif not isinstance(_parse_subscription(record, self._settings, tokenizer, ceiling), str):
                 self._report.differ("dead-letter", f"a good subscription was refused: {name}", where=self._where(letter),
                                     details=(f"error        {header(letter, 'error')}", f"subscription {_bytes(letter.value)}"))
         handled = self._handled()

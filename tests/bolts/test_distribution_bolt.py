@@ -27,6 +27,9 @@ class Context:
     def get_component_tasks(self, component):
         return self.tasks[component]
 
+    def get_this_component_id(self):
+        return "distribution-bolt"
+
     def register_counter(self, name):
         return Counter()
 

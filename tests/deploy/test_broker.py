@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -19,10 +20,11 @@ from kafka.errors import KafkaError
 from dskype.deploy import broker as broker_module
 from dskype.deploy import paths
 from dskype.deploy.broker import EmbeddedBroker, free_ports, live_cluster, sweep_stale
-from dskype.deploy.connection import client_arguments, kafka_options, redact, resolve_bootstrap
+from dskype.deploy.connection import client_arguments, kafka_options, resolve_bootstrap
 from dskype.deploy.errors import BrokerError, OptionError
 from dskype.deploy.folders import FolderInUseError
 from dskype.deploy.processes import command_line, spawn_tied
+from dskype.topology.redaction import redact
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -278,24 +280,24 @@ def test_java_client_settings_become_arguments_that_all_python_clients_accept() 
     arguments = client_arguments({
         "kafka.bootstrap.servers": "a:1,b:2", "kafka.security.protocol": "sasl_ssl", "kafka.sasl.mechanism": "SCRAM-SHA-512",
         "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="s;e=c ret";',
-        "kafka.ssl.truststore.location": "/ca.pem", "kafka.ssl.truststore.type": "PEM", "kafka.ssl.keystore.location": "/me.pem",
-        "kafka.ssl.keystore.type": "pem", "kafka.ssl.key.password": "pw", "kafka.ssl.endpoint.identification.algorithm": "",
+        "kafka.ssl.enabled.protocols": "TLSv1.3", "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.request.timeout.ms": "5000", "kafka.fetch.max.wait.ms": 20})
+    context = arguments["ssl_context"]
+    assert (context.check_hostname, context.verify_mode, context.minimum_version) == (False, ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_3)
     assert arguments == {
         "bootstrap_servers": ["a:1", "b:2"], "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "me",
-        "sasl_plain_password": "s;e=c ret", "ssl_cafile": "/ca.pem", "ssl_certfile": "/me.pem", "ssl_password": "pw", "ssl_check_hostname": False,
+        "sasl_plain_password": "s;e=c ret", "ssl_context": context,
         "request_timeout_ms": 5000}
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         assert set(arguments) <= set(client.DEFAULT_CONFIG)
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"kafka.ssl.truststore.location": "/t.jks"}, "kafka.ssl.truststore.type must be PEM .*given: 'JKS'"),
     ({"kafka.sasl.jaas.config": 'PlainLoginModule required username="u";'}, "must give username and password"),
     ({"kafka.sasl.jaas.config": 'my.Module required secret="hunter2";'}, "must name PlainLoginModule"),
     ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms must be a whole number, given: 'soon'"),
-    ({"kafka.ssl.keystore.key": "hunter2"}, "the client certificate must be a file"),
-    ({"kafka.ssl.truststore.certificates": "no certificate"}, "must be PEM certificates"),
+    ({"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": "hunter2"}, "kafka.ssl.keystore.key must be PEM key"),
+    ({"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": "no certificate"}, "must be PEM certificates"),
 ])
 def test_security_settings_that_python_cannot_follow_are_refused_without_showing_secrets(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message) as e:

@@ -177,3 +177,17 @@ def test_unreachable_advertised_addresses_are_listed_one_by_one() -> None:
 
 def test_the_python_that_runs_is_named() -> None:
     assert sys.executable in by_check(doctor.run_checks(Bootstrap(None, "default"), start_broker=False), "python").detail
+
+
+def topology(state: str = "running", why: tuple[str, ...] = (), alive: bool = True) -> dict:
+    return {"name": "wc", "driver_alive": alive, "driver": {"host": "h", "pid": 7}, "health": {"state": state, "why": list(why), "restarts": 0}}
+
+
+def test_topologies_that_do_not_get_on_are_named_with_the_reason() -> None:
+    assert [r.status for r in doctor.topology_rows([topology(), topology()])] == [OK]
+    (stalled,) = doctor.topology_rows([topology(), topology("stalled", ("task 3 has done nothing for 40 s",))])
+    assert (stalled.check, stalled.status) == ("topology wc", WARN) and "task 3 has done nothing" in stalled.detail
+    (failed,) = doctor.topology_rows([topology("failed", ("input is gone",))])
+    assert failed.status == FAIL and "input is gone" in failed.detail
+    (dead,) = doctor.topology_rows([topology("failed", ("input is gone",), alive=False)])
+    assert dead.status == FAIL and "pid 7 on h" in dead.detail and "input is gone" in dead.detail and "kill wc" in dead.fix

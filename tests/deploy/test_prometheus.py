@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import time
@@ -23,6 +22,7 @@ from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.deploy.measuring import Meter
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import metrics_topic
+from dskype.topology.runtime.liveness import describe_driver
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 
 REPOSITORY = Path(__file__).parents[2]
@@ -51,6 +51,8 @@ def _meter() -> Meter:
         meter.feed(_record("subscription-bolt", 1400, _task(
             "subscription-bolt", id, watermark=9, received={"2": 10 if id == 3 else 7}, executed={"distribution-bolt/matching": 10, "__system/__tick": 4}, stream_bytes={"distribution-bolt/matching": 1000},
             stream_frames={"distribution-bolt/matching": 2}, busy_ns=2_000_000_000, metrics={"subscriptions": id, "deltas": 5, "states": 2, "matches": 1, "evaluations": 3, "odd": "text"})))
+    meter.feed(json.dumps({"v": 1, "kind": "driver", "topology": "d-1-1", "time_ms": 1500, "state": "running", "why": [], "restarts": {"message-bolt": 2},
+                           "problems": {"query": 2}}).encode())
     return meter
 
 
@@ -205,7 +207,10 @@ def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys
         assert "python_info" not in urlopen(exporter.url, timeout=5).read().decode()
         with pytest.raises(TopologyError, match="0 takes a free port"):
             serve(NoBroker(), port=int(match[1]), say=said.append)
-    with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append):
+    for everybody in ("0.0.0.0", "::", "", "192.0.2.1", "example.org"):
+        with pytest.raises(TopologyError, match="to this machine alone.*hint: --allow-remote"):
+            serve(NoBroker(), port=0, host=everybody, say=said.append)
+    with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append, allow_remote=True):
         assert "warning: whoever reaches 0.0.0.0 can read them" in said[-1]
     with socket.create_server(("127.0.0.1", int(match[1]))):  # it has let go of the port
         pass
@@ -248,8 +253,8 @@ class Log:
         return LogConsumer(self)
 
     def say(self, name: str, identity: str, status: str = "ACTIVE") -> None:
-        record = {"v": 1, "state": {"name": name, "id": identity, "submitted_ms": 0, "conf": {}}, "summary": {"status": status},
-                  "driver": {"host": socket.gethostname(), "pid": os.getpid()}, "heartbeat_ms": time.time_ns() // 1_000_000}
+        record = {"v": 1, "state": {"name": name, "id": identity, "submitted_ms": 0, "conf": {}, "components": ["a", "b"]}, "summary": {"status": status},
+                  "driver": describe_driver(), "heartbeat": time.time_ns()}
         self.topics.setdefault(NIMBUS_TOPIC, []).append((f"topology:{name}".encode(), json.dumps(record).encode()))
 
     def report(self, name: str, identity: str, executed: int) -> None:

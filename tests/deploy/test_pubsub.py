@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka.errors import MessageSizeTooLargeError
 
 from dskype.deploy.pubsub import Follower, Once, PubSub, Result, SendError, TopK, UnknownTopicError, UnreachableError, ensure_topics, subscription_type
 from dskype.spouts.records import RecordError
+from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
@@ -79,8 +82,10 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
     for topic in (topics.messages, topics.subscriptions):
         assert configuration(kafka, topic)["message.timestamp.type"] == "LogAppendTime"
     policies = {topic: configuration(kafka, topic)["cleanup.policy"] for topic in topics[:7]}
-    assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk, topics.plans]
-    assert configuration(kafka, topics.registrations)["retention.ms"] == "-1"
+    assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk, topics.registrations, topics.plans]
+    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str(9 * 86_400_000), "longer than results are kept, and the day of their last segment"
+    kept = configuration(kafka, topics.results)
+    assert (kept["retention.ms"], kept["retention.bytes"], kept["segment.ms"]) == (str(7 * 86_400_000), str(32 << 30), str(86_400_000))
     assert ensure_topics(kafka, name, partitions=3) == []
     assert ensure_topics(kafka, name) == []
     with pytest.raises(IllegalArgumentException, match="A topic needs a partition. given: 0"):
@@ -96,10 +101,40 @@ def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSetti
     finally:
         admin.close()
     told = ensure_topics(kafka, name)
-    assert len(told) == 4
+    assert len(told) == 6
     assert any(t.startswith(f"Topic {topics.subscriptions} should have cleanup.policy=compact. given: 'compact,delete'") for t in told)
     assert any(t.startswith(f"Topic {topics.messages} should have message.timestamp.type=LogAppendTime") and "--add-config message.timestamp.type=LogAppendTime" in t for t in told)
     assert configuration(kafka, topics.subscriptions)["cleanup.policy"] == "compact,delete"
+
+
+def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings(kafka: KafkaSettings) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    settings = Settings.from_conf({"dskype.results.retention.ms": None, "dskype.results.retention.bytes": 5 << 20, "dskype.text.max.bytes": 1000})
+    assert ensure_topics(kafka, name, settings=settings) == []
+    kept = configuration(kafka, topics.results)
+    assert (kept["retention.ms"], kept["retention.bytes"]) == ("-1", str(5 << 20))
+    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str((1 << 63) - 1)
+    for topic in (topics.messages, topics.subscriptions):
+        found = configuration(kafka, topic)
+        assert (found["compression.type"], found["max.message.bytes"]) == ("uncompressed", str(1 << 20))
+
+
+def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and_the_longest_text_is_not(kafka: KafkaSettings) -> None:
+    name = f"packed-{uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    assert ensure_topics(kafka, name) == []
+    longest = json.dumps({"text": "\u0001" * Settings().limits.text_max_bytes, "lat": 0, "lon": 0}).encode()
+    for value, refused in ((b'{"text": "' + b" " * (20 << 20) + b'"}', True), (longest, False)):
+        producer = kafka.producer(compression_type="gzip", max_request_size=64 << 20, batch_size=64 << 20)
+        try:
+            with pytest.raises(MessageSizeTooLargeError) if refused else contextlib.nullcontext():
+                producer.send(topics.messages, value=value).get(timeout=30)
+        finally:
+            producer.close(timeout=10)
+    with PubSub(kafka, name, conf={}) as client:
+        client.publish(text="x" * 262_144, lat=0, lon=0)
+        client.subscribe("a", **PARK)
 
 
 def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSettings) -> None:

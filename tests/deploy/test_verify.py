@@ -15,6 +15,7 @@ import pytest
 from dskype.deploy.cli import main
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.inputs import header
+from dskype.deploy.verify import _last_time_ms
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -865,6 +866,28 @@ def test_the_verb_waits_until_all_is_handled(kafka, name, capsys):
     assert verb(kafka, name, *conf, "--wait", "30", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["final"] and found["rested"] and found["compared"]["final lists"] == 2
+
+
+def test_a_topology_that_reads_the_inputs_of_another_one_is_compared_with_those(kafka, name, capsys):
+    system = PlainSystem(COUNT, seed=4, name=f"{name}-in").some_traffic(30)
+    store(kafka, system, ["messages", "subscriptions"])
+    system.name = name
+    store(kafka, system, [t for t in TOPICS if t not in ("messages", "subscriptions")])
+    conf = [option for key, value in COUNT.items() for option in ("-c", f"{key}={json.dumps(value)}")]
+    assert verb(kafka, name, *conf, "--inputs", f"{name}-in", "--wait", "30", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["final"] and found["compared"]["messages"] > 10 and found["read"][f"{name}-in.messages"] and found["read"][f"{name}.results"]
+    assert verb(kafka, name, *conf, "--final") != 0, "it has no messages of its own"
+
+
+def test_a_topology_with_a_message_ahead_of_its_arrival_is_not_at_rest_before_its_time(monkeypatch):
+    def records(*times: int | None) -> list[Record]:
+        return [Record(0, i, 1000, None, json.dumps({"text": "", "lat": 0, "lon": 0} | ({} if t is None else {"ts": t})).encode()) for i, t in enumerate(times)]
+
+    for given, conf, expected in ((records(900, None, 5000, 61_001), TIME, 5000), (records(None), TIME, 0), (records(5000), COUNT, 0),
+                                  ([*records(3000), Record(0, 1, 1000, None, b"{")], TIME, 3000)):
+        monkeypatch.setattr("dskype.topology.runtime.kafka.read_to_end", lambda kafka, topic, given=given: given)
+        assert _last_time_ms(None, "t.messages", Settings.from_conf(conf)) == expected
 
 
 def test_arguments_that_make_no_sense_are_refused(kafka, name, capsys):

@@ -194,7 +194,7 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
                 continue
             message = random_message(rng, number)
             if timed:
-                message["ts"] = simulation.time_ms - rng.randint(0, 300)
+                message["ts"] = simulation.time_ms - rng.randint(-300, 300)
             simulation.message(message, rng.randrange(partitions))
             number += 1
         for _ in range(rng.choice([0, 0, 1, 2, 3])):

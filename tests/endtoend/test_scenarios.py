@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
+from dskype.spouts.settings import Settings
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.validation import validate_submission
@@ -134,9 +136,10 @@ def test_every_bad_message_is_one_dead_letter_with_its_reason_and_disturbs_nobod
         simulation.message(message("lake", id=number))
     simulation.drain(4)
     letters = simulation.sim.dead_letters()
-    assert [r.value for r in letters] == list(BAD_MESSAGES)
-    for record, hint in zip(letters, BAD_MESSAGES.values()):
+    assert [r.value for r in letters] == [bad[:65536] for bad in BAD_MESSAGES]
+    for record, (bad, hint) in zip(letters, BAD_MESSAGES.items()):
         headers = {k: v.decode() for k, v in record.headers}
+        assert headers["size"] == str(len(bad)) and ("truncated" in headers) == (len(bad) > 65536)
         assert re.search(hint, headers["error"]), headers
         assert headers["stage"] == "translate" and headers["topic"] == TOPICS.messages and len(headers["error"]) < 1000
     assert check(simulation)["final"] == 1
@@ -256,7 +259,7 @@ def test_a_time_window_goes_by_the_messages_own_times():
     simulation = Simulation(conf)
     start = simulation.time_ms
     simulation.subscription("s", TOPK)
-    simulation.step()
+    simulation.step(ms=2_000)       # none but the last one is ahead of its arrival
     for ts, id in ((0, "a"), (900, "b"), (1000, "c"), (950, "late"), (20_000, "ahead"), (1999, "d")):
         simulation.message(message("lake", id=id, ts=start + ts))
         simulation.step(ms=200)
@@ -266,6 +269,74 @@ def test_a_time_window_goes_by_the_messages_own_times():
     assert last_state(simulation, "s")["watermark"] == start + 1999
     reasons = [dict(r.headers)["error"].decode() for r in simulation.sim.dead_letters()]
     assert len(reasons) == 2 and "late" in reasons[0] and "ahead" in reasons[1]
+
+
+TIMED = {"dskype.window.messages": None, "dskype.window.span.ms": 60_000}
+
+
+def test_a_message_ahead_of_its_arrival_makes_no_others_late_and_waits_for_its_time():
+    simulation = Simulation(TIMED)
+    simulation.subscription("s", {**TOPK, "k": 50})
+    simulation.step()
+    ahead = simulation.time_ms + 5_000
+    for number in range(8):
+        if number == 2:
+            simulation.message(message("lake", id="ahead", ts=ahead))
+        simulation.message(message("lake", id=number, ts=simulation.time_ms))
+        simulation.step(ms=[200, 900][number % 2])      # now and then it is quiet for longer than dskype.window.idle.ms
+    simulation.drain(4)
+    assert not simulation.sim.dead_letters()
+    assert [m for m, in results(simulation, "s", "message")] == list(range(8))
+    while simulation.time_ms < ahead + 500:
+        simulation.step(ms=100)
+    assert "ahead" not in [m for m, in results(simulation, "s", "message")][:-1], "nothing comes any more: it is its turn when its time is over by the idle time"
+    simulation.drain(4)
+    assert [m for m, in results(simulation, "s", "message")][-1] == "ahead"
+    check(simulation, timed=True)
+
+
+def test_a_message_ahead_of_its_arrival_is_applied_under_load_when_the_others_pass_it():
+    simulation = Simulation({**TIMED, "dskype.window.lateness.ms": 300})
+    simulation.subscription("s", {**TOPK, "k": 50})
+    simulation.step()
+    ahead = simulation.time_ms + 2_000
+    simulation.message(message("lake", id="ahead", ts=ahead))
+    seen = 0
+    for number in range(30):
+        simulation.message(message("lake", id=number, ts=simulation.time_ms - number % 4 * 100))     # up to as late as they may be
+        simulation.step(ms=100)
+        found = [m for m, in results(simulation, "s", "message")]
+        seen = seen or "ahead" in found and simulation.time_ms
+    simulation.drain(12)
+    assert not simulation.sim.dead_letters() and ahead + 300 <= seen <= ahead + 800
+    check(simulation, timed=True)
+
+
+def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_older_one():
+    simulation = Simulation({**TIMED, "dskype.window.ahead.ms": 200_000})
+    simulation.subscription("s", {**FILTER, "expression": "lake", "ttl_s": 20})
+    simulation.step()
+    simulation.message(message("lake", id="ahead", ts=simulation.time_ms + 120_000))
+    for _ in range(20):
+        simulation.step(ms=6_500)
+        simulation.message(message("lake", ts=simulation.time_ms))
+    simulation.drain(8)
+    assert "ahead" in [m for m, in results(simulation, "s", "message")]
+    check(simulation, timed=True)
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_the_deepest_expression_travels_and_matches(distributor):
+    deepest = "(lake OR park AND " * 16 + "hill" + ")" * 16
+    simulation = Simulation({"dskype.distributor": distributor})
+    simulation.subscription("deep", {**FILTER, "expression": deepest})
+    simulation.step()
+    for text in ("lake", "park", "park hill", "hill"):
+        simulation.message(message(text, id=text))
+        simulation.step()
+    simulation.drain()
+    assert not simulation.sim.dead_letters()
+    assert sorted(m for m, in results(simulation, "deep", "message")) == ["lake", "park hill"]
 
 
 def test_a_count_window_refuses_several_message_spout_tasks():
@@ -280,3 +351,38 @@ def test_a_count_window_refuses_several_message_spout_tasks():
 def test_unknown_plug_ins_and_bad_settings_are_refused_before_anything_starts(conf):
     with pytest.raises(IllegalArgumentException, match="given: "):
         validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_others(distributor):
+    conf = {"dskype.distributor": distributor, "dskype.limits.subscriptions": 3}
+    simulation = Simulation(conf)
+    simulation.subscription("a", TOPK)
+    simulation.subscription("b", FILTER)
+    simulation.step()
+    for id in ("c", "full", "also"):
+        simulation.subscription(id, TOPK)
+    simulation.subscription("a", {**TOPK, "k": 1})      # takes the place of another
+    simulation.subscription("full", None)
+    simulation.step()
+    for id in ("x", "y"):
+        simulation.message(message("lake hill", id=id))
+        simulation.step()
+    simulation.drain()      # a tick comes and snapshots are taken: a restart decides the same
+    for component in ("subscription-bolt", "distribution-bolt"):
+        simulation.sim._restart(simulation.sim._queries[component])
+    simulation.subscription("b", None)
+    simulation.subscription("d", TOPK)
+    simulation.subscription("over", TOPK)
+    simulation.drain(16)
+    letters = {record.key.decode(): dict(record.headers) for record in simulation.sim.dead_letters()}
+    assert sorted(letters) == ["also", "full", "over"]
+    assert letters["full"]["stage"] == b"limit" and letters["full"]["topic"] == b"dskype.subscriptions" and (letters["full"]["partition"], letters["full"]["offset"]) == (b"0", b"3")
+    assert b"room for 3 subscriptions (dskype.limits.subscriptions)" in letters["full"]["error"] and b"given: 'full'" in letters["full"]["error"]
+    assert {id for id, _, _ in simulation.json(TOPICS.results)} == {"a", "b", "c", "d"}
+    assert metric(simulation, "refused_subscriptions") == 3
+    assert check(simulation)["final"] == 3
+    inputs = Inputs.read("dskype", simulation.log.records)
+    report = verify(inputs, Settings.from_conf(simulation.conf), final=True)
+    assert report.ok, report.as_text(3)
+    assert report.notes["subscriptions that were refused because a task was full"] == 3

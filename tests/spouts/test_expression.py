@@ -1,13 +1,19 @@
 """Expressions against Python's own, evaluated over all sets of terms."""
 
 import doctest
+import inspect
 import itertools
+import json
 import random
+import re
+import sys
 
 import pytest
 
+from dskype.bolts.boolean.programs import compile_expression
 from dskype.spouts import expression as module
 from dskype.spouts.expression import ExpressionError, from_keywords, map_terms, parse, satisfies, terms, to_text
+from dskype.spouts.records import BooleanSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import IllegalArgumentException
 from tests import naive
@@ -170,3 +176,65 @@ def test_terms_are_listed_once_and_mapped_everywhere():
 
 def test_the_examples_run():
     assert doctest.testmod(module).failed == 0
+
+
+def depth_of(e):
+    return 1 + max(map(depth_of, e[1:])) if isinstance(e, list) else 0
+
+
+DEEP = "(b OR c AND " * 16 + "d" + ")" * 16
+"""As deep as the limit allows."""
+
+
+def test_any_text_is_an_expression_within_the_limits_or_refused_with_a_position():
+    rng = random.Random(7)
+    pieces = ["a", "b", "wi-fi", "AND", "or", "And", "NOT", "-a", "!", "(", "(", ")", '"', '"x y"', " ", "\t", "\n", "&&", "|", "é", "東京", "\u0301", "\x00", "\x1b[31m",
+              "\ud800", "\ufdfa", "\u202e", "\U0001f600", "'", "\\", "{", "[red]", "${jndi:x}", "%s", "0", "٣"]
+    refused = read = 0
+    for number in range(20_000):
+        text = " ".join(rng.choices(pieces, k=rng.randint(0, 12))) if number % 2 else "".join(rng.choices(pieces, k=rng.randint(0, 30)))
+        if number % 5 == 0:       # a good one with a few characters changed
+            text = list(random_source(rng, 3)[0])
+            for _ in range(rng.randint(1, 3)):
+                text[rng.randrange(len(text))] = rng.choice(pieces)
+            text = "".join(text)
+        try:
+            found = parse(text, Tokenizer(), max_depth=3, max_terms=8)
+        except ExpressionError as error:
+            refused += 1
+            assert 1 <= error.position <= len(text) + 1 and "\n" not in str(error) and len(str(error)) < 600
+            continue
+        read += 1
+        check_simplified(found)
+        assert len(terms(found)) <= 8 and depth_of(found) <= 2 * 3 + 2
+        assert parse(to_text(found), Tokenizer(), max_depth=8) == found
+        kind, program = compile_expression(map_terms(found, {t: i - 1 for i, t in enumerate(terms(found))}.__getitem__))
+        assert kind in (1, 2, 3) and len(program) <= 1 + 3 * 8
+    assert refused > 1_000 and read > 1_000
+
+
+def test_the_deepest_and_the_longest_expression_are_handled_on_a_small_stack():
+    """Whatever the limits let through must not come near the end of the stack, in any of the functions that recurse."""
+    longest = " OR ".join(f"(w{i} AND v{i})" for i in range(128))
+    limit, frames = sys.getrecursionlimit(), len(inspect.stack())
+    sys.setrecursionlimit(frames + 150)
+    try:
+        for text in (DEEP, longest, " AND ".join(f"w{i}" for i in range(256)), "(" * 16 + "a" + ")" * 16):
+            found = parse(text, Tokenizer())
+            numbered = map_terms(found, {t: i for i, t in enumerate(terms(found))}.__getitem__)
+            assert satisfies(found, set(terms(found))) and not satisfies(found, set())
+            assert len(compile_expression(numbered)[1]) <= 1 + 3 * 256
+            assert parse(to_text(found), Tokenizer(), max_depth=64) == found
+            BooleanSubscription.from_record(json.loads(json.dumps(BooleanSubscription("s", (0, 0, 1, 1), found).to_record())))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("(" * 1_000_000 + "a", "at most 16 open parentheses"), ("a OR " * 50_000 + "a", "at most 256 terms"), ("(" + ")(" * 50_000, "a word"),
+    ('"' + "a " * 130_000 + '"', "at most 256 terms"), ('"' * 131_071, "a word with letters"), ("a " * 100_000, "AND or OR after"), (" " * 250_000, "a word or a quoted phrase"),
+    (")" * 100_000, "a word"), ("AND " * 60_000, "a word"), ("a AND (" * 40_000, "at most 16 open parentheses"),
+], ids=range(10))
+def test_hostile_expressions_are_refused(text, expected):
+    with pytest.raises(ExpressionError, match=re.escape(expected)):
+        parse(text, Tokenizer())

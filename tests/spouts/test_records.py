@@ -3,6 +3,7 @@
 import doctest
 import json
 import random
+import unicodedata
 
 import msgpack
 import pytest
@@ -11,7 +12,7 @@ from dskype.spouts import records as module
 from dskype.spouts.records import (BooleanSubscription, Limits, Message, RecordError, TopkSubscription, parse_key, parse_message, parse_subscription,
                                    subscription_from_record)
 from dskype.spouts.space import WORLD, Space
-from dskype.spouts.text import Tokenizer
+from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, folded_bytes
 from dskype.topology.errors import DeadLetter
 
 MESSAGE = {"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "ts": 1364774400000}
@@ -162,6 +163,60 @@ def test_a_record_that_is_far_too_long_is_not_even_read(monkeypatch):
     long = b'{"text": "' + b"x" * 10_000_000 + b'"}'
     assert reason_of(message, long) == f"Expected a message in fewer bytes; given: {len(long)} bytes; legal: up to 1638400 bytes"
     assert "Expected a subscription in fewer bytes" in reason_of(subscription, long)
+
+
+SENTENCE = "\ufdfa"
+"""One character of three bytes that is normalised to four words of 33 bytes."""
+
+
+def test_the_folded_size_of_a_text_is_never_more_than_is_said():
+    rng = random.Random(4)
+    pieces = ["a", "é", "ß", "İ", "\u0e33", "ｶﾞ", "㈱", "㌖", SENTENCE, "\u0301", "가", "ᄀ", "ᅡ", "𝔸", "😀", " ", "\ud800", "\U000e0100"]
+    for _ in range(500):
+        text = "".join(rng.choices(pieces, k=rng.randint(0, 30))) + chr(rng.randrange(0xD800))
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        assert folded_bytes(text) >= len(folded.encode("utf-8", "surrogatepass"))
+        assert folded_bytes(text) <= MOST_FOLDED_BYTES * len(text)
+    assert folded_bytes(SENTENCE * 9) == 9 * 33 and folded_bytes("x" * 5) == 5
+
+
+def test_a_text_that_becomes_far_longer_when_it_is_normalised_is_refused_before_it_is(monkeypatch):
+    most = 2 * 262144 // 33
+    assert message(changed(MESSAGE, text=SENTENCE * 4096)).text == SENTENCE * 4096        # 16,384 words
+    folded_bytes("x")
+    monkeypatch.setattr("dskype.spouts.text._tokens", lambda text: pytest.fail("normalised"))
+    long = SENTENCE * (most + 1)
+    words = f"shorter when it is normalised; given: {33 * (most + 1)} bytes; legal: up to 524288 bytes of UTF-8 in NFKC, case-folded"
+    assert reason_of(message, changed(MESSAGE, text=long)) == f"Expected 'text' {words}"
+    assert f"Expected 'text' {words}" == reason_of(subscription, changed(TOPK, text=long))
+    assert "Expected 'expression' shorter when it is normalised" in reason_of(subscription, changed(BOOLEAN, expression=f'"{long}"'))
+    assert reason_of(subscription, changed(TOPK, text=ABSENT, keywords=[long])) == f"Expected 'keyword 1' {words}"
+
+
+def test_a_message_of_too_many_words_is_refused():
+    for word in ("a ", "é ", "the "):
+        assert message(changed(MESSAGE, text=word * 16384)).text
+        assert reason_of(message, changed(MESSAGE, text=word * 16385)) == "Expected fewer words in 'text'; given: 16385; legal: up to 16384, repetitions included"
+    assert "given: 16388" in reason_of(message, changed(MESSAGE, text=SENTENCE + " " + (SENTENCE + " ") * 4096))
+    assert message(changed(MESSAGE, text="a b"), words_max=2).text and "given: 3" in reason_of(message, changed(MESSAGE, text="a b c"), words_max=2)
+    assert message(changed(MESSAGE, text="é b"), words_max=2).text and "given: 3" in reason_of(message, changed(MESSAGE, text="é b c"), words_max=2)
+
+
+@pytest.mark.parametrize("kind", [TOPK, BOOLEAN])
+def test_keywords_may_be_repeated_but_not_without_end(kind, monkeypatch):
+    def keywords(given, **options):
+        return subscription(changed(kind, text=ABSENT, expression=ABSENT, keywords=given), **options)
+
+    assert keywords(["tea", "Tea"] * 512)
+    assert keywords(["x" * 2048] * 256)
+    cut = []
+    monkeypatch.setattr(TOKENIZER.__class__, "tokens", lambda self, text: cut.append(text) or [text])
+    assert reason_of(keywords, ["tea"] * 1025) == "Expected fewer 'keywords'; given: a list of 1025; legal: up to 1024, repetitions included"
+    assert not cut
+    for word in ("x" * 2049, "é" * 300 + "x" * 1449, SENTENCE * 125):
+        cut.clear()
+        assert reason_of(keywords, [word] * 400) == "Expected shorter 'keywords'; given: a list of 400; legal: up to 524288 bytes of UTF-8 together, in NFKC, case-folded"
+        assert sum(map(folded_bytes, cut)) <= 2 * 262144
 
 
 def test_the_longest_text_is_read_however_it_is_escaped():

@@ -39,6 +39,11 @@ def test_a_time_window_takes_the_place_of_a_count_window():
     ({"dskype.space": [5, 0, 1, 1]}, "given"),
     ({"dskype.vocabulary": 7}, "the path of a file, or null"),
     ({"dskype.stop.words": "the"}, "a list of words"),
+    ({"dskype.results.retention.ms": 0}, "dskype.results.retention.ms is not usable.*given: 0.*or null for no bound"),
+    ({"dskype.results.retention.bytes": 1.5}, "given: 1.5"),
+    ({"dskype.expression.max.depth": 17}, "given: 17.*legal: an integer from 1 to 16"),
+    ({"dskype.limits.subscription.cost": 0}, "given: 0.*a number above 0, or null for no ceiling"),
+    ({"dskype.limits.subscription.cost.action": "log"}, "legal: refuse | warn"),
     ({"dskype.index": ""}, "dskype.index is not usable"),
     ({"dskype.index.options": [1]}, "a map of options"),
 ])

@@ -22,6 +22,10 @@ __all__ = ["ClockRecord", "TopologyClock"]
 _PULSES_AHEAD = 8
 """Pulses written and not yet seen by a spout task; more would only queue up."""
 
+_ASK_AGAIN_MS = 1000
+"""A spout task that has not said for so long that it saw a pulse is asked again. After a crash what it emitted last may be in its journal alone:
+that is released with its next batch, and without a pulse there is none."""
+
 _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
 """What is on its way and takes longer than that: what is emitted now has to wait so long, so a pulse may come a fifth of the rest later."""
 
@@ -41,6 +45,7 @@ class _SpoutClock:
     idle_interval_ms: int
     max_tuples: int
     next_ms: int = 0
+    written_ms: int = 0
     wait_ms: int = 0
     number: int = 0
     credit: int = 1
@@ -156,6 +161,10 @@ class TopologyClock:
             times += [spout.next_ms for spout in self._spouts.values()]
         return min(times, default=1 << 62)
 
+    def unseen_pulses(self) -> dict[int, int]:
+        """Return spout task -> pulses that were written and that it has not seen."""
+        return {task: n for task, spout in self._spouts.items() if (n := spout.number - self._reported(task)[0]) > 0}
+
     def _reported(self, task: int) -> tuple[int, int]:
         """Return the last pulse that a spout's task has seen, and how much it has emitted."""
         report = self._stats.tasks.get(task)
@@ -178,8 +187,10 @@ class TopologyClock:
         credit = max(0, min(most, int(room / self._pressure.weight(spout.component)) - spout.expected))
         # Where it has to wait, it is told so once; where what is under way uses up its share, it may go on with that.
         if spout.number - seen >= _PULSES_AHEAD or (credit == 0 and (room > 0 or spout.credit == 0)):
-            return None
-        spout.credit = credit
+            if spout.number <= seen or now_ms - spout.written_ms < _ASK_AGAIN_MS:
+                return None
+            credit = 0
+        spout.credit, spout.written_ms = credit, now_ms
         spout.number += 1
         spout.granted.append((spout.number, credit))
         return ClockRecord(spout.topic, spout.partition, encode_pulse(spout.number, now_ms, credit))

@@ -4,7 +4,9 @@ A batch brings records that start at some offset. A bolt task whose *version* (n
 that offset processes them. One that has processed exactly this batch sends its reply again. In any
 other case the task goes back: it loads the newest snapshot at or below the offset, reads what lies
 between from the inbox with emission suppressed (its counters advance), and goes on from there. A
-spout task never goes back; see ``spout``.
+spout task never goes back; see ``spout``. It goes forward, by the newest journal entry, when another
+process has run batches in between; and two processes at once are told apart by the journal, where
+only one of them can write the next entry (``snapshots``).
 
 Snapshots are taken when a batch of a higher number arrives, before it is processed: what the task
 emitted before is in Kafka by then, so every snapshot is a place from which all can be started anew.
@@ -21,10 +23,10 @@ from typing import Any, Callable, Iterable, NamedTuple, Protocol
 from dskype.topology.config import Config
 from dskype.topology.core.frames import InRecord, OutRecord, OutRecords, one_by_one
 from dskype.topology.core.loss import LostInputError
-from dskype.topology.core.snapshots import SnapshotStore, encode_snapshot
+from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
 from dskype.topology.core.task import BoltTask, PoisonedBatchError, Task
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "route_index", "start_positions"]
@@ -79,9 +81,9 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
     for task in plan.component_tasks(component):
         positions[inbox_topic(plan.name, component), plan.task_index(task)] = 0
         if _is_spout(plan, component):
-            entry = store.load_journal(task)
-            if entry is not None:
-                positions.update({(t, p): offset for t, p, offset in entry["positions"]})
+            found = store.load_journal(task)
+            if found is not None:
+                positions.update({(t, p): offset for t, p, offset in found[1]["positions"]})
         elif (found := store.load(task)) is not None:
             positions[inbox_topic(plan.name, component), plan.task_index(task)] = found[0]
     return positions
@@ -90,7 +92,7 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
 class _Hosted:
     """A task with what the executor remembers about its last batch."""
 
-    __slots__ = ("batch_id", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
+    __slots__ = ("alone", "batch_id", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -101,6 +103,7 @@ class _Hosted:
         self.saved_ms: int | None = None    # the task's clock there; without a snapshot when its first batch came
         self.former_ms: int | None = None   # the same of the snapshot before
         self.number = 0   # of the newest journal entry
+        self.alone = True   # whether no other process can have run the last batch, too
 
 
 class Executor:
@@ -112,11 +115,14 @@ class Executor:
     :param store: where snapshots and journals are kept.
     :param reader: reads inbox ranges again after a crash.
     :param now_ms: wall clock.
+    :param owner: says which process this is, in what it writes and in messages; no two have the same.
+    :param term: of the driver that started this process.
     """
 
     def __init__(self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader,
-                 now_ms: Callable[[], int]) -> None:
+                 now_ms: Callable[[], int], *, owner: str, term: int) -> None:
         self.plan, self.component, self.index = plan, component, index
+        self.owner, self.term = owner, term
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
         self._is_spout = _is_spout(plan, component)
@@ -143,11 +149,14 @@ class Executor:
             task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read)
             task.start()
             hosted = _Hosted(task)
-            entry = self._store.load_journal(task_id)
-            if entry is not None:
-                self._check_owner(entry["state"], task_id)
+            if (found := self._store.load_journal(task_id)) is not None:
+                newest, entry = found
+                self._check_task(entry["state"], task_id)
+                if entry.get("term", 0) > self.term:    # (absent from entries of earlier versions)
+                    msg = f"another driver has taken the topology over: term {entry['term']} by {entry['owner']}, ours {self.term}; nothing was written"
+                    raise FencedError(msg)
                 task.restore(entry["state"])
-                hosted.number = entry["number"]
+                hosted.number, hosted.alone = newest, False
                 # Maybe these never reached Kafka: they go out again with the first reply.
                 hosted.reply = [OutRecord(*record) for record in entry["reply"]]
         else:
@@ -156,7 +165,7 @@ class Executor:
             hosted = _Hosted(task)
             found = self._store.load(task_id, at_most)
             if found is not None:
-                self._check_owner(found[1], task_id)
+                self._check_task(found[1], task_id)
                 task.restore(found[1])
                 hosted.saved, hosted.saved_ms = found[0], task.clock_ms
         for problem in self._store.problems:
@@ -164,11 +173,11 @@ class Executor:
         self._store.problems.clear()
         return hosted
 
-    def _check_owner(self, state: dict[str, Any], task_id: int) -> None:
-        owner = (state["topology"], state["component"], state["task"])
+    def _check_task(self, state: dict[str, Any], task_id: int) -> None:
+        given = (state["topology"], state["component"], state["task"])
         expected = (self.plan.topology_id, self.component, task_id)
-        if owner != expected:
-            msg = (f"a snapshot belongs to another task; expected {expected!r}; given: {owner!r}; "
+        if given != expected:
+            msg = (f"a snapshot belongs to another task; expected {expected!r}; given: {given!r}; "
                    "hint: a topology must not change its components between a stop and a resume")
             raise TopologyError(msg)
 
@@ -191,13 +200,16 @@ class Executor:
                 hosted.saved = hosted.task.version
                 hosted.former_ms, hosted.saved_ms = hosted.saved_ms, hosted.task.clock_ms
                 hosted.task.snapshot_wanted = False
-                due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: encode_snapshot(task.snapshot())))
+                due.append(PendingSnapshot(task_id, hosted.saved, lambda task=hosted.task: self._encode(task)))
         return due
+
+    def _encode(self, task: Task) -> bytes:
+        return encode_snapshot(task.snapshot() | {"owner": self.owner, "term": self.term})
 
     def save_snapshots(self, due: Iterable[PendingSnapshot]) -> None:
         """Serialize and save snapshots."""
         for snapshot in due:
-            self._store.save(snapshot.task, snapshot.version, snapshot.encode())
+            self._store.save(snapshot.task, snapshot.version, snapshot.encode(), term=self.term)
 
     def snapshots_took(self, cpu_ms: float) -> None:
         """Put off the next snapshots until these have cost a twentieth of a core, at most: a large state is written less often."""
@@ -297,32 +309,40 @@ class Executor:
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
         hosted = self._hosted[task_id]
-        if self._store.newest_journal(task_id) > hosted.number:
-            # Spark ran batches in between on another host: what this process remembers is out of date.
+        if (newest := self._store.newest_journal(task_id)) != hosted.number:
+            # Another process ran batches in between, or the last batch failed here: what this process remembers is out of date.
+            if not newest and hosted.number > 0:
+                raise LostStateError(explain("The journal of a spout's task is gone while the topology runs.", given=f"task {task_id}, entry {hosted.number}",
+                                             component=self.component, hint="the topology was killed or begun anew, or its folder was removed under it"))
             hosted.task.close()
             hosted = self._hosted[task_id] = self._load(task_id, None)
         task = hosted.task
-        # The last reply goes again when its batch is run again, and with the first batch after a load.
-        again = hosted.reply if hosted.batch_id in (batch_id, -1) else []
+        # The last reply goes again when its batch is run again, and with the first batch after a load. Also with the second one:
+        # the first may have been run twice, and what the sink has written be the other process's answer.
+        again = hosted.reply if hosted.batch_id == batch_id or not hosted.alone else []
+        alone = hosted.alone or hosted.batch_id not in (batch_id, -1)
         inbox = [r for r in records if r.topic == self._inbox and r.offset >= task.version]
         external = [r for r in records if r.topic != self._inbox]
-        if inbox and inbox[0].offset > task.version > 0 and hosted.batch_id == -1:
+        if inbox and inbox[0].offset > task.version and hosted.batch_id == -1:
+            if not hosted.number:
+                raise LostStateError(explain("A spout's task has no journal, but its inbox has been read before.", given=f"task {task_id}, offset {inbox[0].offset}",
+                                             component=self.component, hint="its folder was removed while the topology ran; start the topology afresh"))
             task.process(self._reader.read(self._inbox, task.index, task.version, inbox[0].offset))
         if not inbox and not external and again:
-            hosted.batch_id = batch_id
+            hosted.batch_id, hosted.alone = batch_id, alone
             return again
+        number, hosted.number = hosted.number + 1, -1   # until its entry is there, this task's state is of no use
         task.process_external(external)
         task.process(inbox)
         reply = again + list(one_by_one(task.flush())) + task.flush_letters()
-        hosted.reply, hosted.batch_id = reply, batch_id
-        hosted.number += 1
-        entry = {"number": hosted.number, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
+        entry = {"number": number, "owner": self.owner, "term": self.term, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
                  "positions": [[t, p, offset] for (t, p), offset in task.positions().items()]}
         try:
             data = encode_snapshot(entry)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise TopologyError(task.unwritable(error)) from error
-        self._store.save_journal(task_id, hosted.number, data)
+            raise FatalError(task.unwritable(error)) from error
+        self._store.save_journal(task_id, number, data, term=self.term)
+        hosted.number, hosted.reply, hosted.batch_id, hosted.alone = number, reply, batch_id, alone
         return reply
 
     def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:
@@ -332,17 +352,19 @@ class Executor:
             for error in task.errors:
                 records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
             task.errors = []
-        line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "component": self.component,
+        line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "term": self.term, "component": self.component,
                 "executor": self.index, "pid": os.getpid(), "time_ms": self._now_ms(), "batch_ms": round((perf_counter() - started) * 1000, 3),
-                "tasks": [task.report() | self._checkpoint(task) for task in tasks]}
+                "tasks": [task.report() | self._progress(task) for task in tasks]}
         key = f"{self.component}/{self.index}".encode()
         records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
         return records
 
-    def _checkpoint(self, task: Task) -> dict[str, int]:
-        """Say how much of the inbox, in time, a restart would read again; a spout's journal is always as new as its last batch."""
-        saved_ms = self._hosted[task.id].saved_ms
-        return {} if self._is_spout or saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - saved_ms)}
+    def _progress(self, task: Task) -> dict[str, int]:
+        """Say how far a spout's journal is; of a bolt, how much of its inbox, in time, a restart would read again."""
+        hosted = self._hosted[task.id]
+        if self._is_spout:
+            return {"entry": hosted.number}
+        return {} if hosted.saved_ms is None else {"checkpoint_age_ms": max(0, task.clock_ms - hosted.saved_ms)}
 
     def close(self) -> None:
         """Close all components (``close``/``cleanup``)."""

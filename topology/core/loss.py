@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError, explain
 
-__all__ = ["DATA_LOSS", "DataLossError", "LostInputError", "lost_input"]
-
-DATA_LOSS = "input is lost"
-"""How the message of every :class:`DataLossError` begins; a driver knows the error of an executor by its text alone."""
+__all__ = ["DataLossError", "LostInputError", "lost_input"]
 
 
 class LostInputError(TopologyError):
@@ -31,7 +28,7 @@ def lost_input(topic: str, partition: int, start: int, stop: int, begins: int, e
                           "hint: the topic was deleted and made again, or a broker has lost the end of it", ends=ends)
 
 
-class DataLossError(TopologyError):
+class DataLossError(FatalError):
     """Records of an external topic are gone that no spout has emitted, and ``topology.emulator.on.data.loss`` is ``fail``.
 
     :param first: the first offset that is lost.
@@ -41,7 +38,7 @@ class DataLossError(TopologyError):
 
     def __init__(self, topic: str, partition: int, first: int, behind: int, why: str, component: str | None = None) -> None:
         super().__init__(explain(
-            f"{DATA_LOSS}: {behind - first} records of {topic}/{partition}, offsets {first} to {behind - 1}: {why}.",
+            f"input is lost: {behind - first} records of {topic}/{partition}, offsets {first} to {behind - 1}: {why}.",
             component=component, given="topology.emulator.on.data.loss: fail", legal="fail, skip",
             hint="set skip to count what is lost and go on behind it, or let the topic keep its records for longer (retention.ms) than a task may be behind"))
         self.topic, self.partition, self.first, self.behind = topic, partition, first, behind

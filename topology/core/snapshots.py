@@ -7,30 +7,65 @@ arrays behind a header with format version, checksum and length::
 
     b"DSNP" | u16 format | u32 crc32 of the body | u64 length of the body | body
 
-Files are written beside their place, synced and renamed, so a reader sees a whole file or none.
+Files are written beside their place and then renamed or linked, so a reader sees a whole file or none.
+
+Two processes may believe that they own a task: a host that was thought lost goes on, a driver comes back. A snapshot does no harm
+then, because the state at a version follows from the inbox. A journal does: what a spout emits follows from nothing. So the journal
+of a task is one chain: entry N is created and never replaced, whoever comes second is refused and has to go on behind it.
+
+A *term* numbers the drivers of a topology. Whoever takes a topology over takes the next term first; from then on the processes of
+earlier drivers are refused.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+import shutil
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, Iterable, Protocol
+from typing import Any, Mapping, Protocol
 
 from dskype.topology.core.frames import pack_state, unpack_state
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import FatalError, TopologyError, explain
 
-__all__ = ["FileSnapshotStore", "MemorySnapshotStore", "SnapshotError", "SnapshotStore",
-           "decode_snapshot", "encode_snapshot"]
+__all__ = ["FencedError", "FileSnapshotStore", "JournalTakenError", "LostStateError", "MemorySnapshotStore", "SnapshotError", "SnapshotStore",
+           "TermTakenError", "decode_snapshot", "encode_snapshot"]
 
 FORMAT = 1
 _HEADER = struct.Struct("<4sHIQ")
 _MAGIC = b"DSNP"
 
+_JOURNAL_KEPT = 3
+"""Journal entries kept per task: the newest one, and two that stand in for a damaged one."""
+_TERMS = "terms"
+_TERMS_KEPT = 8
+_LOOKS = 10
+"""So often the files of a task are looked up again when the one to be read has been removed since."""
+
 
 class SnapshotError(TopologyError):
     """A snapshot cannot be read: damaged, cut short, or of another format."""
+
+
+class JournalTakenError(TopologyError):
+    """Another process has written this journal entry, or later ones; the batch has to be run again, behind them."""
+
+    retriable = True
+
+
+class TermTakenError(TopologyError):
+    """Another driver has taken this term, or a later one."""
+
+
+class FencedError(FatalError):
+    """Another driver has taken the topology over; this process must write nothing any more."""
+
+
+class LostStateError(FatalError):
+    """The state of a topology was removed while it was in use."""
 
 
 def encode_snapshot(state: Any) -> bytes:
@@ -67,13 +102,22 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
 class SnapshotStore(Protocol):
     """Where snapshots and journals of one topology live; used by its executors and its driver.
 
+    Every method that writes raises :class:`LostStateError` when the store was removed: only :meth:`create` makes one.
+    With ``term`` it raises :class:`FencedError`, and writes nothing, when another term than that has been taken.
+
     ``problems`` collects the texts of damaged snapshots that were passed over; whoever loads
     reports and empties it.
     """
 
     problems: list[str]
 
-    def save(self, task: int, version: int, data: bytes) -> None:
+    def create(self) -> None:
+        """Make the store if it is not there; the driver's task alone."""
+
+    def clear(self) -> None:
+        """Remove all snapshots and journals; terms stay, so that processes of earlier drivers stay out."""
+
+    def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
         """Keep ``data`` (from :func:`encode_snapshot`) as the state of ``task`` at ``version``."""
 
     def versions(self, task: int) -> list[int]:
@@ -82,58 +126,149 @@ class SnapshotStore(Protocol):
     def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
         """Return (version, state) of the newest readable snapshot not above ``at_most``."""
 
-    def save_journal(self, task: int, number: int, data: bytes) -> None:
-        """Keep a journal entry; the two entries before it stay, older ones go."""
+    def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
+        """Add entry ``number`` to a task's journal; the two entries before it stay, older ones go.
 
-    def load_journal(self, task: int) -> Any | None:
-        """Return the newest readable journal entry."""
+        :raises JournalTakenError: the entry is there, or later ones are; the journal is as it was.
+        """
+
+    def load_journal(self, task: int) -> tuple[int, Any] | None:
+        """Return the number of the newest journal entry, readable or not, and the newest readable entry."""
 
     def newest_journal(self, task: int) -> int:
         """Return the number of the newest journal entry, readable or not; 0 if there is none."""
 
+    def newest_term(self) -> int:
+        """Return the newest term that was taken; 0 if none was."""
+
+    def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
+        """Take a term for a driver.
+
+        :param term: one more than :meth:`newest_term`; the first one of a store a number that no earlier store in its place
+            can have reached, such as the seconds since 1970: processes of a topology that was killed may still be about.
+        :param holder: who takes it: plain values, for messages.
+        :raises TermTakenError: another driver was faster; ask for the newest term again.
+        """
+
+    def term_holder(self, term: int) -> dict[str, Any]:
+        """Return what :meth:`take_term` was told; empty if that is not known any more."""
+
 
 class _StoreBase:
-    """What every store shares: newest readable first, and pruning."""
+    """What every store shares: newest readable first, pruning, one chain of journal entries, terms."""
 
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
 
-    def _newest_readable(self, candidates: Iterable[tuple[int, str]]) -> tuple[int, Any] | None:
-        for number, name in sorted(candidates, reverse=True):
+    def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
+        """Return the number of the newest file, the number of the newest readable one, and its content."""
+        for _ in range(_LOOKS):
+            problems: list[str] = []
+            numbers = [n for n in self._numbers(str(task), f"{kind}-") if at_most is None or n <= at_most]
             try:
-                return number, decode_snapshot(self._read(name), name)
-            except (SnapshotError, OSError) as error:
-                self.problems.append(f"{error}; the one before it is used")
-        return None
+                for number in reversed(numbers):
+                    name = self._name(task, kind, number)
+                    try:
+                        found = numbers[-1], number, decode_snapshot(self._read(name), name)
+                    except SnapshotError as error:
+                        problems.append(f"{error}; the one before it is used")
+                    else:
+                        self.problems += problems
+                        return found
+            except FileNotFoundError:   # another process has written newer ones and removed it
+                continue
+            self.problems += problems
+            return None
+        msg = f"the files of task {task} come and go faster than they can be read; expected one of {[self._name(task, kind, n) for n in numbers]}"
+        raise SnapshotError(msg)
+
+    # -- snapshots --------------------------------------------------------------------------------
 
     def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
-        return self._newest_readable(
-            (v, self._name(task, "snapshot", v)) for v in self.versions(task) if at_most is None or v <= at_most)
+        found = self._newest_readable(task, "snapshot", at_most)
+        return None if found is None else found[1:]
 
-    def save(self, task: int, version: int, data: bytes) -> None:
-        self._write(self._name(task, "snapshot", version), data, sync=True)
+    def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
+        self._write(self._name(task, "snapshot", version), data, term)
         for old in self.versions(task)[:-self.kept]:
             self._remove(self._name(task, "snapshot", old))
 
-    def save_journal(self, task: int, number: int, data: bytes) -> None:
-        # Not synced: it has to survive the process, as the broker's own log does, not the machine.
-        self._write(self._name(task, "journal", number), data, sync=False)
-        self._remove(self._name(task, "journal", number - 3))
+    def versions(self, task: int) -> list[int]:
+        return self._numbers(str(task), "snapshot-")
 
-    def load_journal(self, task: int) -> Any | None:
-        found = self._newest_readable((n, self._name(task, "journal", n)) for n in self._numbers(task, "journal"))
-        return None if found is None else found[1]
+    # -- journals ---------------------------------------------------------------------------------
+
+    def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
+        name = self._name(task, "journal", number)
+        try:
+            # Not synced: it has to survive the process, as the broker's own log does, not the machine.
+            self._create(name, data, term, sync=False)
+        except FileExistsError:
+            raise _taken(task, number, self.newest_journal(task)) from None
+        numbers = self._numbers(str(task), "journal-")
+        # This process may have paused since it looked. By now its number may have been used and pruned, or the journal may be another topology's.
+        if numbers[-1:] != [number] or (number > 1 and number - 1 not in numbers):
+            self._remove(name)
+            raise _taken(task, number, max([n for n in numbers if n != number], default=0))
+        for old in numbers[:-_JOURNAL_KEPT]:
+            self._remove(self._name(task, "journal", old))
+
+    def load_journal(self, task: int) -> tuple[int, Any] | None:
+        found = self._newest_readable(task, "journal")
+        return None if found is None else (found[0], found[2])
 
     def newest_journal(self, task: int) -> int:
-        return max(self._numbers(task, "journal"), default=0)
+        return max(self._numbers(str(task), "journal-"), default=0)
 
-    def versions(self, task: int) -> list[int]:
-        return self._numbers(task, "snapshot")
+    # -- terms ------------------------------------------------------------------------------------
+
+    def newest_term(self) -> int:
+        return max(self._numbers(_TERMS, ""), default=0)
+
+    def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
+        try:
+            self._create(self._term_name(term), json.dumps(holder).encode(), None, sync=True)
+        except FileExistsError:
+            newest = self.newest_term()
+        else:
+            terms = self._numbers(_TERMS, "")
+            for old in terms[:-_TERMS_KEPT]:
+                self._remove(self._term_name(old))
+            if (newest := terms[-1]) == term:
+                return
+        msg = explain("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
+        raise TermTakenError(msg)
+
+    def term_holder(self, term: int) -> dict[str, Any]:
+        try:
+            return json.loads(self._read(self._term_name(term)))
+        except (OSError, ValueError):
+            return {}
+
+    def _check_term(self, term: int | None) -> None:
+        if term is None or (newest := self.newest_term()) == term:
+            return
+        if newest < term:
+            msg = explain("The state of the topology was removed or begun anew while this process ran: its term is gone.", given=term, legal=str(newest))
+            raise LostStateError(msg)
+        msg = f"another driver has taken the topology over: term {newest}, ours {term}; it is {self.term_holder(newest) or 'unknown'}; nothing was written"
+        raise FencedError(msg)
 
     @staticmethod
     def _name(task: int, kind: str, number: int) -> str:
         return f"{task}/{kind}-{number:020d}"
+
+    @staticmethod
+    def _term_name(term: int) -> str:
+        return f"{_TERMS}/{term:020d}"
+
+
+def _taken(task: int, number: int, newest: int) -> JournalTakenError:
+    if not newest:
+        return JournalTakenError(f"the journal of task {task} was removed or begun anew by another process; given: entry {number}; nothing was released")
+    return JournalTakenError(f"another process goes on with the journal of task {task}; its newest entry is {newest}; given: {number}; "
+                             "nothing was released; the batch is run again behind that entry")
 
 
 class MemorySnapshotStore(_StoreBase):
@@ -142,54 +277,126 @@ class MemorySnapshotStore(_StoreBase):
     def __init__(self, kept: int = 3) -> None:
         super().__init__(kept)
         self.files: dict[str, bytes] = {}
+        self.exists = True
 
-    def _write(self, name: str, data: bytes, *, sync: bool) -> None:
+    def create(self) -> None:
+        self.exists = True
+
+    def clear(self) -> None:
+        self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
+
+    def _check_writable(self, term: int | None) -> None:
+        if not self.exists:
+            raise _removed("memory")
+        self._check_term(term)
+
+    def _write(self, name: str, data: bytes, term: int | None) -> None:
+        self._check_writable(term)
         self.files[name] = data
 
+    def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        self._check_writable(term)
+        if self.files.setdefault(name, data) is not data:
+            raise FileExistsError(name)
+
     def _read(self, name: str) -> bytes:
+        if name not in self.files:
+            raise FileNotFoundError(name)
         return self.files[name]
 
     def _remove(self, name: str) -> None:
         self.files.pop(name, None)
 
-    def _numbers(self, task: int, kind: str) -> list[int]:
-        prefix = f"{task}/{kind}-"
-        return sorted(int(name[len(prefix):]) for name in self.files if name.startswith(prefix))
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
+        start = f"{folder}/{prefix}"
+        return sorted(int(name[len(start):]) for name in self.files if name.startswith(start))
 
 
 class FileSnapshotStore(_StoreBase):
     """Keeps snapshots as files below a folder that every executor and the driver can reach.
 
-    :param folder: created when absent, readable by its owner only.
+    :param folder: made by :meth:`create`, readable by its owner only.
     :param kept: snapshots kept per task; the newest one serves, older ones stand in for damaged ones.
     """
 
     def __init__(self, folder: str | Path, kept: int = 3) -> None:
         super().__init__(kept)
         self.folder = Path(folder)
+        # Two hosts that share the folder may have processes of the same number.
+        self._partial = f"{os.getpid()}-{secrets.token_hex(4)}.partial"
+
+    def create(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def _write(self, name: str, data: bytes, *, sync: bool) -> None:
-        path = self.folder / name
-        path.parent.mkdir(exist_ok=True, mode=0o700)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(partial, "wb") as file:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(partial, path)
+    def clear(self) -> None:
+        for path in self.folder.iterdir():
+            if path.name != _TERMS:
+                shutil.rmtree(path)
+
+    def _partial_file(self, name: str, data: bytes, *, sync: bool) -> str:
+        """Write a file beside its place and return its path."""
+        folder, _, file_name = name.partition("/")
+        path = f"{self.folder}/{folder}/.{file_name}.{self._partial}"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except FileNotFoundError:
+            try:
+                os.mkdir(f"{self.folder}/{folder}", 0o700)
+            except FileNotFoundError:
+                raise _removed(self.folder) from None
+            except FileExistsError:     # another process was faster
+                pass
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except BaseException:
+            self._discard(path)
+            raise
+        return path
+
+    @staticmethod
+    def _discard(path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def _write(self, name: str, data: bytes, term: int | None) -> None:
+        partial = self._partial_file(name, data, sync=True)
+        try:
+            self._check_term(term)  # last, for what came before took its time
+            os.replace(partial, self.folder / name)
+        except BaseException:
+            self._discard(partial)
+            raise
+
+    def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        partial = self._partial_file(name, data, sync=sync)
+        try:
+            self._check_term(term)
+            os.link(partial, f"{self.folder}/{name}")   # unlike a renaming, refuses to replace
+        finally:
+            self._discard(partial)
 
     def _read(self, name: str) -> bytes:
         return (self.folder / name).read_bytes()
 
     def _remove(self, name: str) -> None:
-        (self.folder / name).unlink(missing_ok=True)
+        self._discard(f"{self.folder}/{name}")
 
-    def _numbers(self, task: int, kind: str) -> list[int]:
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
         try:
-            names = os.listdir(self.folder / str(task))
+            names = os.listdir(f"{self.folder}/{folder}")
         except FileNotFoundError:
             return []
-        prefix = f"{kind}-"
-        return sorted(int(name[len(prefix):]) for name in names if name.startswith(prefix) and name[len(prefix):].isdigit())
+        start = len(prefix)
+        return sorted([int(name[start:]) for name in names if name.startswith(prefix) and name[start:].isdigit()])
+
+
+def _removed(folder: Path | str) -> LostStateError:
+    return LostStateError(explain("The folder of the topology's snapshots and journals is gone; nothing was written.", given=str(folder),
+                                  hint="the topology was killed or begun anew, or the folder was removed under it"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["Latency", "NewestReports", "TaskStats", "TopologyStats", "reason_of"]
@@ -118,27 +119,52 @@ class TopologyStats:
     def __init__(self) -> None:
         self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
+        self._order: dict[int, tuple[int, int, int]] = {}   # task -> driver's term, journal entry and version of its newest report
         self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
+        self.driver: dict[str, Any] = {}
+        """The newest record of the topology's driver: restarts, problems, health."""
+        self.unreadable = 0
 
-    def feed(self, value: bytes) -> str | None:
-        """Take in the value of one metrics record and return its component; what is not readable is left out."""
+    def feed(self, value: bytes | None, tasks: Mapping[int, str] | None = None) -> str | None:
+        """Take in the value of one metrics record and return its component; what is not readable is left out, and counted.
+
+        :param tasks: task -> component of the topology, if known: a record that speaks of others is left out, too. The metrics
+            topic is open to everybody who may write to it.
+        """
         try:
-            record = json.loads(value)
-        except ValueError:
+            record = json.loads(value or b"")
+            component = record.get("component")
+            if record.get("kind") == "stats" and tasks is not None and not all(_fits(task, component, tasks) for task in record["tasks"]):
+                raise ValueError
+            self.take(record)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.unreadable += 1
             return None
-        self.take(record)
-        return record.get("component")
+        return component
 
     def take(self, record: dict[str, Any]) -> None:
         """Take in a metrics record that is parsed already."""
         if record.get("kind") == "stats":
-            self.topology_id = record.get("topology")
+            if self.topology_id != (topology := record.get("topology")):
+                self.topology_id = topology
+                self._order.clear()
+            # A process that was replaced may report late. Spouts would wait for ever for pulses to be seen that have been seen long since.
+            record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
             for task in record["tasks"]:
                 self.tasks[task["task"]] = {**task, "executor": record.get("executor"), "pid": record.get("pid"), "time_ms": record.get("time_ms")}
         elif record.get("kind") == "error":
             self.errors.append(record)
+        elif record.get("kind") == "driver":
+            self.driver = record
+
+    def _is_newer(self, term: int, task: dict[str, Any]) -> bool:
+        order = term, task.get("entry", 0), task.get("version", 0)
+        if order < self._order.get(task["task"], order):
+            return False
+        self._order[task["task"]] = order
+        return True
 
     def _note_busy(self, record: dict[str, Any]) -> None:
         now_ms = record.get("time_ms")
@@ -200,6 +226,13 @@ class TopologyStats:
             if task["component"] == component:
                 latency.add(task[kind][1], task[kind][0])
         return latency.mean_ms
+
+
+def _fits(report: Mapping[str, Any], component: Any, tasks: Mapping[int, str]) -> bool:
+    """Tell whether a task's report is one that the clock can reckon with."""
+    counts = [*report["emitted"].values(), *report["received"].values(), *report["sent"].values(), report["version"], report.get("pulse", 0)]
+    return (tasks.get(report["task"]) == component == report["component"] and all(type(n) is int and n >= 0 for n in counts)
+            and all(int(task) in tasks for task in (*report["received"], *report["sent"])))
 
 
 class NewestReports:

@@ -59,9 +59,9 @@ class FluxTopology:
     """
 
     name: str | None
-    config: dict[str, Any]
+    config: dict[str, Any] = field(repr=False)
     topology: StormTopology
-    definition: TopologyDef
+    definition: TopologyDef = field(repr=False)
     warnings: list[str] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
     objects: dict[str, Any] = field(default_factory=dict)

@@ -96,7 +96,7 @@ class SpoutDef(BeanDef):
     on_heap_memory_load: float = -1
     off_heap_memory_load: float = -1
     cpu_load: float = -1
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -146,7 +146,7 @@ class TopologyDef:
     """A whole file."""
 
     name: str | None = None
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict, repr=False)
     components: dict[str, BeanDef] = field(default_factory=dict)
     spouts: dict[str, SpoutDef] = field(default_factory=dict)
     bolts: dict[str, BoltDef] = field(default_factory=dict)

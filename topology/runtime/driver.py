@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import importlib.metadata
 import logging
-import re
+import os
+import platform
 import shutil
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
@@ -19,15 +23,24 @@ from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import start_positions
-from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import FATAL_MARK, FatalError, TopologyError, explain
+from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, topic_warnings
+from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
+from dskype.topology.runtime.inputs import ExternalInputs
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
+from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
+from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.session import jvm_exit_code
+from dskype.topology.runtime.stalls import StallWatch
+from dskype.topology.steady_clock import now_ms
 
-__all__ = ["TopologyDriver", "now_ms"]
+__all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +51,22 @@ _JANITOR_EVERY_S = 30
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
+_BROKER_RETRY_S = 2.0
 _METRICS_RETENTION_MS = 10 * 60_000
+_STARTS_PER_TERM = 1 << 20
+_KEPT_RESTARTS = 1000
 
 
-def now_ms() -> int:
-    """Return the wall clock in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+class TopologyFailedError(TopologyError):
+    """A topology has ended by itself; its topics and snapshots stay, so that it can be resumed."""
 
 
 class TopologyDriver:
     """One topology, from its first query to the removal of its topics.
 
-    Threads: the *clock* writes pulses and ticks to the inboxes, the *watch* reads the metrics topic
-    and restarts failed queries, and now and then lets Kafka drop records that no snapshot needs.
+    Threads: the *clock* writes pulses and ticks to the inboxes, the *watch* reads the metrics topic, starts failed queries
+    again, says how the topology is, and now and then lets Kafka drop records that no snapshot needs. A driver holds the
+    topology's highest *term*; one that finds a higher term has been replaced, and ends without touching anything.
 
     :param plan: the physical plan.
     :param spark: the session that runs the queries.
@@ -58,16 +74,22 @@ class TopologyDriver:
     :param folder: the topology's own folder, reachable by every Spark executor; snapshots live here.
     :param resume: go on from the snapshots and inboxes of an earlier run; otherwise both are made anew.
     :param spark_scratch: where Spark's throw-away checkpoints go; default within ``folder``.
+    :param tell: gets a line of text when something happens that whoever started the topology should know.
     """
 
     def __init__(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, *, resume: bool = False,
-                 spark_scratch: Path | None = None) -> None:
+                 spark_scratch: Path | None = None, tell: Callable[[str], None] = lambda text: None) -> None:
         self.plan, self._spark, self.kafka, self.folder = plan, spark, kafka, Path(folder)
         self.resume = resume
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
+        self._inputs = ExternalInputs(kafka, self.folder, plan.name)
+        self._reports = DriverReports(plan.topology_id, self.stats, now_ms, tell)
+        self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
+        self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
+        self._due: dict[str, float] = {}  # component whose query is to be started again -> when, monotonic
         self._active = False
         self._opened = False
         self._stop = threading.Event()
@@ -76,11 +98,15 @@ class TopologyDriver:
         self._producer: KafkaProducer | None = None
         self._control_lock = threading.Lock()
         self._control_due: str | None = None
-        self._epoch = 0
+        self._term = self._starts = 0
+        self._brokers_away = False
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
-        self.restarts: list[dict[str, Any]] = []
-        self.failure: BaseException | None = None
+        self.warnings: list[str] = []
+        """What is not right with external topics, though it can be worked with."""
+        self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
+        self.failure: TopologyError | None = None
+        """Why the topology has ended by itself."""
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -90,25 +116,83 @@ class TopologyDriver:
         return self.folder / "snapshots"
 
     def open(self) -> None:
-        """Make topics and queries; nothing is emitted before :meth:`activate`."""
+        """Make topics and queries; nothing is emitted before :meth:`activate`.
+
+        :raises ResumeRefusedError: what is to be resumed differs too much from what was started.
+        :raises ControlFileError: a file that says what was started is missing or damaged.
+        :raises TopologyError: Kafka or Spark cannot do what is asked.
+        """
         self._check_kafka_options()
         self._clock = TopologyClock(self.plan, self.stats, now_ms())  # time begins now
-        mark = self.folder / "topics-made"
-        if not (mark.is_file() and mark.read_text() == self.plan.topology_id):
-            self.resume = False  # it never came so far as to have topics and snapshots of its own
-        if not self.resume:
-            shutil.rmtree(self.snapshots, ignore_errors=True)
-            self._first_starts_file.unlink(missing_ok=True)
-        self._store().versions(0)
+        self._prepare_folder()
         self._make_topics()
-        mark.write_text(self.plan.topology_id)
+        if not self.resume:
+            self._manifest.write(self.folder)
+        if not self._spark.sparkContext.master.startswith("local"):
+            check_executors(self._spark, self.snapshots, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
         self._producer = self.kafka.producer()
         self._start_queries()
-        for target, name in ((self._run_clock, "clock"), (self._run_watch, "watch")):
-            thread = threading.Thread(target=target, name=f"{self.plan.name}-{name}", daemon=True)
+        for run, name in ((self._clock_step, "clock"), (self._watch(), "watch")):
+            thread = threading.Thread(target=self._run, args=(run, name), name=f"{self.plan.name}-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
         self._opened = True
+
+    def _prepare_folder(self) -> None:
+        """Take the topology's state up, or make room for it; and the next term."""
+        started = self._started() if self.resume else None
+        self.resume = started is not None
+        self.plan = keep_files(self.plan, self.folder, self.resume)
+        self._manifest = Manifest.of(self.plan, _version())
+        if started is not None:
+            self._compare(started)
+        store = self._store()
+        store.create()
+        self._take_term(store)  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
+        if not self.resume:
+            store.clear()
+            (self.folder / MANIFEST).unlink(missing_ok=True)
+            self._inputs.forget()
+
+    def _take_term(self, store: FileSnapshotStore) -> None:
+        while not self._term:
+            # Seconds: a folder that was removed and made again begins above every term that it ever had.
+            term = store.newest_term() + 1 if store.newest_term() else now_ms() // 1000
+            with contextlib.suppress(TermTakenError):
+                store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms()})
+                self._term = term
+
+    def _started(self) -> Manifest | None:
+        """Return what is to be resumed; None: it never came so far as to have topics and snapshots of its own.
+
+        :raises ControlFileError: there are snapshots, and nothing that says of what.
+        """
+        started = Manifest.read(self.folder)
+        if started is None:
+            if any(self.snapshots.glob("[0-9]*/*")):
+                raise ControlFileError(explain(f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
+                                               hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
+        elif started.topology_id != self.plan.topology_id:
+            raise ControlFileError(explain(f"The files of {self.folder} belong to two topologies.", given=f"{MANIFEST} of {started.topology_id}", legal=self.plan.topology_id,
+                                           hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
+        return started
+
+    def _compare(self, started: Manifest) -> None:
+        """Take over what may have changed since the topology was started.
+
+        :raises ResumeRefusedError: something else has changed.
+        """
+        changeable = {key for spec in self.plan.topology.components.values() for key in spec.obj.changeable_settings}
+        refused, taken = differences(started, self._manifest, changeable)
+        if refused:
+            lines = "\n".join(f"  {line}" for line in refused)
+            raise ResumeRefusedError(f"topology {self.plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
+                                     f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
+                                     "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state")
+        for line in taken:
+            log.info("topology %s is resumed with %s", self.plan.name, line)
+        if taken:
+            self._manifest.write(self.folder)
 
     def activate(self) -> None:
         """Let the spouts emit; opens the topology on the first call."""
@@ -167,7 +251,10 @@ class TopologyDriver:
                 for c in self.plan.component_ids if not self.plan.spec(c).is_spout for task in self.plan.component_tasks(c)}
 
     def close(self, *, remove: bool) -> None:
-        """Stop everything; with ``remove`` also delete topics and snapshots, else leave them for a resume."""
+        """Stop everything; with ``remove`` also delete topics and snapshots, else leave them for a resume.
+
+        A driver that was replaced removes nothing: it is not its own any more.
+        """
         self._active = False
         self._stop.set()
         for thread in self._threads:
@@ -175,8 +262,10 @@ class TopologyDriver:
         with self._lock:
             self._stop_queries()
         if self._producer is not None:
+            with contextlib.suppress(KafkaError):
+                self._reports.write(self._send_report)
             self._producer.close(timeout=5)
-        if remove:
+        if remove and not self._replaced():
             admin = TopicAdmin(self.kafka)
             try:
                 admin.delete([*self._inboxes(), metrics_topic(self.plan.name)])
@@ -185,6 +274,16 @@ class TopologyDriver:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # -- one driver at a time ---------------------------------------------------------------------
+
+    def _replaced(self) -> bool:
+        """Tell whether another driver has taken the topology over, or has removed it."""
+        return bool(self._term) and self._store().newest_term() != self._term
+
+    def abandon(self, reason: str) -> None:
+        """End because the topology is not this driver's any more; nothing of it is touched."""
+        self._fail(FencedError(f"topology {self.plan.name!r} ends here: {reason}"))
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -199,10 +298,12 @@ class TopologyDriver:
         try:
             existing = admin.existing(inboxes)
             if self.resume:
-                if wrong := {t: n for t, n in existing.items() if inboxes[t] != n}:
-                    msg = (f"topology {self.plan.name!r} cannot be resumed: the number of tasks has changed; expected "
-                           f"partitions {({t: inboxes[t] for t in wrong})}; given: {wrong}; hint: start it afresh")
-                    raise TopologyError(msg)
+                wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
+                if wrong:
+                    raise TopologyError(explain(
+                        f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
+                        given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
+                        hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')"))
             else:
                 admin.delete([*existing, *own])
             # Kafka must not drop what a snapshot may need: the watch does that itself.
@@ -211,7 +312,8 @@ class TopologyDriver:
             admin.create({dead_letters_topic(self.plan.name): 1}, size)
             self._make_external_topics(admin)
             if self.resume:
-                self._check_retention(admin)
+                for component in self.plan.component_ids:
+                    self._check_retention(component, admin)
         finally:
             admin.close()
 
@@ -219,7 +321,7 @@ class TopologyDriver:
         """Make the topics that components need where they are missing: brokers need not do so by themselves."""
         wanted: dict[str, dict[str, str]] = {}
         for spec in self.plan.topology.components.values():
-            for topic, config in spec.obj.external_topics(self.plan.name).items():
+            for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
         spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
@@ -232,15 +334,17 @@ class TopologyDriver:
         for warning in self.warnings:
             log.warning("topology %s: %s", self.plan.name, warning)
 
-    def _check_retention(self, admin: TopicAdmin) -> None:
-        for component in self.plan.component_ids:
-            topic = inbox_topic(self.plan.name, component)
-            begin_end = admin.begin_and_end(topic)
-            for (name, partition), offset in start_positions(self.plan, component, self._store()).items():
-                if name == topic and not begin_end[partition][0] <= offset <= begin_end[partition][1]:
-                    msg = (f"topology {self.plan.name!r} cannot be resumed: component {component!r} has to go on at offset "
-                           f"{offset} of {topic}/{partition}, but the log holds {begin_end[partition]}; hint: start it afresh")
-                    raise TopologyError(msg)
+    def _check_retention(self, component: str, admin: TopicAdmin) -> None:
+        topic = inbox_topic(self.plan.name, component)
+        begin_end = admin.begin_and_end(topic)
+        for (name, partition), offset in start_positions(self.plan, component, self._store()).items():
+            if name != topic:
+                continue
+            if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
+                raise FatalError(explain(
+                    f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
+                    given=f"the log holds {begin_end.get(partition, 'nothing')}", component=component,
+                    hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')"))
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -248,13 +352,14 @@ class TopologyDriver:
         return FileSnapshotStore(self.snapshots, self.plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
 
     def _context(self) -> QueryContext:
-        self._epoch = now_ms() if self._epoch == 0 else self._epoch + 1
-        self._last_context = QueryContext(spark=self._spark, plan=self.plan, kafka=self.kafka, snapshots=self.snapshots,
-                            scratch=self._scratch, logs=self.folder / "logs", epoch=self._epoch)
+        self._starts += 1
+        self._last_context = QueryContext(spark=self._spark, plan=self.plan, kafka=self.kafka, snapshots=self.snapshots, scratch=self._scratch,
+                                          logs=self.folder / "logs", term=self._term, epoch=self._term * _STARTS_PER_TERM + self._starts)
         return self._last_context
 
     def _start_queries(self) -> None:
         context = self._context()
+        self._due.clear()
         with ThreadPoolExecutor(max_workers=4) as pool:
             jobs = {c: pool.submit(self._start_query, context, c) for c in self.plan.component_ids}
             self._queries = {c: job.result() for c, job in jobs.items()}
@@ -263,7 +368,9 @@ class TopologyDriver:
         positions = start_positions(self.plan, component, self._store())
         spout = self.plan.spec(component).obj
         if isinstance(spout, KafkaSpout):
-            positions |= self._external_positions(spout, positions)
+            skip = self.plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
+            inbox = {where: offset for where, offset in positions.items() if where[0] == inbox_topic(self.plan.name, component)}
+            positions = inbox | self._inputs.positions(component, spout, positions, skip_lost=skip)
         query = ComponentQuery(context, component, positions)
         query.start()
         return query
@@ -275,70 +382,76 @@ class TopologyDriver:
             if isinstance(obj, KafkaBolt) and obj.kafka_options:
                 raise TopologyError(explain("A KafkaBolt writes with the topology's own producer.", given=sorted(obj.kafka_options),
                                             component=component, hint="give kafka.* settings to the cluster"))
+            refuse_own_security(getattr(obj, "kafka_options", {}), component)
             servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
             if servers not in (None, self.kafka.bootstrap_servers):
                 raise TopologyError(explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers,
                                             component=component, legal=self.kafka.bootstrap_servers))
 
-    def _external_positions(self, spout: KafkaSpout, known: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return where to begin in the external topics' partitions that no spout task has read yet."""
-        first_starts = self._first_starts()
-        consumer = self.kafka.consumer(group_id=self._group(spout))
-        try:
-            topics = spout.topics or [t for t in consumer.topics() if re.fullmatch(spout.pattern, t)]
-            if not topics:
-                msg = f"no topic matches the pattern of a KafkaSpout; given: {spout.pattern!r}"
-                raise TopologyError(msg)
-            found: dict[tuple[str, int], int] = {}
-            for topic in topics:
-                numbers = consumer.partitions_for_topic(topic)
-                if not numbers:
-                    msg = f"a KafkaSpout reads a topic that does not exist; given: {topic!r}; hint: create it first"
-                    raise TopologyError(msg)
-                partitions = [TopicPartition(topic, p) for p in numbers]
-                first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-                for tp in partitions:
-                    if (topic, tp.partition) in known:
-                        continue
-                    if (topic, tp.partition) in first_starts:
-                        found[topic, tp.partition] = first_starts[topic, tp.partition]
-                        continue
-                    strategy = spout.first_poll_strategy
-                    committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
-                    start = committed if committed is not None else last[tp] if strategy.endswith("LATEST") else first[tp]
-                    found[topic, tp.partition] = max(start, first[tp])
-            self._first_starts_file.write_text(json.dumps([[t, p, offset] for (t, p), offset in {**first_starts, **found}.items()]))
-            return found
-        finally:
-            consumer.close()
-
-    @property
-    def _first_starts_file(self) -> Path:
-        return self.folder / "first-offsets.json"
-
-    def _first_starts(self) -> dict[tuple[str, int], int]:
-        """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
-        try:
-            return {(t, p): offset for t, p, offset in json.loads(self._first_starts_file.read_text())}
-        except FileNotFoundError:
-            return {}
-
-    def _group(self, spout: KafkaSpout) -> str:
-        return str(spout.kafka_options.get("group.id", f"dskype-{self.plan.name}"))
-
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
+        if not queries or jvm_exit_code(self._spark) is not None:  # nothing there to be stopped, and every call to it would wait
+            return
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda query: query.stop(), queries.values()))
-        if queries:
+        try:
+            self._last_context.stop_executors()
+        except Exception as error:  # Spark is gone, and the executors with it
+            log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
+
+    # -- threads ----------------------------------------------------------------------------------
+
+    def _run(self, step: Callable[[], float], name: str) -> None:
+        """Repeat a step until the end; ``step`` returns how long to wait. No error of a step ends the thread."""
+        while not self._stop.is_set():
             try:
-                self._last_context.stop_executors()
-            except Exception as error:  # Spark is gone, and the executors with it
-                log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
+                wait_s = step()
+            except FatalError as error:
+                self._fail(error)
+                wait_s = 1.0
+            except KafkaError as error:
+                log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
+                wait_s = 1.0
+            except Exception as error:  # one bad round, or one bad record, must not end the watch or the clock
+                log.exception("the %s of topology %s met an error", name, self.plan.name)
+                self._reports.error("__driver", f"the {name} met an error and goes on: {type(error).__name__}: {error}", part=name)
+                wait_s = 1.0
+            self._stop.wait(wait_s)
+
+    def check(self) -> None:
+        """Raise what has ended the topology.
+
+        :raises TopologyError: the topology has failed, or a thread of the driver has died.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if dead := [t.name for t in self._threads if not t.is_alive()]:
+            if not self._stop.is_set():
+                self._fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
+                raise self.failure
+
+    def _fail(self, error: TopologyError) -> None:
+        """End the topology for good: nothing is emitted any more, and everybody hears why."""
+        with self._lock:
+            if self.failure is not None:
+                return
+            self._active = False
+            self.failure = error
+        self._reports.error("__driver", str(error), part="failure")
+        self._reports.health("failed", [str(error)])
+        if not isinstance(error, FencedError):
+            with contextlib.suppress(KafkaError):
+                self._reports.write(self._send_report)
+
+    def health(self) -> dict[str, Any]:
+        """Return ``{"state", "why", "restarts"}``; state: starting, running, waiting (for the brokers), stalled or failed."""
+        return self._reports.summary()
 
     # -- clock ------------------------------------------------------------------------------------
 
     def _write(self, records: list[ClockRecord], timeout_s: float = 30) -> None:
+        if records and self._replaced():
+            raise FencedError(f"topology {self.plan.name!r} ends here: another driver has taken it over")
         for record in records:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
@@ -357,55 +470,91 @@ class TopologyDriver:
         self._write(self._clock.control(self._control_due, now_ms()), _CONTROL_TIMEOUT_S)
         self._control_due = None
 
-    def _run_clock(self) -> None:
-        while not self._stop.is_set():
-            try:
+    def _clock_step(self) -> float:
+        if self.failure is not None:
+            return _WATCH_STEP_S
+        if self._control_due is not None:
+            with self._control_lock:
                 if self._control_due is not None:
-                    with self._control_lock:
-                        if self._control_due is not None:
-                            self._write_control()
-                self._write(self._clock.due(now_ms(), active=self._active))
-            except KafkaError as error:
-                log.warning("the clock of topology %s cannot write: %s; trying again", self.plan.name, error)
-                self._stop.wait(1)
-            wait = (self._clock.next_due_ms(active=self._active) - now_ms()) / 1000
-            self._stop.wait(min(0.5, max(_CLOCK_STEP_S, wait)))
+                    self._write_control()
+        self._write(self._clock.due(now_ms(), active=self._active))
+        wait_s = (self._clock.next_due_ms(active=self._active) - now_ms()) / 1000
+        return min(0.5, max(_CLOCK_STEP_S, wait_s))
 
     # -- watch ------------------------------------------------------------------------------------
 
-    def _run_watch(self) -> None:
-        consumer = self.kafka.consumer(fetch_max_wait_ms=500)
-        try:
-            where = TopicPartition(metrics_topic(self.plan.name), 0)
-            consumer.assign([where])
-            consumer.seek_to_beginning(where)
-            next_watch = next_clean = time.monotonic()
-            next_clean += _JANITOR_EVERY_S
-            reports = NewestReports(_METRICS_RETENTION_MS / 2000)
-            while not self._stop.is_set():
-                try:
-                    for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
-                        for record in batch:
-                            self.stats.feed(record.value)
-                            reports.heard(record.key, record.value, time.monotonic())
-                    if time.monotonic() >= next_watch:
-                        self._revive()
-                        self._pace()
-                        next_watch = time.monotonic() + _WATCH_STEP_S
-                    if time.monotonic() >= next_clean:
-                        self._drop_old_records()
-                        for key, value in reports.due(self.stats, time.monotonic()):
-                            self._producer.send(where.topic, key=key, value=value, partition=0)
-                        next_clean = time.monotonic() + _JANITOR_EVERY_S
-                except KafkaError as error:
-                    log.warning("the watch of topology %s cannot read: %s; trying again", self.plan.name, error)
-                    self._stop.wait(1)
-                except Exception as error:  # keep watching: a query must not stay down because of one bad round
-                    self.failure = error
-                    log.exception("the watch of topology %s met an error", self.plan.name)
-                    self._stop.wait(1)
-        finally:
-            consumer.close()
+    def _watch(self) -> Callable[[], float]:
+        """Return the step of the watch."""
+        where = TopicPartition(metrics_topic(self.plan.name), 0)
+        reports = NewestReports(_METRICS_RETENTION_MS / 2000)
+        consumer: Any = None
+        next_watch = time.monotonic()
+        next_clean = next_watch + _JANITOR_EVERY_S
+        known = dict(self.plan.task_component)
+
+        def step() -> float:
+            nonlocal consumer, next_watch, next_clean
+            # First what needs no broker: a JVM that has ended, another driver, queries that have failed.
+            if time.monotonic() >= next_watch:
+                next_watch = time.monotonic() + _WATCH_STEP_S
+                self._look()
+            if self.failure is not None:
+                return _WATCH_STEP_S
+            if consumer is None:
+                consumer = self.kafka.consumer(fetch_max_wait_ms=500)
+                consumer.assign([where])
+                consumer.seek_to_beginning(where)
+            for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
+                for record in batch:
+                    if record.key != DRIVER_KEY and self.stats.feed(record.value, known):
+                        reports.heard(record.key, record.value, time.monotonic())
+            self._reports.write(self._send_report)
+            if time.monotonic() >= next_clean:
+                next_clean = time.monotonic() + _JANITOR_EVERY_S
+                self._drop_old_records()
+                for key, value in reports.due(self.stats, time.monotonic()):
+                    self._producer.send(where.topic, key=key, value=value, partition=0)
+            return 0.0
+
+        return step
+
+    def _send_report(self, key: bytes | None, value: bytes) -> None:
+        self._producer.send(metrics_topic(self.plan.name), key=key, value=value, partition=0).get(timeout=10)
+
+    def _look(self) -> None:
+        """Look after everything once."""
+        if self.failure is not None:
+            return
+        if self._replaced():
+            self.abandon("another driver has taken it over")
+            return
+        if (code := jvm_exit_code(self._spark)) is not None:
+            self._fail(TopologyFailedError(f"Spark's JVM has ended (exit code {code}), and topology {self.plan.name!r} with it; "
+                                           "hint: its end is in the log below the topology's folder; submit it again to resume it"))
+            return
+        self._revive()
+        if self.failure is None:
+            self._pace()
+            self._judge()
+
+    def _versions(self) -> dict[int, int]:
+        return {task: report.get("version", 0) for task, report in list(self.stats.tasks.items())}
+
+    def _waiting(self) -> dict[int, int]:
+        """Return task -> what waits for it: tuples, or pulses of a spout."""
+        return self.stats.undelivered_by_task() | (self._clock.unseen_pulses() if self._active else {})
+
+    def _judge(self) -> None:
+        """Say how the topology is."""
+        stalls = self._stalls.look(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
+        failing = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c in self.plan.component_ids
+                   if (n := self._restarts.in_a_row(c)) > 1 and c in self._due]
+        if self._brokers_away:
+            self._reports.health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; everything goes on when they are back"])
+        elif stalls or failing:
+            self._reports.health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
+        elif self.stats.tasks:
+            self._reports.health("running", [])
 
     def _pace(self) -> None:
         """Let queries that have had no tuples for a while look for some less often."""
@@ -418,18 +567,76 @@ class TopologyDriver:
             query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)
 
     def _revive(self) -> None:
-        """Start failed queries anew, from their snapshots."""
+        """Start failed queries anew, from their snapshots: at once, or later if that did not help the last time."""
         with self._lock:
             for component, query in list(self._queries.items()):
-                if self._stop.is_set() or (error := query.failure()) is None:
-                    continue
-                log.warning("the query of component %s of topology %s failed and starts again: %s",
-                            component, self.plan.name, str(error)[:500])
-                self.restarts.append({"component": component, "time_ms": now_ms(), "error": str(error)[:2000]})
-                self.stats.errors.append({"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": now_ms(),
-                                          "error": f"the query failed and was started again: {str(error)[:2000]}"})
-                query.stop()
-                self._queries[component] = self._start_query(self._context(), component)
+                if self._stop.is_set() or self.failure is not None:
+                    return
+                if (error := query.failure()) is not None:
+                    del self._queries[component]
+                    query.stop()
+                    self._failed(component, error)
+            for component, due in list(self._due.items()):
+                if self._stop.is_set() or self.failure is not None:
+                    return
+                if time.monotonic() >= due:
+                    self._start_again(component)
+
+    def _failed(self, component: str, error: BaseException) -> None:
+        """Decide what becomes of a component whose query has failed."""
+        text = str(error)
+        if jvm_exit_code(self._spark) is not None:  # the next round says so
+            self._due[component] = time.monotonic() + _WATCH_STEP_S
+            return
+        if (fatal := _fatal_text(text)) is not None:
+            self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
+            return
+        if not self._brokers_answer():
+            log.warning("the query of component %s of topology %s failed, and the brokers do not answer: %s", component, self.plan.name, text[:200])
+            self._due[component] = time.monotonic() + _BROKER_RETRY_S
+            return
+        tasks = set(self.plan.component_tasks(component))
+        delay_s = self._restarts.failed(component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n})
+        shown = _cause(text)
+        if delay_s is None:
+            self._reports.error(component, f"the query failed and is given up: {shown}")
+            self._fail(TopologyFailedError(explain(
+                f"The query of component {component!r} of topology {self.plan.name!r} has failed {self._restarts.in_a_row(component)} times in a row without progress.",
+                given=shown, hint=f"the executors' logs are in {self.folder / 'logs'}; when the cause is mended, submit the topology again to resume it")))
+            return
+        log.warning("the query of component %s of topology %s failed and starts again in %g s: %s", component, self.plan.name, delay_s, shown[:500])
+        self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
+        self._reports.restarted(component)
+        self._reports.error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
+        self._due[component] = time.monotonic() + delay_s
+
+    def _start_again(self, component: str) -> None:
+        try:
+            admin = TopicAdmin(self.kafka)
+            try:
+                self._check_retention(component, admin)
+            finally:
+                admin.close()
+            self._queries[component] = self._start_query(self._context(), component)
+            del self._due[component]
+            self._brokers_away = False
+        except FatalError as error:
+            self._fail(TopologyFailedError(str(error)))
+        except Exception as error:  # it could not even be started: that counts as a failure
+            self._due.pop(component, None)
+            self._failed(component, error)
+
+    def _brokers_answer(self) -> bool:
+        try:
+            admin = self.kafka.admin()
+            try:
+                admin.list_topics()
+            finally:
+                admin.close()
+            self._brokers_away = False
+        except Exception:
+            self._brokers_away = True
+        return not self._brokers_away
 
     def _drop_old_records(self) -> None:
         """Let Kafka drop inbox records below the oldest snapshot of their task."""
@@ -458,10 +665,33 @@ class TopologyDriver:
         """Wait until ``condition(stats)`` holds.
 
         :raises TimeoutError: it did not within ``timeout_s``.
+        :raises TopologyError: the topology has failed.
         """
         deadline = time.monotonic() + timeout_s
         while not condition(self.stats):
+            self.check()
             if time.monotonic() > deadline:
                 msg = f"{what} did not come about within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)
+
+
+def _fatal_text(text: str) -> str | None:
+    """Return what a :class:`FatalError` of an executor says, from the text that Spark made of it."""
+    _, mark, rest = text.partition(FATAL_MARK)
+    return rest.strip().split("\n")[0].strip() if mark else None
+
+
+def _cause(text: str) -> str:
+    """Return the part of a query's error that tells most: the last line of the innermost Python traceback, else its beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "...", "^"))]
+    told = [line for line in lines if not line.startswith(("JVM stacktrace", "Traceback", "Driver stacktrace"))]
+    named = [line for line in told if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
+    return (named[-1] if named else told[0] if told else "no reason given")[:1000]
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("dskype")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

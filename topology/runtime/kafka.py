@@ -16,9 +16,10 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPart
 from dskype.topology.core.frames import InRecord
 from dskype.topology.core.loss import lost_input
 from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["INPUT_TOPIC", "KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "OUTPUT_TOPIC", "TopicAdmin", "read_to_end", "topic_warnings"]
+__all__ = ["INPUT_TOPIC", "KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "OUTPUT_TOPIC", "TopicAdmin", "read_to_end", "refuse_own_security",
+           "topic_warnings"]
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class KafkaSettings:
 
     :param bootstrap_servers: ``host:port,...``.
     :param options: ``kafka.*`` settings for Spark's source and sink, untouched.
-    :param client: the same settings as keyword arguments of kafka-python.
+    :param client: what of them says how to reach the brokers, as keyword arguments of kafka-python; can be pickled.
     """
 
     bootstrap_servers: str
@@ -210,6 +211,17 @@ class TopicAdmin:
             return {tp.partition: (first[tp], last[tp]) for tp in partitions}
         finally:
             consumer.close()
+
+
+def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
+    """Refuse options of one component that say how brokers are reached: its executors read with the topology's clients.
+
+    :raises TopologyError: names them.
+    """
+    own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
+    if own:
+        raise TopologyError(explain("A component reaches the brokers as its topology does.", given=own, component=component,
+                                    hint="give them to the cluster, as kafka.* settings"))
 
 
 _BATCH_BYTES = 1024

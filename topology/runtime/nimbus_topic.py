@@ -2,12 +2,15 @@
 
 Keys and values (JSON)::
 
-    topology:<name>   {"v": 1, "state": ..., "summary": ..., "driver": {"host", "pid"}, "heartbeat_ms"}   null: removed
-    command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                       null: done
-    answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                          null: read
+    topology:<name>   {"v": 1, "state", "summary", "driver": {"host", "pid", "machine", "started"}, "heartbeat": n,
+                       "files": [[keys of the configuration, path of the copy], ...]}                                 null: removed
+    command:<id>      {"v": 1, "name", "event", "wait_secs", "workers", "executors"}                                  null: done
+    answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
+    removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
 
 The process that runs a topology listens for its commands (:class:`NimbusService`); a command line in
-another shell writes them (:class:`ClusterClient`). Every state survives the restart of everything.
+another shell writes them (:class:`ClusterClient`). Every state survives the restart of everything. Anybody who may write
+to the topic may write anything: a record of another shape is left out, and counted.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import threading
 import time
 import uuid
-from typing import Any, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
@@ -27,19 +30,28 @@ from kafka.errors import KafkaError
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
+from dskype.topology.kept_files import declared_files, pointed_at
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance, TopologyState
 from dskype.topology.plan import inbox_topic, metrics_topic
+from dskype.topology.redaction import redact_text
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
 
-__all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "load_states"]
+__all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_removed", "load_states", "read_state", "watch_drivers"]
 
 log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
-_HEARTBEAT_S = 2.0
-_DEAD_AFTER_MS = 10_000
+_TOPOLOGY, _REMOVED, _COMMAND, _ANSWER = "topology:", "removed:", "command:", "answer:"
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    _TOPOLOGY: lambda v: isinstance(v["state"], dict) and isinstance(v["summary"], dict) and isinstance(v["state"]["components"], list)
+    and isinstance(v["state"]["name"], str) and isinstance(v["state"]["submitted_ms"], int) and isinstance(v["driver"]["pid"], int) and isinstance(v["driver"]["host"], str),
+    _REMOVED: lambda v: isinstance(v["id"], str),
+    _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
+    _ANSWER: lambda v: v["error"] is None or isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str),
+}
 
 
 def _now_ms() -> int:
@@ -54,38 +66,91 @@ def _ensure_topic(kafka: KafkaSettings) -> None:
         admin.close()
 
 
-def _latest(kafka: KafkaSettings, prefix: str) -> dict[str, dict[str, Any]]:
-    """Return the newest value of every key with a prefix; removed ones are left out."""
+def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
+    """Return the value of a record; None for one that is not of its kind's shape."""
+    try:
+        document = json.loads(value)
+        if document["v"] == 1 and _SHAPES[kind](document):
+            return document
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    log.warning("a record of topic %s is left out: expected the value of a %s key, given: %r", NIMBUS_TOPIC, kind, value[:60])
+    return None
+
+
+def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the newest value of every key of a kind; removed ones are left out."""
     found: dict[str, dict[str, Any]] = {}
     for record in read_to_end(kafka, NIMBUS_TOPIC):
         key = (record.key or b"").decode(errors="replace")
-        if key.startswith(prefix):
+        if key.startswith(kind):
+            name = key.removeprefix(kind)
             if record.value is None:
-                found.pop(key[len(prefix):], None)
-            else:
-                found[key[len(prefix):]] = json.loads(record.value)
+                found.pop(name, None)
+            elif (document := _parse(kind, record.value)) is not None:
+                found[name] = document
     return found
+
+
+def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
+    """Return the name and the record of a topology, the record None if it was removed; None for anything else on the topic.
+
+    :param record: a record of the topic, as a consumer returns it.
+    """
+    key = (record.key or b"").decode(errors="replace")
+    if not key.startswith(_TOPOLOGY):
+        return None
+    document = None if record.value is None else _parse(_TOPOLOGY, record.value)
+    return None if record.value is not None and document is None else (key.removeprefix(_TOPOLOGY), document)
 
 
 def load_states(kafka: KafkaSettings) -> dict[str, dict[str, Any]]:
     """Return name -> record of every topology that is not removed."""
-    return _latest(kafka, "topology:")
+    return _latest(kafka, _TOPOLOGY)
 
 
-def is_alive(record: Mapping[str, Any]) -> bool:
-    """Tell whether the driver of a topology has shown itself lately, and on this machine: whether it is there."""
-    if _now_ms() - record.get("heartbeat_ms", 0) >= _DEAD_AFTER_MS:
-        return False
-    driver = record["driver"]
-    if driver["host"] != socket.gethostname():
-        return True
-    try:
-        os.kill(driver["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+def load_removed(kafka: KafkaSettings) -> dict[str, str]:
+    """Return name -> topology id of what was killed while its driver was away: its folder may be there yet."""
+    return {name: record["id"] for name, record in _latest(kafka, _REMOVED).items()}
+
+
+def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """Tell which topologies' drivers are alive.
+
+    Those of this machine are looked for; the others' heartbeats are watched, for a few seconds if they are alive and for
+    twelve if not.
+
+    :param records: what :func:`load_states` returned.
+    """
+    watched = Watched()
+    for name, record in records.items():
+        watched.note(name, record)
+    verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
+    if None in verdicts.values():
+        consumer = kafka.consumer(fetch_max_wait_ms=100)
+        try:
+            where = TopicPartition(NIMBUS_TOPIC, 0)
+            consumer.assign([where])
+            consumer.seek_to_end(where)
+            while None in verdicts.values():
+                for record in consumer.poll(timeout_ms=200).get(where, ()):
+                    name, document = read_state(record) or ("", None)
+                    if name in records and document is not None:
+                        watched.note(name, document)
+                verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
+        finally:
+            consumer.close()
+    return {name: bool(verdict) for name, verdict in verdicts.items()}
+
+
+def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a topology by its record, with the files that its tasks read: the copies, where they can be read from here."""
+    return pointed_at(record["state"]["conf"], {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
+
+
+def _files(managed: ManagedTopology) -> list[Any]:
+    plan = managed.plan
+    return [[list(key), path] for (component, key), path in declared_files(plan).items() if key[0] in plan.conf and key[0] not in plan.spec(component).conf]
 
 
 class NimbusService:
@@ -101,7 +166,8 @@ class NimbusService:
         _ensure_topic(kafka)
         self._producer = kafka.producer()
         self._stop = threading.Event()
-        self._driver = {"host": socket.gethostname(), "pid": os.getpid()}
+        self._driver = describe_driver()
+        self._beats = 0
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True)
                          for run in (self._run_commands, self._run_heartbeat)]
 
@@ -122,10 +188,11 @@ class NimbusService:
             with self._publishing:
                 name = managed.state.name
                 if removed:
-                    self._put(f"topology:{name}", None)
+                    self._put(f"{_TOPOLOGY}{name}", None)
+                    self._put(f"{_REMOVED}{name}", None)
                 elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
-                    self._put(f"topology:{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name),
-                                                   "driver": self._driver, "heartbeat_ms": _now_ms()})
+                    self._put(f"{_TOPOLOGY}{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name), "files": _files(managed),
+                                                     "driver": self._driver, "heartbeat": self._beats})
         except NotAliveException:
             pass  # it is being removed
         except KafkaError as error:
@@ -145,9 +212,12 @@ class NimbusService:
 
     def _run_heartbeat(self) -> None:
         # Without the keeper's lock: a rebalance holds it for long, and must not look like a dead driver.
-        while not self._stop.wait(_HEARTBEAT_S):
+        while not self._stop.wait(HEARTBEAT_S):
             for managed in list(self._keeper.topologies.values()):
-                self.publish(managed)
+                try:
+                    self.publish(managed)
+                except Exception:  # one topology's trouble must not silence the others
+                    log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
         consumer = self._kafka.consumer(fetch_max_wait_ms=500)
@@ -158,14 +228,26 @@ class NimbusService:
             while not self._stop.is_set():
                 try:
                     for record in consumer.poll(timeout_ms=500).get(where, ()):
-                        key = (record.key or b"").decode(errors="replace")
-                        if key.startswith("command:") and record.value is not None:
-                            self._command(key.removeprefix("command:"), json.loads(record.value))
+                        self._take(record)
                 except KafkaError as error:
                     log.warning("nimbus cannot read commands: %s; trying again", error)
                     self._stop.wait(1)
+                except Exception:  # whatever somebody wrote: the next command must be heard
+                    log.exception("nimbus met an error; it goes on")
+                    self._stop.wait(1)
         finally:
             consumer.close()
+
+    def _take(self, record: Any) -> None:
+        key = (record.key or b"").decode(errors="replace")
+        if record.value is None:
+            return
+        if key.startswith(_COMMAND) and (command := _parse(_COMMAND, record.value)) is not None:
+            self._command(key.removeprefix(_COMMAND), command)
+        elif key.startswith(_REMOVED) and (removed := _parse(_REMOVED, record.value)) is not None:
+            managed = self._keeper.topologies.get(key.removeprefix(_REMOVED))
+            if managed is not None and managed.state.id == removed["id"]:
+                managed.backend.abandon("it was killed from another shell, where this process was taken for dead")
 
     def _command(self, identity: str, command: dict[str, Any]) -> None:
         with self._lock:
@@ -180,9 +262,9 @@ class NimbusService:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # whatever went wrong, the one who asked must hear of it
                 log.exception("command %s failed", command)
-                failure = {"type": "TopologyError", "text": f"{type(error).__name__}: {error}"}
-        self._put(f"answer:{identity}", {"v": 1, "error": failure})
-        self._put(f"command:{identity}", None)
+                failure = {"type": "TopologyError", "text": redact_text(f"{type(error).__name__}: {error}")}
+        self._put(f"{_ANSWER}{identity}", {"v": 1, "error": failure})
+        self._put(f"{_COMMAND}{identity}", None)
 
 
 class ClusterClient:
@@ -195,10 +277,15 @@ class ClusterClient:
         self._kafka = kafka
 
     def topologies(self) -> list[dict[str, Any]]:
-        """Return the summaries of all topologies by name; ``driver_alive`` tells whether their process is there."""
-        return [{**record["summary"], "driver_alive": is_alive(record), "driver": record["driver"],
+        """Return the summaries of all topologies by name; ``driver_alive`` tells whether their process is there.
+
+        It takes some seconds where a driver is on another machine: see :func:`watch_drivers`.
+        """
+        records = load_states(self._kafka)
+        alive = watch_drivers(self._kafka, records)
+        return [{**record["summary"], "driver_alive": alive[name], "driver": {key: record["driver"][key] for key in ("host", "pid")},
                  "uptime_secs": max(0, (_now_ms() - record["state"]["submitted_ms"]) // 1000)}
-                for _, record in sorted(load_states(self._kafka).items())]
+                for name, record in sorted(records.items())]
 
     def _record(self, name: str) -> dict[str, Any]:
         record = load_states(self._kafka).get(name)
@@ -209,53 +296,73 @@ class ClusterClient:
     def send(self, command: Mapping[str, Any], timeout_s: float = 60) -> None:
         """Send ``{"name", "event", ...}`` to the process that runs the topology and wait for its answer.
 
-        Killing a topology whose process is gone removes what it has left.
+        Killing a topology whose process is gone removes what it has left in Kafka; what is left in its folder goes when a
+        topology of that name is submitted there.
 
         :raises NotAliveException: no such topology.
         :raises TopologyError: what the other side refused, with its text; or nobody answered.
         """
         name = command["name"]
         record = self._record(name)
-        if not is_alive(record):
+        if here_alive(record["driver"]) is False or not self._ask(command, record, timeout_s):
             if command["event"] == "KILL":
                 self._remove_left_over(record)
                 return
-            msg = (f"the process that runs topology {name!r} is gone (pid {record['driver']['pid']} on {record['driver']['host']}); "
-                   "hint: submit it again to resume it, or kill it to remove what it has left")
-            raise TopologyError(msg)
-        identity = uuid.uuid4().hex
+            raise TopologyError(f"the process that runs topology {name!r} is gone (pid {record['driver']['pid']} on {record['driver']['host']}); "
+                                "hint: submit it again to resume it, or kill it to remove what it has left")
+
+    def _ask(self, command: Mapping[str, Any], record: Mapping[str, Any], timeout_s: float) -> bool:
+        """Send a command and wait for its answer; return False when the driver's heartbeat stands still meanwhile."""
+        name, identity, watched = command["name"], uuid.uuid4().hex, Watched()
+        watched.note(name, record)
         consumer, producer = self._kafka.consumer(fetch_max_wait_ms=100), self._kafka.producer()
+
+        def put(key: str, value: Any) -> None:
+            producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
+            producer.flush(timeout=30)
+
         try:
             where = TopicPartition(NIMBUS_TOPIC, 0)
             consumer.assign([where])
             consumer.seek_to_end(where)
             consumer.position(where)
-            producer.send(NIMBUS_TOPIC, key=f"command:{identity}".encode(), value=json.dumps({"v": 1, **command}).encode())
-            producer.flush(timeout=30)
-            deadline = time.monotonic() + timeout_s
+            put(f"{_COMMAND}{identity}", {"v": 1, **command})
+            deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)
             while time.monotonic() < deadline:
                 for answer in consumer.poll(timeout_ms=200).get(where, ()):
-                    if answer.key == f"answer:{identity}".encode() and answer.value is not None:
-                        producer.send(NIMBUS_TOPIC, key=answer.key, value=None)
-                        producer.flush(timeout=30)
-                        _raise(json.loads(answer.value)["error"])
-                        return
+                    key = (answer.key or b"").decode(errors="replace")
+                    if answer.value is None:
+                        continue
+                    if key == f"{_ANSWER}{identity}" and (document := _parse(_ANSWER, answer.value)) is not None:
+                        put(key, None)
+                        _raise(document["error"])
+                        return True
+                    if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
+                        watched.note(name, document)
+                if watched.verdict(name, record) is False:
+                    put(f"{_COMMAND}{identity}", None)
+                    return False
         finally:
             producer.close(timeout=5)
             consumer.close()
-        msg = f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process"
-        raise KafkaTimeoutError(msg)
+        raise KafkaTimeoutError(f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process")
 
     def _remove_left_over(self, record: Mapping[str, Any]) -> None:
         name, components = record["state"]["name"], record["state"]["components"]
-        admin = TopicAdmin(self._kafka)
-        try:
-            admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
-        finally:
-            admin.close()
         producer = self._kafka.producer()
-        producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=None)
-        producer.close(timeout=30)
+        try:
+            # First, so that a driver that is not dead after all hears of it before it misses its topics.
+            producer.send(NIMBUS_TOPIC, key=f"{_REMOVED}{name}".encode(), value=json.dumps({"v": 1, "id": record["state"]["id"]}).encode())
+            producer.flush(timeout=30)
+            admin = TopicAdmin(self._kafka)
+            try:
+                admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
+            finally:
+                admin.close()
+            producer.send(NIMBUS_TOPIC, key=f"{_TOPOLOGY}{name}".encode(), value=None)
+            producer.flush(timeout=30)
+        finally:
+            producer.close(timeout=5)
 
     def stats(self, name: str) -> TopologyStats:
         """Return the newest statistics of every task of a topology, and its last errors."""
@@ -269,7 +376,7 @@ class ClusterClient:
         """Return component -> errors, newest last."""
         found: dict[str, list[dict[str, Any]]] = {}
         for error in self.stats(name).errors:
-            found.setdefault(error["component"], []).append(error)
+            found.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})
         return found
 
     def state(self, name: str) -> TopologyState:

@@ -56,6 +56,7 @@ class QueryContext:
     :param snapshots: folder of snapshots and journals.
     :param scratch: folder for Spark's throw-away checkpoints.
     :param logs: folder of the executors' logs.
+    :param term: the driver's term: what an earlier driver left running must not write any more.
     :param epoch: number of this start; higher replaces lower.
     """
 
@@ -65,12 +66,13 @@ class QueryContext:
     snapshots: Path
     scratch: Path
     logs: Path
+    term: int
     epoch: int
 
     @cached_property
     def payload(self) -> bytes:
         """The executors' payload, serialized once."""
-        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path)).dumps()
+        return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path), self.term).dumps()
 
     def stop_executors(self, component: str | None = None) -> None:
         """End the resident executors on every Spark executor; each gets more than one of these tasks, most likely."""
@@ -103,7 +105,9 @@ class ComponentQuery:
         inbox = inbox_topic(plan.name, self.component)
         topics = sorted({topic for topic, _ in self._positions})
         reader = self._context.spark.readStream.format("kafka")
-        if external:  # partitions that are added later are read, too
+        if external and spout.pattern:  # topics that are made later are read, too
+            reader = reader.option("subscribePattern", f"(?:{spout.pattern})|{re.escape(inbox)}")
+        elif external:  # and so are partitions that are added
             reader = reader.option("subscribe", ",".join(topics))
         else:
             reader = reader.option("assign", json.dumps({inbox: [partition for _, partition in sorted(self._positions)]}))
@@ -124,8 +128,9 @@ class ComponentQuery:
         tasks = plan.component_tasks(self.component)
         shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks),
                     external, self._context.payload)
-        # One Spark task per worker: its shim serves all executors there at once.
-        rows = reader.load().selectExpr(*columns).coalesce(plan.used_workers).mapInArrow(shim, OUTPUT_DDL)
+        # One Spark task per worker: its shim serves all executors there at once. A Kafka spout's task has several partitions, which must
+        # never come to two of Spark's tasks: on two hosts it would have two owners.
+        rows = reader.load().selectExpr(*columns).coalesce(1 if external else plan.used_workers).mapInArrow(shim, OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
             writer = writer.option(key, value)

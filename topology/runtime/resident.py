@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import pickle
+import secrets
 import selectors
 import signal
 import socket
@@ -21,7 +22,9 @@ import pyarrow as pa
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.errors import FATAL_MARK, FatalError
 from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
@@ -38,6 +41,7 @@ class Payload:
     """What an executor needs to run its part of a topology; travels in Spark's closure, as code does.
 
     :param sys_path: the driver's path, so that modules which the driver can import are found.
+    :param term: the driver's term.
     """
 
     plan: TopologyPlan
@@ -45,6 +49,7 @@ class Payload:
     snapshots: Path
     logs: Path
     sys_path: list[str]
+    term: int
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
@@ -90,7 +95,9 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     log_file = os.open(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log_file, 1)
     os.dup2(log_file, 2)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     signal.signal(signal.SIGTERM, _on_term)
     resident = _Resident(listener, content, component, index)
     try:
@@ -112,8 +119,9 @@ class _Resident:
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
-                        lambda: time.time_ns() // 1_000_000)
+                        lambda: time.time_ns() // 1_000_000, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = selectors.DefaultSelector()
@@ -143,9 +151,10 @@ class _Resident:
             reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:
             raise
-        except Exception:  # the task fails, is tried again, and with it the query
+        except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
-            send(connection, b"\x01", traceback.format_exc()[-8000:].encode())
+            text = f"{FATAL_MARK} {error}\n" if isinstance(error, FatalError) else ""
+            send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
         send(connection, b"\x00", reply)
 

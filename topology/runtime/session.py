@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.redaction import SPARK_KEYS, redact_text
 from dskype.topology.runtime.tuning import exclude_rules
 
-__all__ = ["spark_settings", "start_session"]
+__all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
+
+
+class SessionError(TopologyError):
+    """Spark could not be started."""
+
 
 _LOCAL_SLOTS = 16
 """Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
@@ -33,6 +42,9 @@ _MICRO_BATCH = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
+    # Options of Kafka's clients are part of plans: what we call secret is hidden in what Spark shows of them.
+    "spark.redaction.regex": SPARK_KEYS,
+    "spark.sql.redaction.options.regex": f"{SPARK_KEYS}|url",
     # Hadoop's default forks chmod for every file.
     "spark.sql.streaming.checkpointFileManagerClass":
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
@@ -59,22 +71,34 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
+    logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
+    settings["spark.driver.extraJavaOptions"] = logging
     if local:
         settings |= {
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
             # Two cores: a parallel collector does not pay.
             "spark.driver.extraJavaOptions": " ".join((
-                "-XX:+UseSerialGC", "-Xshare:auto",
-                f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log={log_file}")),
+                "-XX:+UseSerialGC", "-Xshare:auto", logging)),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         }
     return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
+
+
+def _java_reason(error: Exception) -> str:
+    """Return what Java said, without the ways it took: the innermost cause."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error) or type(error).__name__
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())
 
 
 def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
     """Start Spark and return the session.
 
     :raises RuntimeError: a session exists in this process already.
+    :raises SessionError: Spark refuses its settings, or cannot be reached.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -84,9 +108,104 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
         raise RuntimeError(msg)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
-    builder = SparkSession.builder.master(url).appName("dskype")
-    for key, value in spark_settings(master=master, jars=jars, conf=conf, log_file=log_file).items():
+    settings = {"spark.master": url, "spark.app.name": "dskype", **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file)}
+    _launch(settings, log_file.parent)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # py4j's errors begin with where, and end with what
+        raise SessionError(explain("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}")) from error
     exclude_rules(session)
     return session
+
+
+def jvm_exit_code(session: Any) -> int | None:
+    """Return the exit code of Spark's JVM if that has ended; None while it runs, or where another process started it."""
+    process = getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
+    return None if process is None else process.poll()
+
+
+def stop_session(session: Any) -> None:
+    """Stop Spark. A JVM that has ended by itself is only forgotten, so that another session can be started: every call to it would fail."""
+    if jvm_exit_code(session) is None:
+        session.stop()
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def _launch(settings: Mapping[str, str], folder: Path) -> None:
+    """Start Spark's JVM, if this process has none, with its settings in a file that only its owner can read.
+
+    PySpark puts them into the command line, where every user of the machine sees them. The file is gone when the JVM has read it; its
+    name stays in the command line and tells whose JVM it is, should this process be killed.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    for key in ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+        if redact_text(settings.get(key, "")) != settings.get(key, ""):
+            raise TopologyError(explain("Options of a JVM are its command line, which every user of the machine sees: they must not hold a secret.", given=key,
+                                        hint="give them by the environment variable JDK_JAVA_OPTIONS"))
+    file = folder / "spark.properties"
+    file.unlink(missing_ok=True)
+    try:
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+            out.writelines(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items())
+        with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"):
+            # What the JVM and its Python workers write is for its owner: snapshots, checkpoints, logs.
+            SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077}))
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _submit_arguments(*ours: str) -> Iterator[None]:
+    """Put arguments before the last of PYSPARK_SUBMIT_ARGS, behind the user's."""
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    users = shlex.split(before or "pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*users[:-1], *ours, *users[-1:]])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(text: str) -> str:
+    """Return a key or value as Java's ``.properties`` files write it."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+    units = str(text).encode("utf-16-be")
+    chars = [chr(int.from_bytes(units[i:i + 2], "big")) for i in range(0, len(units), 2)]  # Java's: two for what is beyond 16 bits
+    return "".join(special.get(c) or (c if " " < c <= "~" else f"\\u{ord(c):04x}") for c in chars)
+
+
+def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping[str, Any]) -> str | None:
+    """Return a warning when the way to Kafka is secured and the one between Spark's processes is not; None when there is nothing to say.
+
+    :param spark: the ``spark.*`` settings.
+    :param kafka: the ``kafka.*`` settings.
+    """
+    protocol = str(kafka.get("kafka.security.protocol", "PLAINTEXT")).upper()
+    if protocol == "PLAINTEXT" or master is None or master.startswith("local"):
+        return None
+
+    def on(key: str) -> bool:
+        return str(spark.get(key, "false")).lower() == "true"
+
+    missing = [] if on("spark.authenticate") else ["spark.authenticate=true (who may join)"]
+    if protocol.endswith("SSL") and not (on("spark.network.crypto.enabled") or on("spark.ssl.rpc.enabled")):
+        missing.append("spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true (who may read)")
+    if not missing:
+        return None
+    return (f"Kafka is reached by {protocol}, but what Spark's processes send each other, Kafka's passwords among it, is not secured as well; "
+            f"hint: set {' and '.join(missing)}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, start_positions, route
 from dskype.topology.core.frames import InRecord, OutRecord, one_by_one
-from dskype.topology.core.snapshots import MemorySnapshotStore
+from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.simulated.log import MemoryLog
@@ -31,6 +31,9 @@ class Faults:
     :param restarted: the query starts anew from the snapshots; batches are cut elsewhere.
     :param all_restarted: the driver dies: every query starts anew.
     :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran.
+    :param run_twice: another host runs the batch, too, at the same time; what it answers is written late, in part or never.
+    :param second_owner: the query is replaced and does not know it: it gets batches of its own beside its successor. The rows of a
+        batch are written before its next one, or, when it ends, late, in part or never.
     :param damaged: the newest snapshot of a task is damaged before a restart.
     :param snapshot: a snapshot is taken before the batch (beside those that are due by time).
     """
@@ -42,6 +45,8 @@ class Faults:
     restarted: float = 0.0
     all_restarted: float = 0.0
     elsewhere: float = 0.0
+    run_twice: float = 0.0
+    second_owner: float = 0.0
     damaged: float = 0.0
     snapshot: float = 0.0
 
@@ -49,19 +54,38 @@ class Faults:
     def heavy(cls) -> Faults:
         """Return a mix in which about every other batch meets a fault."""
         return cls(lost_before=0.05, lost_after=0.08, torn_write=0.1, repeated=0.12, restarted=0.06,
-                   all_restarted=0.02, elsewhere=0.08, damaged=0.2, snapshot=0.2)
+                   all_restarted=0.02, elsewhere=0.08, run_twice=0.08, second_owner=0.04, damaged=0.2, snapshot=0.2)
 
 
 @dataclass
 class _Query:
-    """What Spark would hold for one component: positions, the batch in flight, and its executors."""
+    """What Spark would hold for one component: positions, the batch in flight, and its executors.
+
+    :param stale: a query that has been replaced and does not know it.
+    :param unwritten: of such a query, the rows of its last batch that are not in the log yet.
+    """
 
     component: str
     positions: dict[tuple[str, int], int]
     batch_id: int = 0
     in_flight: dict[tuple[str, int], tuple[int, int]] | None = None
+    term: int = 0
     executors: dict[int, Executor] = field(default_factory=dict)
     elsewhere: dict[int, Executor] = field(default_factory=dict)
+    stale: _Query | None = None
+    unwritten: list[OutRecord] = field(default_factory=list)
+
+
+class _ContendedStore(MemorySnapshotStore):
+    """Lets other owners run right before a journal entry is written."""
+
+    in_between: Callable[[], None] | None = None
+
+    def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
+        others, self.in_between = self.in_between, None
+        if others is not None:
+            others()
+        super().save_journal(task, number, data, term=term)
 
 
 class SimulatedTopology:
@@ -83,15 +107,18 @@ class SimulatedTopology:
         self.plan, self.log, self._clock_source = plan, log, clock
         self.seed, self.faults = seed, faults
         self._random = None if seed is None else random.Random(seed)
-        self.store = MemorySnapshotStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        self.store = _ContendedStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
         self.stats = TopologyStats()
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self.active = False
         self.opened = False
+        self.warnings: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
         self._external_starts: dict[tuple[str, str, int], int] = {}
         self._queries: dict[str, _Query] = {}
+        self._owners = self._term = 0
+        self._late: list[OutRecord] = []
 
     def now_ms(self) -> int:
         return self._clock_source()
@@ -103,8 +130,9 @@ class SimulatedTopology:
         if not self.opened:
             self.opened = True
             self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
+            self._take_term()
             for component in self.plan.topology.components:
-                query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store))
+                query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store), term=self._term)
                 self._external_positions(query, first=True)
                 for index in range(self.plan.num_executors(component)):
                     self._executor(query, index)
@@ -124,6 +152,10 @@ class SimulatedTopology:
             for executor in query.executors.values():
                 self._save(executor, query.batch_id + 1)
             self._restart(query)
+
+    def health(self) -> dict[str, Any]:
+        """Return how it is: here nothing waits for anything."""
+        return {"state": "running", "why": [], "restarts": 0}
 
     def close(self, *, remove: bool = True) -> None:
         """Call ``close``/``cleanup`` of every component.
@@ -161,8 +193,14 @@ class SimulatedTopology:
     def _executor(self, query: _Query, index: int) -> Executor:
         executor = query.executors.get(index)
         if executor is None:
-            executor = query.executors[index] = Executor(self.plan, query.component, index, self.store, self.log, self.now_ms)
+            self._owners += 1
+            executor = query.executors[index] = Executor(self.plan, query.component, index, self.store, self.log, self.now_ms,
+                                                         owner=f"process {self._owners}", term=query.term)
         return executor
+
+    def _take_term(self) -> None:
+        self._term = self.store.newest_term() + 1
+        self.store.take_term(self._term, {"driver": f"of term {self._term}"})
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -253,13 +291,17 @@ class SimulatedTopology:
     def _strikes(self, name: str) -> bool:
         if self._random.random() >= getattr(self.faults, name):
             return False
-        self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
+        self._count(name)
         return True
+
+    def _count(self, name: str) -> None:
+        self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
 
     def _restart(self, query: _Query) -> None:
         """Start a query anew, as after a crash: new processes, positions from the snapshots."""
         query.executors.clear()
         query.elsewhere.clear()
+        query.term = self._term
         if self._random is not None:
             for task in self.plan.component_tasks(query.component):
                 versions = self.store.versions(task)
@@ -278,17 +320,18 @@ class SimulatedTopology:
 
     def _run_batch_with_faults(self, query: _Query) -> None:
         rng = self._random
+        if self._late and rng.random() < 0.1:
+            for record in self._late:
+                self.log.write(record)
+            self._late = []
         if query.in_flight is None:
             if self._strikes("all_restarted"):
+                self._take_term()
                 for other in self._queries.values():
                     self._restart(other)
             elif self._strikes("restarted"):
                 self._restart(query)
-            available = self._available(query)
-            ranges = {key: (start, rng.randint(start, end) if rng.random() < 0.5 else end)
-                      for key, (start, end) in available.items()}
-            ranges = {key: r for key, r in ranges.items() if r[1] > r[0]}
-            if not ranges:
+            if not (ranges := self._cut(query)):
                 return
             query.in_flight = ranges
             if self._strikes("snapshot"):
@@ -305,7 +348,24 @@ class SimulatedTopology:
             keys = sorted(ranges)
             chosen = set(rng.sample(keys, len(keys) // 2))
             parts = [[r for r in records if ((r.topic, r.partition) in chosen) is side] for side in (True, False)]
-        out = [record for part in parts for record in self._handle(query, part)]
+        if query.stale is None and self._strikes("second_owner"):
+            self._leave_behind(query)
+        others = [lambda: self._run_stale(query)] * (query.stale is not None)
+        if self._strikes("run_twice"):
+            others.append(lambda: self._run_elsewhere(query, records))
+        try:
+            out: list[OutRecord] = []
+            for part in parts:
+                self._let_run(others, 0.3)
+                self.store.in_between = lambda: self._let_run(others, 0.3)
+                out += self._handle(query, part)
+            self._let_run(others, 0.5)
+        except JournalTakenError:   # the processes end, and the batch is run again
+            self._count("journal_taken")
+            query.executors.clear()
+            return
+        finally:
+            self.store.in_between = None
         if self._strikes("lost_after"):
             self._lose_executors(query)
             return
@@ -322,6 +382,59 @@ class SimulatedTopology:
             return
         self._commit(query, ranges)
 
+    # -- second owners ----------------------------------------------------------------------------
+
+    def _leave_behind(self, query: _Query) -> None:
+        """Let the query go on as a stale one, and another take its place."""
+        query.stale = _Query(query.component, dict(query.positions), query.batch_id, query.in_flight, query.term, query.executors)
+        query.executors = {}
+        query.elsewhere.clear()
+
+    def _let_run(self, others: list[Callable[[], None]], chance: float) -> None:
+        if others and self._random.random() < chance:
+            self._random.choice(others)()
+
+    def _run_elsewhere(self, query: _Query, records: list[InRecord]) -> None:
+        """Run the present batch on another host, where Spark lost sight of it."""
+        there = _Query(query.component, query.positions, query.batch_id, term=query.term, executors=query.elsewhere)
+        try:
+            for record in self._handle(there, records):
+                if self._random.random() < 0.2:
+                    self._late.append(record)
+        except JournalTakenError:
+            self._count("journal_taken")
+            query.elsewhere.clear()
+
+    def _run_stale(self, query: _Query) -> None:
+        """Run the next batch of the query that was replaced, or let it end."""
+        rng, stale = self._random, query.stale
+        if stale is None:
+            return
+        if rng.random() < 0.1:
+            self._late += [record for record in stale.unwritten if rng.random() < 0.5]
+            query.stale = None
+            return
+        for record in stale.unwritten:
+            self.log.write(record)
+        stale.unwritten = []
+        ranges = stale.in_flight or self._cut(stale)
+        try:
+            stale.unwritten = self._handle(stale, self._batch_records(ranges))
+            self._commit(stale, ranges)
+            self._count("stale_batches")
+        except JournalTakenError:
+            self._count("journal_taken")
+            stale.executors.clear()
+        except FencedError:
+            self._count("fenced")
+            query.stale = None
+
+    def _cut(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return a range of what there is to read, all or a part of it."""
+        rng = self._random
+        ranges = {key: (start, rng.randint(start, end) if rng.random() < 0.5 else end) for key, (start, end) in self._available(query).items()}
+        return {key: r for key, r in ranges.items() if r[1] > r[0]}
+
     # -- looking inside ---------------------------------------------------------------------------
 
     def components(self, component: str) -> list[Any]:
@@ -329,6 +442,8 @@ class SimulatedTopology:
         query = self._queries[component]
         instances = []
         for index in range(self.plan.num_executors(component)):
+            if self._random is not None and self.plan.spec(component).is_spout:
+                query.executors.pop(index, None)    # another process may have run the last batches
             executor = self._executor(query, index)
             if not self.plan.spec(component).is_spout:  # a lost executor comes back with its next batch only
                 for task in executor.tasks:

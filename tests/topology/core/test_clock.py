@@ -89,3 +89,12 @@ def test_a_slow_spout_is_asked_as_often_though_others_fill_the_queue():
     queue.sent = 5_000                          # (what others have sent)
     queue.run(4)
     assert queue.pulses >= 15 * 4
+
+
+def test_a_spout_whose_last_pulse_seems_lost_is_asked_again_without_a_credit():
+    queue = Queue({"topology.emulator.backpressure.max.ms": 1000}, 1_000)
+    queue.stats.tasks = {queue.tasks[0]: {"received": {}, "sent": {}, "emitted": {"default": 0}, "pulse": 0}}   # it says no more than that
+    due = [(at, decode_frame(record.value)) for at in range(0, 4000, 50) for record in queue.clock.due(at, active=True)]
+    granted = [at for at, pulse in due if pulse.credit]
+    assert max(granted) < 500
+    assert [at - max(granted) for at, pulse in due if not pulse.credit] == [1000, 2000, 3000]

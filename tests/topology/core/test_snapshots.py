@@ -1,19 +1,65 @@
+"""What every snapshot store has to do; a further one is added to ``STORES`` and passes the same tests."""
+
+import shutil
+import threading
+
 import numpy as np
 import pytest
 
 from dskype.topology.core.snapshots import (
-    FileSnapshotStore, MemorySnapshotStore, SnapshotError, decode_snapshot, encode_snapshot,
+    FencedError, FileSnapshotStore, JournalTakenError, LostStateError, MemorySnapshotStore, SnapshotError, TermTakenError, decode_snapshot,
+    encode_snapshot,
 )
 
 
-@pytest.fixture(params=["memory", "file"])
-def store(request, tmp_path):
-    return MemorySnapshotStore() if request.param == "memory" else FileSnapshotStore(tmp_path / "snapshots")
+class MemoryStores:
+    """Views of one store, as different processes have them."""
+
+    def __init__(self, _):
+        self.files = {}
+
+    def view(self):
+        store = MemorySnapshotStore()
+        store.files = self.files
+        return store
+
+    def remove(self, *views):
+        self.files.clear()
+        for view in views:
+            view.exists = False
 
 
-def damage(store, task, version, change):
-    name = store._name(task, "snapshot", version)
-    store._write(name, change(store._read(name)), sync=False)
+class FileStores:
+    def __init__(self, tmp_path):
+        self.folder = tmp_path / "topology" / "snapshots"
+
+    def view(self):
+        return FileSnapshotStore(self.folder)
+
+    def remove(self, *views):
+        shutil.rmtree(self.folder)
+
+
+STORES = {"memory": MemoryStores, "file": FileStores}
+
+
+@pytest.fixture(params=sorted(STORES))
+def stores(request, tmp_path):
+    return STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def store(stores):
+    store = stores.view()
+    store.create()
+    return store
+
+
+def damage(store, task, version, change, kind="snapshot"):
+    name = store._name(task, kind, version)
+    data = change(store._read(name))
+    store._remove(name)
+    store._create(name, data, None, sync=False)
 
 
 def test_the_newest_snapshot_not_above_a_version_is_loaded(store):
@@ -47,9 +93,132 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(store, change
 def test_journal_entries_before_the_last_ones_go(store):
     for number in range(1, 8):
         store.save_journal(2, number, encode_snapshot(number))
-    assert store.load_journal(2) == 7
-    assert store._numbers(2, "journal") == [5, 6, 7]
+    assert store.load_journal(2) == (7, 7)
+    assert store._numbers("2", "journal-") == [5, 6, 7]
+    assert store.newest_journal(2) == 7 and store.newest_journal(3) == 0 and store.load_journal(3) is None
     assert store.versions(2) == []
+
+
+def test_a_journal_entry_is_written_once(stores, store):
+    other = stores.view()
+    store.save_journal(2, 1, encode_snapshot("first"))
+    with pytest.raises(JournalTakenError, match="task 2; its newest entry is 1; given: 1; nothing was released") as error:
+        other.save_journal(2, 1, encode_snapshot("second"))
+    assert error.value.retriable
+    assert other.load_journal(2) == (1, "first")
+    other.save_journal(2, 2, encode_snapshot("third"))
+    assert store.load_journal(2) == (2, "third")
+
+
+def test_an_entry_that_comes_after_its_number_was_pruned_is_taken_back(stores, store):
+    for number in range(1, 10):
+        store.save_journal(2, number, encode_snapshot(number))
+    with pytest.raises(JournalTakenError, match="newest entry is 9; given: 2"):
+        stores.view().save_journal(2, 2, encode_snapshot("late"))
+    assert store._numbers("2", "journal-") == [7, 8, 9]
+    assert store.load_journal(2) == (9, 9)
+
+
+def test_an_entry_that_follows_nothing_is_taken_back(stores, store):
+    store.save_journal(2, 1, encode_snapshot("of the successor"))
+    with pytest.raises(JournalTakenError):
+        stores.view().save_journal(2, 6, encode_snapshot("of a topology that is no more"))
+    assert store.load_journal(2) == (1, "of the successor")
+
+
+def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
+    """All writers begin each number together; each winner's content stays."""
+    winners, barrier = [], threading.Barrier(4)
+
+    def write(writer):
+        view = stores.view()
+        for number in range(1, 31):
+            barrier.wait()
+            try:
+                view.save_journal(0, number, encode_snapshot([writer, number]))
+            except JournalTakenError:
+                pass
+            else:
+                winners.append([writer, number])
+            barrier.wait()
+            view.load_journal(0)
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [number for _, number in winners] == list(range(1, 31))
+    assert store.load_journal(0) == (30, winners[-1])
+    assert not store.problems
+
+
+def test_a_term_is_taken_once(stores, store):
+    assert store.newest_term() == 0 and store.term_holder(0) == {}
+    store.take_term(1, {"host": "a"})
+    with pytest.raises(TermTakenError, match="given: 1; hint: the newest term is 1: {'host': 'a'}"):
+        stores.view().take_term(1, {"host": "b"})
+    for term in range(2, 30):
+        store.take_term(term, {"term": term})
+    with pytest.raises(TermTakenError, match="newest term is 29"):
+        stores.view().take_term(3, {"host": "a driver that was suspended"})
+    assert store.newest_term() == 29 and store.term_holder(29) == {"term": 29} and store.term_holder(3) == {}
+
+
+def test_after_a_newer_term_nothing_is_written(stores, store):
+    store.take_term(7, {"host": "a"})
+    store.save(1, 10, encode_snapshot("state"), term=7)
+    store.save_journal(2, 1, encode_snapshot("entry"), term=7)
+    stores.view().take_term(8, {"host": "b"})
+    with pytest.raises(FencedError, match="taken the topology over: term 8, ours 7; it is {'host': 'b'}"):
+        store.save(1, 20, encode_snapshot("late"), term=7)
+    with pytest.raises(FencedError):
+        store.save_journal(2, 2, encode_snapshot("late"), term=7)
+    assert store.load(1) == (10, "state") and store.load_journal(2) == (1, "entry")
+    store.save_journal(2, 2, encode_snapshot("of the new one"), term=8)
+
+
+def test_processes_of_a_store_that_was_begun_anew_stay_out(stores, store):
+    store.take_term(7, {})
+    store.save(1, 10, encode_snapshot("state"), term=7)
+    store.clear()
+    assert store.versions(1) == [] and store.newest_term() == 7
+    store.take_term(8, {})
+    with pytest.raises(FencedError):
+        store.save(1, 20, encode_snapshot("late"), term=7)
+    with pytest.raises(LostStateError, match="term is gone. given: 9; legal: 8"):
+        store.save(1, 20, encode_snapshot("of another topology"), term=9)
+
+
+def test_nothing_brings_a_removed_store_back(stores, store):
+    store.save(1, 10, encode_snapshot("state"))
+    store.save_journal(2, 1, encode_snapshot("entry"))
+    stores.remove(store)
+    for write in (store.save, store.save_journal):
+        with pytest.raises(LostStateError, match="hint: the topology was killed"):
+            write(1, 20, encode_snapshot("late"))
+    assert store.load(1) is None and store.newest_journal(2) == 0
+    if isinstance(stores, FileStores):
+        assert not stores.folder.exists()
+
+
+def test_an_older_snapshot_takes_the_place_of_no_newer_one(store):
+    for version in (10, 20, 30):
+        store.save(1, version, encode_snapshot(version))
+    store.save(1, 5, encode_snapshot("of a process that was suspended"))
+    assert store.versions(1) == [10, 20, 30]
+
+
+def test_nothing_but_what_is_kept_stays_in_the_folder(tmp_path):
+    store = FileSnapshotStore(tmp_path / "s")
+    store.create()
+    for number in range(1, 6):
+        store.save(1, number, encode_snapshot(number))
+        store.save_journal(1, number, encode_snapshot(number))
+    with pytest.raises(JournalTakenError):
+        store.save_journal(1, 5, encode_snapshot("again"))
+    names = sorted(p.name for p in (tmp_path / "s" / "1").iterdir())
+    assert names == [f"{kind}-{n:020d}" for kind in ("journal", "snapshot") for n in (3, 4, 5)]
 
 
 def test_a_snapshot_keeps_typed_arrays():

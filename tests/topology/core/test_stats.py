@@ -69,3 +69,19 @@ def test_a_report_of_tasks_that_are_elsewhere_now_is_not_written_again():
         reports.heard(key, value, 0)
     assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
     assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
+
+
+def test_a_report_that_comes_late_changes_nothing():
+    """A process that was replaced goes on for a while, and what it wrote may come at any time."""
+    def line(term, topology="t-1", **task):
+        return json.dumps({"kind": "stats", "topology": topology, "term": term, "component": "in", "tasks": [{"task": 1, **task}]}).encode()
+
+    stats = TopologyStats()
+    for newer, older in [(line(2, entry=7, version=5), line(2, entry=6, version=5)), (line(2, entry=7, version=8), line(2, entry=7, version=7)),
+                         (line(3, entry=7, version=8), line(2, entry=9, version=9))]:
+        stats.feed(newer)
+        stats.feed(older)
+        known = stats.tasks[1]
+        assert (known["entry"], known["version"]) == (json.loads(newer)["tasks"][0]["entry"], json.loads(newer)["tasks"][0]["version"])
+    stats.feed(line(1, "t-2", version=1))       # another topology
+    assert stats.tasks[1]["version"] == 1

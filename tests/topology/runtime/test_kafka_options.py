@@ -24,6 +24,14 @@ def test_a_kafka_spout_of_other_brokers_is_refused(tmp_path):
         refused.open()
 
 
+def test_a_kafka_spout_with_security_of_its_own_is_refused_without_the_secret(tmp_path):
+    options = {"sasl.jaas.config": "hunter2", "security.protocol": "SASL_SSL", "group.id": "g"}
+    refused = driver(tmp_path, KafkaSpout("a", kafka_options=options), KafkaBolt("b"))
+    with pytest.raises(TopologyError, match=r"given: \['sasl.jaas.config', 'security.protocol'\]; component: 'in'; hint: give them to the cluster") as error:
+        refused.open()
+    assert "hunter2" not in str(error.value)
+
+
 def test_a_kafka_bolt_with_a_producer_of_its_own_is_refused(tmp_path):
     refused = driver(tmp_path, KafkaSpout("a"), KafkaBolt("b", kafka_options={"acks": "1"}))
     with pytest.raises(TopologyError, match=r"topology's own producer.*given: \['acks'\]; component: 'out'"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from dskype.topology import BasicBolt, Bolt, Fields, Spout, TopologyBuilder
 
 N = 36
@@ -39,6 +41,27 @@ class NumberSpout(Spout):
 
     def declare_output_fields(self, declarer):
         declarer.declare(Fields("number", "key"))
+
+
+class DrawingSpout(NumberSpout):
+    """Emits its share of the numbers in an order that nobody can foresee, and that is another one in another process."""
+
+    draws = random.Random()
+
+    def open(self, conf, context, collector):
+        super().open(conf, context, collector)
+        self.left = list(range(self.next, N, self.step))
+
+    def next_tuple(self):
+        if self.left:
+            number = self.left.pop(self.draws.randrange(len(self.left)))
+            self.collector.emit((number, number % 7))
+
+    def snapshot(self):
+        return self.left
+
+    def restore(self, state):
+        self.left = list(state)
 
 
 class KeyedSum(BasicBolt):
@@ -217,4 +240,13 @@ def acked():
     return builder.create_topology(), {"topology.acker.executors": 2, "topology.max.spout.pending": 7}
 
 
-TOPOLOGIES = {"chain": chain, "fan": fan, "cycle": cycle, "acked": acked}
+def drawn():
+    DrawingSpout.draws.seed(1)
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", DrawingSpout(), 2)
+    builder.set_bolt("first", KeyedSum(), 2).fields_grouping("numbers", Fields("key"))
+    builder.set_bolt("sink", Recorder()).global_grouping("first")
+    return builder.create_topology(), {"topology.acker.executors": 0, "topology.emulator.pulse.max.tuples": 2}
+
+
+TOPOLOGIES = {"drawn": drawn, "chain": chain, "fan": fan, "cycle": cycle, "acked": acked}

@@ -7,7 +7,7 @@ import pytest
 
 from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core import spout as spouts
-from dskype.topology.core.loss import DATA_LOSS, DataLossError
+from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
@@ -95,7 +95,7 @@ def test_records_that_aged_out_before_they_were_emitted_end_the_topology(started
     with pytest.raises(DataLossError) as raised:
         run.advance(5)
     error, seen = raised.value, run.components("out")[0].seen
-    assert str(error).startswith(f"{DATA_LOSS}: {40 - error.first} records of in/0, offsets {error.first} to 39: ")
+    assert str(error).startswith(f"input is lost: {40 - error.first} records of in/0, offsets {error.first} to 39: ")
     assert (error.topic, error.partition, error.behind) == ("in", 0, 40) and error.first - 3 <= len(seen) <= error.first
     assert seen == list(range(len(seen)))
     assert "component: 'in'" in str(error) and "topology.emulator.on.data.loss" in str(error) and "skip" in str(error) and "retention.ms" in str(error)

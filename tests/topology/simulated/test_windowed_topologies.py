@@ -245,7 +245,7 @@ def replayed(sim):
     """Run the whole inbox of the windowed bolt through new tasks, and return the windows they write."""
     windows = Counter()
     for index in range(sim.plan.num_executors("window")):
-        executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms)
+        executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms, owner="test", term=0)
         records = executor.handle(0, [r for r in sim.log.records("t.window") if r.partition == index])
         windows.update(record.value for record in records if record.topic == OUT)
     return windows

@@ -1,0 +1,100 @@
+"""DSkype on a real standalone cluster of Spark: two workers that share nothing but the state folder, and faults on the way.
+
+A message is published every few milliseconds, so that there is always something under way. At the end everything that was published
+is what a plain program finds.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from dskype.deploy import places
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.nimbus_topic import ClusterClient
+from tests.topology.runtime.helpers import wait_for
+from tests.topology.runtime.standalone import standalone
+
+from .test_on_spark import FILTER, Feed, driver
+
+SUBSCRIPTIONS, RATE = 500, 300
+TASKS = {"subscription-bolt": 2}
+SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+         # A host that stands still is given up after ten seconds, not after two minutes.
+         "spark.network.timeout": "10s", "spark.executor.heartbeatInterval": "2s", "spark.network.timeoutInterval": "2s"}
+
+
+class Publisher:
+    """Publishes messages at a steady rate in a thread of its own."""
+
+    def __init__(self, feed: Feed, records: list[bytes]) -> None:
+        self._feed, self._records, self._stop = feed, records, threading.Event()
+        self.published = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        producer, step = self._feed.producer, max(1, RATE // 20)
+        while not self._stop.wait(step / RATE) and self.published < len(self._records):
+            part = self._records[self.published:self.published + step]
+            for value in part:
+                producer.send(self._feed.topics.messages, value=value)
+            self.published += len(part)
+
+    def end(self) -> int:
+        """Stop; return how many messages were published."""
+        self._stop.set()
+        self._thread.join()
+        self._feed.producer.flush()
+        return self.published
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory):
+    with standalone(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
+
+
+def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_back(spark_cluster, bootstrap_servers, tmp_path, name):
+    kafka = KafkaSettings(bootstrap_servers)
+    messages = places.places(seed=7, count=40_000)
+    conf = {"topology.workers": 2, "topology.acker.executors": 0, "dskype.window.messages": 2_000, "topology.emulator.snapshot.interval.ms": 2_000}
+    feed = Feed(kafka, name)
+    feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
+    arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "state"), "name": name, "conf": conf, "tasks": TASKS, "master": spark_cluster.url, "spark": SPARK}
+    workers = spark_cluster.workers
+
+    def more(n: int, timeout_s: float = 120) -> None:
+        """Wait until so many further messages have been handled."""
+        feed.wait_for(feed.watermark() + n, timeout_s)
+
+    try:
+        with driver(**arguments) as first:
+            publisher = Publisher(feed, messages.records())
+            feed.wait_for(200)
+            wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 60, "work on both hosts")
+            workers[0].signal(signal.SIGKILL)       # a host is lost, and another one comes
+            more(500)
+            spark_cluster.add_worker()
+            wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
+            workers[1].signal(signal.SIGSTOP)       # one stands still until Spark has given it up, and then goes on as if nothing had been
+            time.sleep(15)
+            more(300)
+            workers[1].signal(signal.SIGCONT)
+            more(300)
+            ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": 1, "executors": {}})
+            more(300)
+            first.kill()
+        with driver(**arguments) as second:
+            more(300)
+            published = publisher.end()
+            feed.wait_for(published - 1, 120)
+            report = feed.verify(conf)
+            assert report.compared["deltas"] > 1_000
+            second.communicate("end\n", timeout=60)
+        assert second.returncode == 0
+    finally:
+        feed.close()

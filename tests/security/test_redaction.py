@@ -1,0 +1,228 @@
+"""What is secret leaves the process hidden, and comes back from whoever knew it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dskype.deploy import cli
+from dskype.deploy.arguments import conf_item, file_conf, pair
+from dskype.deploy.cluster import Target
+from dskype.deploy.pubsub import PubSub
+from dskype.spouts.settings import Settings
+from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
+from dskype.topology.config import DEFAULTS
+from dskype.topology.flux import FluxException, load
+from dskype.topology.lifecycle import Keeper, ManagedTopology
+from dskype.topology.local import LocalCluster
+from dskype.topology.nimbus import TopologyState
+from dskype.topology.plan import TopologyPlan
+from dskype.topology.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, filled, is_secret, redact, redact_text
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.session import network_warning, start_session
+from dskype.topology.runtime.tls import TlsSettings
+from dskype.topology.testing import TestWordSpout as WordSpout
+
+HUSH = "open-sesame-58"
+CONF: dict[str, Any] = {
+    "topology.workers": 2, "dskype.store": "redis",
+    "dskype.store.options": {"url": f"redis://ann:{HUSH}@host:1/0", "password": HUSH, "password.env": "NAME"},
+    "my.list": [{"api_key": HUSH}, f"https://u:{HUSH}@h/?x=1"], "my.token": 5858, "my.empty.password": ""}
+SEEN = {
+    "topology.workers": 2, "dskype.store": "redis",
+    "dskype.store.options": {"url": f"redis://ann:{HIDDEN}@host:1/0", "password": HIDDEN, "password.env": "NAME"},
+    "my.list": [{"api_key": HIDDEN}, f"https://u:{HIDDEN}@h/?x=1"], "my.token": HIDDEN, "my.empty.password": ""}
+
+
+class Mute(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["word"] == "fail":
+            raise ValueError
+
+    def declare_output_fields(self, declarer: Any) -> None:
+        pass
+
+
+def topology() -> Any:
+    builder = TopologyBuilder()
+    builder.set_spout("words", WordSpout())
+    builder.set_bolt("mute", Mute()).shuffle_grouping("words").add_configurations({"my.password": HUSH})
+    return builder.create_topology()
+
+
+# --- the rule ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [
+    "kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.keystore.key", "ssl.truststore.password", "spark.authenticate.secret", "spark.ssl.keyPassword",
+    "spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.s3a.secret.key", "fs.azure.account.key.x.blob", "spark.kubernetes.authenticate.oauthToken", "apiKey", "PASSWD",
+    "aws_credentials", "private_key", "spark.redis.auth", "Authorization", "passphrase"])
+def test_secret_keys_are_known_to_us_and_to_spark(key: str) -> None:
+    assert is_secret(key)
+    assert key == "spark.redis.auth" or re.search(SPARK_KEYS, key)
+
+
+@pytest.mark.parametrize("key", [
+    "password.env", "spark.authenticate.secret.file", "kafka.ssl.keystore.location", "kafka.ssl.keystore.type", "kafka.sasl.mechanism", "partition.key", "key",
+    "group.id", "dskype.tokenizer", "kafka.ssl.truststore.certificates", "spark.authenticate"])
+def test_ordinary_keys_are_none(key: str) -> None:
+    assert not is_secret(key)
+
+
+def test_no_setting_of_ours_is_taken_for_a_secret() -> None:
+    ours = yaml.safe_load((Path(cli.__file__).parent / "topologies" / "dskype.yaml").read_text())["config"]
+    assert redact({**DEFAULTS, **ours}) == json.loads(json.dumps({**DEFAULTS, **ours}))
+
+
+def test_a_configuration_is_redacted_at_every_depth_and_not_changed() -> None:
+    before = json.dumps(CONF)
+    assert redact(CONF) == SEEN
+    assert json.dumps(CONF) == before
+
+
+@pytest.mark.parametrize(("text", "seen"), [
+    (f"no answer from redis://:{HUSH}@h:1/0, trying again", f"no answer from redis://:{HIDDEN}@h:1/0, trying again"),
+    (f"at amqps://u:p@{HUSH}@host", f"at amqps://u:{HIDDEN}@host"),
+    (f'Plain required username="u" password="{HUSH}\\"x";', f'Plain required username="u" password="{HIDDEN}";'),
+    (f"{{'password': '{HUSH}', 'a': 1}}", f"{{'password': '{HIDDEN}', 'a': 1}}"),
+    (f"GET /?token={HUSH}&a=1", f"GET /?token={HIDDEN}&a=1"),
+    (f"-----BEGIN EC PRIVATE KEY-----\n{HUSH}\n-----END EC PRIVATE KEY-----", f"-----BEGIN EC PRIVATE KEY-----{HIDDEN}-----END EC PRIVATE KEY-----"),
+    ("http://host:80/path?x is no secret, nor is a@b", "http://host:80/path?x is no secret, nor is a@b")])
+def test_texts_lose_their_secrets_and_nothing_else(text: str, seen: str) -> None:
+    assert redact_text(text) == seen
+
+
+# --- the exits --------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_is_stored_and_published_without_secrets_and_filled_when_it_is_taken_up() -> None:
+    stored: list[str] = []
+
+    def keeper(resumed: list[TopologyState]) -> Keeper:
+        return Keeper(lambda plan: NoBackend(plan), lambda: 0, on_change=lambda m, removed=False: stored.append(json.dumps(m.state.to_json())), resumed=resumed)
+
+    keeper([]).submit("t", CONF, topology())
+    assert stored and HUSH not in "".join(stored) and "5858" not in "".join(stored)
+    state = TopologyState.from_json(json.loads(stored[-1]))
+    assert state.conf == SEEN
+    assert keeper([state]).submit("t", CONF, topology()).plan.conf["dskype.store.options"] == CONF["dskype.store.options"]
+
+
+class NoBackend:
+    def __init__(self, plan: TopologyPlan) -> None:
+        self.plan, self.stats = plan, None
+
+    def activate(self) -> None:
+        pass
+
+
+def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> None:
+    with pytest.raises(TopologyError, match=r"not stored.*without dskype.store.options: password, dskype.store.options: url, my.list\[0\]: api_key, my.list\[1\], my.token"):
+        filled(SEEN, {})
+    with pytest.raises(TopologyError, match="without dskype.store.options: url'") as refused:
+        filled(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
+    assert HUSH not in str(refused.value)
+    assert filled(SEEN, CONF) == CONF
+    assert filled({"a": 1}, {"a": 2}) == {"a": 1}           # what is no secret is as it was
+
+
+def test_a_reader_of_a_store_is_told_which_secret_it_has_to_give() -> None:
+    client = PubSub(KafkaSettings(""), conf={"dskype.store": "redis", "dskype.store.options": SEEN["dskype.store.options"]})
+    with pytest.raises(TopologyError, match="does not publish its secrets. given: 'dskype.store.options without url, password'; hint: give them: -c"):
+        client.topk("s")
+
+
+def test_what_a_cluster_tells_of_a_topology_is_redacted() -> None:
+    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("t", CONF, topology()):
+        info = cluster.get_topology_info("t")
+    assert {k: info["conf"][k] for k in SEEN} == SEEN
+
+
+def test_no_repr_shows_a_configuration() -> None:
+    plan = TopologyPlan.build("t", "t-1-0", CONF, topology())
+    state = TopologyState("t-1-0", "t", CONF, [], 0)
+    flux = load(f"name: t\nconfig: {{my.password: {HUSH}}}\nspouts: [{{id: a, className: dskype.TestWordSpout, config: {{my.secret: {HUSH}}}}}]\n", config=CONF)
+    for shown in (plan, state, ManagedTopology(state, NoBackend(plan)), flux, flux.definition, KafkaSettings("h:1", CONF, CONF), Target("h:1", None, CONF),
+                  TlsSettings(own=HUSH, key_password=HUSH), Settings.from_conf({"dskype.store": "redis", "dskype.store.options": CONF["dskype.store.options"]})):
+        assert HUSH not in repr(shown), type(shown)
+
+
+def test_log_lines_and_tracebacks_are_redacted() -> None:
+    try:
+        raise ValueError(f"redis://u:{HUSH}@h")
+    except ValueError as error:
+        record = logging.LogRecord("n", logging.ERROR, "f", 1, "password=%s", (HUSH,), (type(error), error, error.__traceback__))
+    line = RedactingFormatter("%(message)s").format(record)
+    assert HUSH not in line and f"password={HIDDEN}" in line and f"redis://u:{HIDDEN}@h" in line
+
+
+def test_errors_and_values_on_the_command_line_are_redacted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(json.dumps(CONF))
+    assert cli.main(["localconfvalue", "dskype.store.options", "--config", str(tmp_path / "c.yaml")]) == 0
+    assert HUSH not in capsys.readouterr().out
+    assert cli._failed(ValueError(f"password={HUSH}"), verbose=True) == 1
+    assert HUSH not in capsys.readouterr().err
+
+
+# --- the ways in ------------------------------------------------------------------------------------------------------
+
+
+def test_options_take_secrets_from_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HUSH", f'"{HUSH}"')
+    assert conf_item("my.password=${ENV-HUSH}") == ("my.password", f'"{HUSH}"')
+    assert conf_item('o={"password": "${ENV-HUSH}", "n": 1}') == ("o", {"password": f'"{HUSH}"', "n": 1})
+    assert pair("sasl.jaas.config=${ENV-HUSH}") == ("sasl.jaas.config", f'"{HUSH}"')
+    assert capsys.readouterr().err == ""
+    with pytest.raises(argparse.ArgumentTypeError, match="expected an environment variable of this name, given: 'NOT_THERE'"):
+        conf_item("a=${ENV-NOT_THERE}")
+
+
+def test_a_secret_in_the_command_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pair(f"ssl.key.password={HUSH}") == ("ssl.key.password", HUSH)
+    conf_item(f'dskype.store.options={{"url": "redis://u:{HUSH}@h"}}')
+    told = capsys.readouterr().err
+    assert re.findall(r"warning: the value of (\S+) is a secret", told) == ["ssl.key.password", "dskype.store.options"]
+    assert HUSH not in told
+    conf_item("topology.workers=2")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_of_settings_takes_secrets_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("my.password: ${ENV-HUSH}\nmy.list: [{token: '${ENV-HUSH}'}]\n")
+    monkeypatch.setenv("HUSH", HUSH)
+    assert file_conf(argparse.Namespace(config=str(file))) == {"my.password": HUSH, "my.list": [{"token": HUSH}]}
+    monkeypatch.delenv("HUSH")
+    with pytest.raises(FluxException, match="c.yaml: expected an environment variable of this name, given: 'HUSH'"):
+        file_conf(argparse.Namespace(config=str(file)))
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("master", "kafka", "spark", "missing"), [
+    ("spark://h:1", "SASL_SSL", {}, ["spark.authenticate=true", "spark.network.crypto.enabled=true"]),
+    ("spark://h:1", "SASL_PLAINTEXT", {}, ["spark.authenticate=true"]),
+    ("spark://h:1", "SSL", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled=true"]),
+    ("k8s://h", "SASL_SSL", {"spark.authenticate": True, "spark.network.crypto.enabled": True}, []),
+    ("spark://h:1", "SSL", {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}, []),
+    ("spark://h:1", "PLAINTEXT", {}, []), ("local[2]", "SASL_SSL", {}, []), (None, "SASL_SSL", {}, [])])
+def test_a_secured_kafka_and_an_open_spark_are_told(master: str | None, kafka: str, spark: dict[str, Any], missing: list[str]) -> None:
+    warning = network_warning(master, spark, {"kafka.security.protocol": kafka})
+    assert [m for m in ("spark.authenticate=true", "spark.network.crypto.enabled=true") if m in (warning or "")] == missing
+    assert (warning is None) == (not missing)
+
+
+def test_options_of_a_jvm_must_not_hold_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    with pytest.raises(TopologyError, match="must not hold a secret. given: 'spark.driver.extraJavaOptions'") as refused:
+        start_session(master=None, jars=[], conf={"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={HUSH}"}, log_file=tmp_path / "l" / "s.log")
+    assert HUSH not in str(refused.value)

@@ -1,0 +1,220 @@
+"""How a topology ends that cannot go on, what others see of it, and what a resume refuses: on Spark and Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kafka import TopicPartition
+
+from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
+from dskype.topology.core.snapshots import FencedError
+from dskype.topology.errors import TopologyError
+from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
+from dskype.topology.runtime.driver import TopologyDriver
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+from .components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
+from .helpers import existing_topics, make_topic, output, wait_for
+
+
+class Unprepared(BasicBolt):
+    """Cannot be prepared, however often that is tried."""
+
+    def prepare(self, conf, context):
+        raise ValueError("the table of cities is not there")
+
+    def execute(self, tup, collector):
+        """Never called."""
+
+
+def test_a_component_that_fails_for_ever_ends_its_topology_and_says_why_to_everybody(cluster, name):
+    kafka = cluster.environment.kafka
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", PacedNumbers(1000, 100))
+    builder.set_bolt("broken", Unprepared()).fields_grouping("numbers", Fields("key"))
+    handle = cluster.submit_topology(name, {"topology.acker.executors": 0, "topology.emulator.restarts.max": 3}, builder.create_topology())
+    try:
+        with pytest.raises(TopologyError, match="'broken'.*has failed 3 times in a row.*table of cities is not there"):
+            handle.backend.wait_until(lambda _: False, 90)
+        assert handle.backend.failure is not None
+        client = ClusterClient(kafka)
+        wait_for(lambda: [t for t in client.topologies() if t["name"] == name and t["health"]["state"] == "failed"], 10, "the news in another shell")
+        (line,) = [t for t in client.topologies() if t["name"] == name]
+        assert "table of cities" in line["health"]["why"][0] and line["driver_alive"]
+        errors = wait_for(lambda: client.errors(name), 10, "errors for get-errors")
+        assert "table of cities" in errors["broken"][-1]["error"] and "__driver" in errors
+        driver = wait_for(lambda: client.stats(name).driver, 10, "the driver's record")
+        assert driver["restarts"] == {"broken": 2} and driver["problems"]["query"] == 3 and driver["state"] == "failed"
+    finally:
+        cluster.kill_topology(name, wait_secs=0)
+        wait_for(lambda: name not in cluster.keeper.topologies, 30, "the removal")
+
+
+# -- input that is gone ---------------------------------------------------------------------------
+
+def copy_plan(name: str, topic: str, out: str, **conf) -> TopologyPlan:
+    builder = TopologyBuilder()
+    builder.set_spout("input", KafkaSpout(topic))
+    builder.set_bolt("sink", Recorder(out)).global_grouping("input")
+    return TopologyPlan.build(name, f"{name}-1-1", {"topology.acker.executors": 0, **conf}, builder.create_topology())
+
+
+def publish(kafka: KafkaSettings, topic: str, numbers: range) -> None:
+    producer = kafka.producer()
+    for number in numbers:
+        producer.send(topic, value=str(number).encode())
+    producer.close()
+
+
+def test_input_that_is_gone_ends_the_topology_or_is_counted_and_skipped(cluster, name, tmp_path):
+    kafka, spark = cluster.environment.kafka, cluster.environment.spark
+    topic, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")
+    first = TopologyDriver(copy_plan(name, topic, out), spark, kafka, tmp_path)
+    first.activate()
+    publish(kafka, topic, range(100))
+    first.wait_until(lambda stats: stats.total("sink", "executed") >= 100, 60)
+    first.close(remove=False)
+    publish(kafka, topic, range(100, 200))
+    admin = TopicAdmin(kafka)
+    admin.delete_records({(topic, 0): 150})
+    admin.close()
+    refused = TopologyDriver(copy_plan(name, topic, out), spark, kafka, tmp_path, resume=True)
+    with pytest.raises(TopologyError, match=rf"input is lost: 50 records of {topic}/0, offsets 100 to 149: the log begins at 150.*on.data.loss.*'input'"):
+        refused.activate()
+    refused.close(remove=False)
+    skipping = TopologyDriver(copy_plan(name, topic, out, **{"topology.emulator.on.data.loss": "skip"}), spark, kafka, tmp_path, resume=True)
+    try:
+        skipping.activate()
+        skipping.wait_until(lambda stats: stats.total("sink", "executed") >= 150, 60)
+        records = wait_for(lambda: len(found := output(kafka, out)) >= 150 and found, 10, "the records that are there")
+        found = Counter(int(re.search(rb"b'(\d+)'", r.value)[1]) for r in records.values())
+        assert found == Counter([*range(100), *range(150, 200)])
+        (report,) = [r for r in skipping.stats.tasks.values() if r["component"] == "input"]
+        assert report["lost"] == {f"{topic}/0": 50}
+    finally:
+        skipping.close(remove=True)
+
+
+# -- one driver at a time -------------------------------------------------------------------------
+
+def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_path):
+    kafka, spark, total = cluster.environment.kafka, cluster.environment.spark, 6_000
+    out = make_topic(kafka, f"{name}-out")
+    topology, conf = sum_chain(out, total, 1_500)
+
+    def driver(**more) -> TopologyDriver:
+        return TopologyDriver(TopologyPlan.build(name, f"{name}-1-1", conf, topology), spark, kafka, tmp_path, **more)
+
+    first = driver()
+    first.activate()
+    first.wait_until(lambda stats: stats.total("sink", "executed") > total // 10, 60)
+    second = driver(resume=True)
+    try:
+        second.activate()
+        wait_for(lambda: first.failure, 20, "the end of the first driver")
+        assert isinstance(first.failure, FencedError) and "another driver" in str(first.failure)
+        first.close(remove=True)    # whatever it is told
+        assert (tmp_path / MANIFEST).exists() and inbox_topic(name, "sink") in existing_topics(kafka, name)
+        second.wait_until(lambda stats: stats.total("sink", "executed") >= total, 90)
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        assert Counter(r.value for r in records.values()) == sums_expected(total)
+    finally:
+        second.close(remove=True)
+
+
+# -- what anybody may have written, and what the clock and the watch make of it ---------------------
+
+def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, name):
+    kafka, total = cluster.environment.kafka, 1_500
+    out = make_topic(kafka, f"{name}-out")
+    topology, conf = sum_chain(out, total, 500)
+    with cluster.submit_topology(name, conf, topology) as handle:
+        producer = kafka.producer()
+        task = {"component": "first", "task": 99, "emitted": {}, "received": {}, "sent": {}, "version": 1}
+        for value in (b"", b"[]", b"{", b'{"kind": "stats"}', json.dumps({"kind": "stats", "component": "first", "tasks": [task]}).encode(),
+                      json.dumps({"kind": "stats", "component": "first", "tasks": [{**task, "task": 2, "sent": {"77": 4}}]}).encode()):
+            producer.send(metrics_topic(name), key=b"first/0", value=value)
+        producer.close()
+        handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
+        handle.backend.check()
+        assert handle.stats.unreadable >= 6
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
+        assert Counter(r.value for r in records.values()) == sums_expected(total)
+
+
+# -- a resume refuses rather than guesses (nothing is started for it) -------------------------------
+
+def chain(folder: Path, conf: dict | None = None, tasks: int = 2, resume: bool = True) -> TopologyDriver:
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", PacedNumbers(10))
+    builder.set_bolt("sum", RunningSum(), tasks).fields_grouping("numbers", Fields("key"))
+    return TopologyDriver(TopologyPlan.build("t", "t-1-1", conf or {}, builder.create_topology()), None, KafkaSettings("127.0.0.1:1"), folder, resume=resume)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """A folder in which a topology was started, with a snapshot."""
+    driver = chain(tmp_path, resume=False)
+    driver._prepare_folder()
+    driver._manifest.write(tmp_path)
+    driver._store().save(1, 5, b"x")
+    return tmp_path
+
+
+def test_a_resume_takes_the_next_term_and_keeps_the_snapshots(started):
+    before = chain(started)._store().newest_term()
+    driver = chain(started, {"topology.emulator.snapshot.interval.ms": 77})
+    driver._prepare_folder()
+    assert driver.resume and driver._store().versions(1) == [5]
+    assert driver._store().newest_term() == before + 1
+    assert json.loads((started / MANIFEST).read_text())["conf"]["topology.emulator.snapshot.interval.ms"] == 77
+
+
+@pytest.mark.parametrize(("change", "named"), [({"tasks": 3}, "'sum': tasks 2 -> 3"), ({"conf": {"my.words": "b"}}, r'my.words: \(not set\) -> "b"')])
+def test_a_changed_topology_is_refused_with_its_differences_and_nothing_is_removed(started, change, named):
+    driver = chain(started, **change)
+    with pytest.raises(ResumeRefusedError, match=f"(?s){named}.*hint: .*--fresh"):
+        driver.open()
+    driver.close(remove=False)
+    assert chain(started)._store().versions(1) == [5]
+
+
+def test_without_its_manifest_state_is_neither_used_nor_removed(started):
+    (started / MANIFEST).unlink()
+    with pytest.raises(ControlFileError, match=f"holds snapshots, but no {MANIFEST}.*--fresh"):
+        chain(started).open()
+    assert chain(started)._store().versions(1) == [5]
+
+
+def test_a_fresh_start_removes_what_was_there_and_keeps_earlier_drivers_out(started):
+    before = chain(started)._store().newest_term()
+    driver = chain(started, tasks=3, resume=False)
+    driver._prepare_folder()
+    assert driver._store().versions(1) == [] and driver._store().newest_term() == before + 1
+
+
+def test_a_folder_in_which_nothing_was_started_is_no_resume(tmp_path):
+    driver = chain(tmp_path)
+    driver._prepare_folder()
+    assert not driver.resume
+
+
+def test_a_partition_beyond_its_end_is_refused_too(cluster, name, tmp_path):
+    kafka = cluster.environment.kafka
+    topic = make_topic(kafka, f"{name}-in")
+    publish(kafka, topic, range(10))
+    driver = TopologyDriver(copy_plan(name, topic, "out"), None, kafka, tmp_path)
+    spout = driver.plan.spec("input").obj
+    with pytest.raises(TopologyError, match="the log ends at 10"):
+        driver._inputs.positions("input", spout, {(topic, 0): 11}, skip_lost=False)
+    assert driver._inputs.positions("input", spout, {(topic, 0): 11}, skip_lost=True) == {(topic, 0): 0}
+    assert driver._inputs.positions("input", spout, {(topic, 0): 4}, skip_lost=False) == {(topic, 0): 4}
+    consumer = kafka.consumer()
+    assert consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)] == 10
+    consumer.close()

@@ -1,0 +1,134 @@
+"""Restarts, stalls and liveness: what the driver and other shells conclude from what they see."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.runtime import restarts, stalls
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, Watched, describe_driver, here_alive
+from dskype.topology.runtime.reports import DriverReports
+from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.stalls import StallWatch
+
+
+@pytest.mark.parametrize("module", [restarts, stalls], ids=lambda m: m.__name__.rpartition(".")[2])
+def test_the_examples_of_the_docstrings(module):
+    found = doctest.testmod(module)
+    assert found.attempted and not found.failed
+
+
+# -- restarts -------------------------------------------------------------------------------------
+
+def test_restarts_come_later_and_later_and_end():
+    counter = Restarts(most=10)
+    assert [counter.failed("c", {1: 5}, {1}) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, None]
+    assert counter.total["c"] == 10 and counter.in_a_row("c") == 10
+
+
+def test_a_task_that_gets_on_begins_anew():
+    counter = Restarts(most=2)
+    assert [counter.failed("c", {1: version}, {1}) for version in range(20)] == [0] * 20
+
+
+def test_others_that_get_on_do_not_hide_the_one_that_does_not():
+    counter = Restarts(most=3)
+    assert [counter.failed("c", {1: 5, 2: version}, {1, 2}) for version in (1, 2, 3)] == [0, 0.5, None]
+
+
+def test_components_count_for_themselves():
+    counter = Restarts(most=2)
+    assert [counter.failed(c, {}, set()) for c in "abab"] == [0, 0, None, None]
+
+
+# -- stalls ---------------------------------------------------------------------------------------
+
+def test_a_task_without_input_or_with_progress_does_not_stall():
+    watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b", 3: "c"}
+    watch.look(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
+    found = watch.look(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
+    assert [(s.component, s.task) for s in found] == [("c", 3)]     # it has never reported, and yet something waits for it
+    assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
+
+
+# -- liveness -------------------------------------------------------------------------------------
+
+def remote(heartbeat: int) -> dict:
+    return {"driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere/x/y", "started": 1}, "heartbeat": heartbeat}
+
+
+def test_a_driver_elsewhere_is_alive_when_its_heartbeat_changes_whatever_the_clocks_say():
+    now = [0.0]
+    watched = Watched(lambda: now[0])
+    watched.note("t", remote(7))
+    assert watched.verdict("t", remote(7)) is None
+    now[0] = 2
+    watched.note("t", remote(8))
+    assert watched.verdict("t", remote(8)) is True
+    now[0] += DEAD_AFTER_S - 0.1
+    watched.note("t", remote(8))
+    assert watched.verdict("t", remote(8)) is True
+    now[0] += 0.2
+    assert watched.verdict("t", remote(8)) is False
+
+
+def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        driver = {**describe_driver(), "pid": other.pid, "started": None}
+        assert here_alive(describe_driver()) is True
+        assert here_alive(driver) is True
+        assert here_alive({**driver, "started": 1}) is False        # the number was given to another process since
+        other.kill()
+        other.wait()
+        assert here_alive(driver) is False
+    assert here_alive(remote(1)["driver"]) is None
+    assert here_alive({**describe_driver(), "machine": "other boot"}) is None
+    assert describe_driver()["pid"] == os.getpid()
+
+
+# -- reports --------------------------------------------------------------------------------------
+
+def test_reports_are_written_again_until_they_are():
+    from kafka.errors import KafkaConnectionError
+
+    told, written = [], []
+    stats = TopologyStats()
+    reports = DriverReports("t-1-1", stats, lambda: 5, told.append)
+
+    def broken(key, value):
+        raise KafkaConnectionError
+
+    reports.error("count", "it broke")
+    reports.restarted("count")
+    with pytest.raises(KafkaConnectionError):
+        reports.write(broken)
+    reports.write(lambda key, value: written.append((key, value)))
+    reader = TopologyStats()
+    for _, value in written:
+        reader.feed(value)
+    assert [e["error"] for e in reader.errors] == [e["error"] for e in stats.errors] == ["it broke"]
+    assert reader.driver["restarts"] == {"count": 1} and reader.driver["problems"] == {"query": 1}
+    reports.write(lambda key, value: written.append("again"))
+    assert "again" not in written
+    reports.health("stalled", ["task 1 does nothing"])
+    reports.health("stalled", ["task 1 does nothing, still"])
+    assert len(told) == 1 and "stalled" in told[0] and "task 1" in told[0]
+
+
+# -- what anybody may write to the metrics topic --------------------------------------------------
+
+def test_a_record_of_an_unknown_task_or_of_no_shape_is_left_out_and_counted():
+    stats, tasks = TopologyStats(), {1: "spout", 2: "bolt"}
+    good = b'{"kind": "stats", "component": "bolt", "tasks": [{"task": 2, "component": "bolt", "emitted": {}, "received": {"1": 3}, "sent": {}, "version": 4}]}'
+    bad = [None, b"", b"[]", b"no json", b'{"kind": "stats", "component": "bolt"}', b'{"kind": "stats", "component": "bolt", "tasks": [{"task": 9}]}',
+           good.replace(b'"task": 2', b'"task": 9'), good.replace(b'"1": 3', b'"77": 3'), good.replace(b'"1": 3', b'"1": "x"'), good.replace(b'"version": 4', b'"version": -4'),
+           good.replace(b'"component": "bolt", "tasks"', b'"component": "spout", "tasks"'), b"[" * 100_000]
+    for value in bad:
+        assert stats.feed(value, tasks) is None
+    assert stats.unreadable == len(bad) and not stats.tasks
+    assert stats.feed(good, tasks) == "bolt" and stats.tasks[2]["version"] == 4

@@ -1,0 +1,179 @@
+"""Files that tasks read: copied into the topology's folder at its first start, so that they stay what they were.
+
+A file that is rewritten in place would give a restarted task another answer than the one before it gave. Components say which files they read
+(:meth:`~dskype.topology.components.Component.files`); the copies are in ``<folder>/files``::
+
+    index.json                      {"v": 1, "files": [{"component", "key", "path", "copy", "sha256"}, ...]}
+    <16 hex digits>-<name>          a copy, named by its SHA-256
+
+The index is written last: with it, all copies are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.plan import TopologyPlan
+
+__all__ = ["declared_files", "keep_files", "pointed_at"]
+
+Key = tuple[str, ...]
+
+_INDEX = "index.json"
+_CHUNK_BYTES = 1 << 20
+
+
+def declared_files(plan: TopologyPlan) -> dict[tuple[str, Key], str]:
+    """Return the files that tasks of a topology read: (component, where its configuration names the file) -> path."""
+    return {(component, tuple(key)): os.fspath(path) for component in plan.component_ids
+            for key, path in plan.spec(component).obj.files(plan.component_conf(component)).items()}
+
+
+def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
+    """Return the plan with a configuration that names copies of the files; they are made at the first start.
+
+    :param folder: the topology's own; the copies go to ``folder/files``.
+    :param resume: the copies that an earlier run has made are used. A file that is no longer at its path does not matter.
+    :raises TopologyError: a file cannot be read; or, on a resume, a file has changed since the topology was started, another one is named,
+        or a copy is damaged.
+    """
+    declared, files = declared_files(plan), Path(folder) / "files"
+    index = _read_index(files) if resume else None
+    if index is None:       # topologies of earlier versions kept no files: theirs are kept from now on
+        shutil.rmtree(files, ignore_errors=True)
+        if not declared:
+            return plan
+        index = {at: _copy(at, path, files) for at, path in declared.items()}
+        _write(files / _INDEX, json.dumps({"v": 1, "files": [{"component": component, "key": key, **entry} for (component, key), entry in index.items()]}))
+        _sync_folder(files)
+    else:
+        _check(plan.name, declared, index, files)
+    return _pointing(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
+
+
+def pointed_at(conf: Mapping[str, Any], files: Mapping[Key, str]) -> dict[str, Any]:
+    """Return a configuration that names other files.
+
+    >>> pointed_at({"a": 1, "b": {"c": "old", "d": 2}}, {("b", "c"): "new"})
+    {'a': 1, 'b': {'c': 'new', 'd': 2}}
+    """
+    conf = dict(conf)
+    for (first, *rest), path in files.items():
+        conf[first] = pointed_at(conf[first], {tuple(rest): path}) if rest else path
+    return conf
+
+
+def _pointing(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> TopologyPlan:
+    conf, components = plan.conf, dict(plan.topology.components)
+    for (component, key), copy in copies.items():
+        spec = components[component]
+        if key[0] in spec.conf:
+            components[component] = dataclasses.replace(spec, conf=pointed_at(spec.conf, {key: copy}))
+        else:
+            conf = pointed_at(conf, {key: copy})
+    return dataclasses.replace(plan, conf=conf, topology=dataclasses.replace(plan.topology, components=components))
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
+    """Copy a file and return its entry in the index."""
+    files.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial, found = files / ".partial", hashlib.sha256()
+    try:
+        try:
+            source = open(path, "rb")       # noqa: SIM115 - closed below
+        except OSError as error:
+            raise TopologyError(explain(f"A file that {' / '.join(at[1])} names cannot be read.", given=path, component=at[0],
+                                        legal="a file that can be read where the topology is started", hint=error.strerror)) from error
+        with source, open(partial, "wb") as target:
+            while chunk := source.read(_CHUNK_BYTES):
+                found.update(chunk)
+                target.write(chunk)
+            target.flush()
+            os.fsync(target.fileno())
+        digest = found.hexdigest()
+        copy = f"{digest[:16]}-{Path(path).name[-100:]}"
+        os.replace(partial, files / copy)
+    finally:
+        partial.unlink(missing_ok=True)
+    return {"path": os.path.abspath(path), "copy": copy, "sha256": digest}
+
+
+def _digest(path: str | Path) -> str | None:
+    """Return the SHA-256 of a file; None: it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}")
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- a resume -------------------------------------------------------------------------------------
+
+
+def _read_index(files: Path) -> dict[tuple[str, Key], dict[str, str]] | None:
+    """Return what was kept; None: nothing was."""
+    path = files / _INDEX
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        entries = json.loads(text)["files"]
+        return {(e["component"], tuple(e["key"])): {name: str(e[name]) for name in ("path", "copy", "sha256")} for e in entries}
+    except (ValueError, KeyError, TypeError) as error:
+        raise TopologyError(explain("The index of the files that a topology keeps is damaged.", given=str(path), legal="what its first start wrote",
+                                    hint="start the topology afresh with --fresh")) from error
+
+
+def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tuple[str, Key], dict[str, str]], files: Path) -> None:
+    """Refuse other files than those that were kept; bring back a copy that is gone, if the file is still the same."""
+    for component, key in declared.keys() ^ index.keys():
+        path, entry = declared.get((component, key)), index.get((component, key))
+        before = f"with {entry['path']}" if entry else "without one"
+        raise TopologyError(explain(f"Topology {name!r} cannot be resumed with other files: it was started {before} as {' / '.join(key)}.", given=path, component=component,
+                                    hint="set it as it was, or start the topology afresh with --fresh"))
+    for at, entry in index.items():
+        given = _digest(declared[at])
+        if given is not None and given != entry["sha256"]:
+            raise TopologyError(explain(
+                f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
+                given=given, component=at[0],
+                hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to begin anew with the changed one, start afresh with "
+                     "--fresh; to change over without a gap, run another topology beside this one (docs/pubsub.md)"))
+        if _digest(files / entry["copy"]) != entry["sha256"]:
+            if given is None:
+                raise TopologyError(explain(f"The copy of a file that topology {name!r} was started with is damaged or gone: SHA-256 {entry['sha256']} was expected.",
+                                            given=str(files / entry["copy"]), component=at[0],
+                                            hint=f"put the file back to {declared[at]}, or start the topology afresh with --fresh"))
+            _copy(at, declared[at], files)

@@ -1,0 +1,107 @@
+"""Where queries begin to read external topics, and what is done when records that they need are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafka import TopicPartition
+
+from dskype.topology.components import KafkaSpout
+from dskype.topology.core.loss import DataLossError
+from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.runtime.control_files import FIRST_OFFSETS, read_json, write_json
+from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["ExternalInputs"]
+
+Partition = tuple[str, int]
+
+
+class ExternalInputs:
+    """The external topics of a topology's Kafka spouts.
+
+    :param kafka: the brokers.
+    :param folder: the topology's folder; remembers where partitions were begun.
+    :param name: the topology's name.
+    """
+
+    def __init__(self, kafka: KafkaSettings, folder: Path, name: str) -> None:
+        self._kafka, self._file, self._name = kafka, folder / FIRST_OFFSETS, name
+
+    def forget(self) -> None:
+        """Begin anew: what was begun before has no meaning any more."""
+        self._file.unlink(missing_ok=True)
+
+    def positions(self, component: str, spout: KafkaSpout, known: Mapping[Partition, int], *, skip_lost: bool) -> dict[Partition, int]:
+        """Return the offset at which to begin, for every partition of the spout's topics.
+
+        :param known: where the spout's tasks stand, inboxes included; partitions that they have not read are not in it.
+        :param skip_lost: begin with what is there where records are gone; the spout's task counts them.
+        :raises DataLossError: records are gone, and must not be skipped.
+        :raises FatalError: the topic is not the one that was read before.
+        :raises TopologyError: there is no such topic.
+        """
+        first_starts = self._first_starts()
+        consumer = self._kafka.consumer(group_id=self._group(spout))
+        try:
+            found: dict[Partition, int] = {}
+            for topic in self._topics(consumer, component, spout):
+                numbers = consumer.partitions_for_topic(topic)
+                if not numbers:
+                    raise TopologyError(explain("A KafkaSpout reads a topic that does not exist.", given=topic, component=component, hint="create it first"))
+                partitions = [TopicPartition(topic, p) for p in numbers]
+                begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+                for tp in partitions:
+                    where = topic, tp.partition
+                    if where in known:
+                        found[where] = _within(known[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
+                    elif where in first_starts:
+                        found[where] = _within(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
+                    else:
+                        first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
+            write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
+            return found
+        finally:
+            consumer.close()
+
+    def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
+        if spout.topics:
+            return list(spout.topics)
+        topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern, t))
+        if not topics:
+            raise TopologyError(explain("No topic matches the pattern of a KafkaSpout.", given=spout.pattern, component=component,
+                                        hint="create one; topics that are made later are read, too"))
+        return topics
+
+    @staticmethod
+    def _first(consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
+        """Return where a partition is begun that nobody has read yet."""
+        strategy = spout.first_poll_strategy
+        committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
+        start = committed if committed is not None else end if strategy.endswith("LATEST") else begin
+        return max(start, begin)
+
+    def _first_starts(self) -> dict[Partition, int]:
+        """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
+        def parse(rows: object) -> dict[Partition, int]:
+            return {(str(t), int(p)): int(offset) for t, p, offset in rows}
+
+        return read_json(self._file, "rows [topic, partition, first offset]", parse) or {}
+
+    def _group(self, spout: KafkaSpout) -> str:
+        return str(spout.kafka_options.get("group.id", f"dskype-{self._name}"))
+
+
+def _within(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:
+    if begin <= offset <= end:
+        return offset
+    if skip_lost:
+        return begin
+    topic, partition = where
+    if offset < begin:
+        raise DataLossError(topic, partition, offset, begin, f"the log begins at {begin}, most likely by the topic's retention", component)
+    raise FatalError(explain(f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
+                             given="topology.emulator.on.data.loss: fail", legal="fail, skip", component=component,
+                             hint="the topic was deleted and made again, or a broker lost its end; set skip to begin with what is there"))

@@ -1,0 +1,112 @@
+"""What the driver has to report: errors, restarts and the topology's health, for everybody who reads its metrics topic."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+from kafka.errors import KafkaError
+
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.redaction import redact_text
+
+__all__ = ["DriverReports", "HealthState"]
+
+log = logging.getLogger(__name__)
+
+HealthState = Literal["starting", "running", "waiting", "stalled", "failed"]
+
+DRIVER_KEY = b"driver"
+"""Key of the driver's own record among the statistics."""
+
+_MAX_ERRORS = 100
+_REPEAT_S = 30.0
+
+
+class DriverReports:
+    """Collects what happens in the driver and writes it to the metrics topic, as tasks do with their errors.
+
+    A record that cannot be written now is written when the brokers are back. Thread-safe.
+
+    :param topology_id: the topology's id.
+    :param stats: gets the errors at once, for readers in this process.
+    :param now_ms: the clock.
+    :param tell: gets a line of text for the terminal when the health changes.
+    """
+
+    def __init__(self, topology_id: str, stats: TopologyStats, now_ms: Callable[[], int], tell: Callable[[str], None]) -> None:
+        self._topology_id, self._stats, self._now_ms, self._tell = topology_id, stats, now_ms, tell
+        self._lock = threading.Lock()
+        self._errors: deque[dict[str, Any]] = deque(maxlen=_MAX_ERRORS)
+        self._state: HealthState = "starting"
+        self._why: list[str] = []
+        self._changed, self._written_s = True, 0.0
+        self.restarts: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        """Part of the driver -> errors that it met."""
+
+    def error(self, component: str, text: str, *, part: str = "query") -> None:
+        """Report an error of a component's query, or of a part of the driver (``component`` is then ``__driver``)."""
+        record = {"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": self._now_ms(), "error": redact_text(text)}
+        with self._lock:
+            self.problems[part] += 1
+            self._errors.append(record)
+            self._changed = True
+        self._stats.errors.append(record)
+
+    def restarted(self, component: str) -> None:
+        """Count a restart of a component's query."""
+        with self._lock:
+            self.restarts[component] += 1
+            self._changed = True
+
+    def health(self, state: HealthState, why: list[str]) -> None:
+        """Say how the topology is."""
+        why = [redact_text(line) for line in why]
+        with self._lock:
+            if self._state == "failed" or (state == self._state and (state == "running" or why == self._why)):
+                return
+            spoken = state != self._state or state in ("failed", "waiting")
+            self._state, self._why, self._changed = state, why, True
+        if spoken:
+            level = logging.INFO if state in ("starting", "running") else logging.WARNING
+            log.log(level, "topology %s is %s %s", self._topology_id, state, "; ".join(why))
+            self._tell(f"topology {self._topology_id} is {state}" + "".join(f"\n  {line}" for line in why))
+
+    def summary(self) -> dict[str, Any]:
+        """Return ``{"state", "why", "restarts"}``."""
+        with self._lock:
+            return {"state": self._state, "why": list(self._why), "restarts": self.restarts.total()}
+
+    def write(self, send: Callable[[bytes | None, bytes], None]) -> None:
+        """Write what is new, and everything now and then.
+
+        :param send: (key, value) -> writes a record to the metrics topic.
+        :raises KafkaError: it could not; everything is written with the next call.
+        """
+        now_s = time.monotonic()
+        with self._lock:
+            if not self._changed and now_s - self._written_s < _REPEAT_S:
+                return
+            errors = list(self._errors)
+            record = {"v": 1, "kind": "driver", "topology": self._topology_id, "time_ms": self._now_ms(), "state": self._state, "why": self._why,
+                      "restarts": dict(self.restarts), "problems": dict(self.problems)}
+            self._changed = False
+        try:
+            for error in errors:
+                send(None, json.dumps(error).encode())
+            send(DRIVER_KEY, json.dumps(record).encode())
+        except KafkaError:
+            with self._lock:
+                self._changed = True
+            raise
+        self._written_s = now_s
+        with self._lock:
+            for error in errors:
+                if error in self._errors:
+                    self._errors.remove(error)

@@ -1,0 +1,59 @@
+"""When a failed query is started again, and when that is given up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Restarts"]
+
+_DELAYS_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+
+@dataclass
+class _Row:
+    failures: int
+    versions: dict[int, int]
+    waiting: frozenset[int]
+
+
+class Restarts:
+    """Counts failures of queries: the first is mended at once, further ones later and later, and not for ever.
+
+    Failures count as long as nothing gets better: a task that had input at one failure and stands where it stood at the next
+    one has made no progress, whatever the component's other tasks did.
+
+    :param most: failures in a row without progress, at which a component is given up.
+
+    >>> restarts = Restarts(most=3)
+    >>> [restarts.failed("count", {7: 10}, {7}) for _ in range(3)]
+    [0.0, 0.5, None]
+    >>> restarts.failed("count", {7: 11}, {7})
+    0.0
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rows: dict[str, _Row] = {}
+        self.total: Counter[str] = Counter()
+        """Component -> failures so far."""
+
+    def failed(self, component: str, versions: Mapping[int, int], waiting: set[int]) -> float | None:
+        """Take note of a failure.
+
+        :param versions: task -> its newest version, of the component's tasks.
+        :param waiting: the tasks that have input.
+        :returns: seconds to wait before the query is started again; None: give up.
+        """
+        self.total[component] += 1
+        row = self._rows.get(component)
+        stuck = row is not None and (any(versions.get(t) == row.versions.get(t) for t in row.waiting) if row.waiting else dict(versions) == row.versions)
+        failures = row.failures + 1 if row is not None and stuck else 1
+        self._rows[component] = _Row(failures, dict(versions), frozenset(waiting))
+        return None if failures >= self._most else _DELAYS_S[min(failures, len(_DELAYS_S)) - 1]
+
+    def in_a_row(self, component: str) -> int:
+        """Return how many failures there were since the last progress."""
+        row = self._rows.get(component)
+        return 0 if row is None else row.failures
