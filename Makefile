@@ -5,13 +5,14 @@
 # DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
 # PYTEST_ARGS='-k broker'   what to test
 # PYTEST_FLAGS=             all in one process, instead of Spark's tests beside the others
+# CHAOS_ARGS='--seeds 3 --minutes 10'    how long to break things, see: python -m dskype.deploy.chaos -h
 # TOPOLOGY=file.yaml        which topology 'make topology' runs
 # SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
 # LOCKED=1                  install exactly what requirements.lock says, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology test doctor clean
+.PHONY: help setup run topology test chaos doctor clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +20,7 @@ INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
 DEMO_ARGS ?=
+CHAOS_ARGS ?=
 PYTEST_FLAGS ?= -n 2 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
@@ -40,6 +42,9 @@ topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 test: setup ## Run all tests
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
+
+chaos: setup ## Break processes, broker, clock and disk while topologies run, and check what comes out (CHAOS_ARGS=...)
+	@$(BIN)/python -m dskype.deploy.chaos $(CHAOS_ARGS)
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor

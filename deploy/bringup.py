@@ -74,6 +74,8 @@ class Environment:
                 progress("starting an embedded Kafka broker")
                 self.broker = EmbeddedBroker(self.folder / "broker" if folder else None)
                 self.broker.start()
+            else:
+                connection.await_brokers(bootstrap.servers, progress)
             servers = self.broker.bootstrap_servers if self.broker else bootstrap.servers
             options = connection.kafka_options(self._conf)
             self.kafka = KafkaSettings(servers, options, connection.client_arguments(options))

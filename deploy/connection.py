@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import socket
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dskype.deploy import keystores
-from dskype.deploy.errors import OptionError
+from dskype.deploy.errors import BrokerError, OptionError
 from dskype.topology.runtime.tls import TlsSettings, make_context, pem_blocks
 
 BOOTSTRAP_VARIABLE = "DSKYPE_BOOTSTRAP_SERVERS"
+WAIT_VARIABLE = "DSKYPE_BROKER_WAIT_S"
+_WAIT_S = 60
+_CONNECT_S, _ATTEMPT_EVERY_S, _TELL_EVERY_S = 3.0, 0.5, 10.0
 _SECURITY = ("ssl.", "sasl.", "security.")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -62,6 +67,35 @@ def parse_servers(value: str, source: str = "bootstrap servers") -> list[tuple[s
             raise OptionError(f"{source} must be host:port[,host:port...], given: {part!r} in {value!r}", fix="for example 127.0.0.1:9092")
         servers.append((part.rpartition(":")[0], int(found.group(1))))
     return servers
+
+
+def await_brokers(servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None) -> None:
+    """Wait until one of ``servers`` takes connections, for ``DSKYPE_BROKER_WAIT_S`` seconds at most (default 60; 0: one attempt).
+
+    Clients would give up by a timeout of their own, after Spark has been started, and would not say what to do.
+    Raises BrokerError when none does in time.
+    """
+    env = os.environ if environ is None else environ
+    text = env.get(WAIT_VARIABLE, "").strip() or str(_WAIT_S)
+    if not re.fullmatch(r"[0-9]+([.][0-9]+)?", text):
+        raise OptionError(f"{WAIT_VARIABLE} must be a number of seconds, 0 or more, given: {text!r}")
+    began, told = time.monotonic(), 0.0
+    while True:
+        failures = []
+        for host, port in parse_servers(servers):
+            try:
+                socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S).close()
+                return
+            except OSError as error:
+                failures.append(f"{host}:{port}: {error.strerror or error}")
+        waited = time.monotonic() - began
+        if waited >= float(text):
+            raise BrokerError(f"expected a broker that takes connections within {text} s ({WAIT_VARIABLE}), given: {'; '.join(failures)}",
+                              fix=f"start the broker, name another one with --bootstrap-servers, or wait longer with {WAIT_VARIABLE}")
+        if not told or waited - told >= _TELL_EVERY_S:
+            progress(f"waiting for Kafka: {'; '.join(failures)}; giving up {text} s after the start ({WAIT_VARIABLE})")
+            told = max(waited, 0.001)
+        time.sleep(_ATTEMPT_EVERY_S)
 
 
 def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:

@@ -79,7 +79,8 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
         if not any(inputs.counts().values()):
             progress.end()
             raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
-        report = verify(inputs, settings, final=final, since=args.since, sample=args.sample, seed=args.seed, progress=progress)
+        report = verify(inputs, settings, final=final, since=args.since, sample=args.sample, seed=args.seed,
+                        writes=args.since is None and args.sample is None, progress=progress)
         if report.ok or final or attempt == 2:
             break
         # A sink that fails may lose records of a batch and write the batch again: nobody sees that a moment later.

@@ -21,8 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
 
 
-_MACHINE = ("topology/runtime/", "security/", "endtoend/test_on_spark.py", "bolts/results/test_stores.py", *(f"deploy/test_{name}.py" for name in (
-    "broker", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
+_MACHINE = ("topology/runtime/", "security/", "endtoend/test_on_spark.py", "endtoend/test_on_cluster.py", "bolts/results/test_stores.py", *(f"deploy/test_{name}.py" for name in (
+    "broker", "chaos_on_spark", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
 """Files whose tests need Spark or a broker."""
 
 _SPREAD = ("endtoend/test_exactness.py",)

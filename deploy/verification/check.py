@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, History, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches, read_deltas, read_lists
+from dskype.deploy.verification.writes import check_topology_writes
 from dskype.spouts.settings import Settings
 
 __all__ = ["verify"]
@@ -30,7 +32,7 @@ def _silent(_: str) -> None:
 
 def verify(
     inputs: Inputs, settings: Settings, *, final: bool = False, since: int | None = None, sample: int | None = None, seed: int = 0,
-    progress: Callable[[str], None] = _silent,
+    writes: bool = False, progress: Callable[[str], None] = _silent,
 ) -> Report:
     """Compare everything that a topology published with a brute-force oracle.
 
@@ -51,23 +53,27 @@ def verify(
     :param final: the topology has handled everything and is at rest (or has ended).
     :param since: compare results at this watermark and above only.
     :param sample: compare so many subscriptions, drawn with ``seed``; default all.
+    :param writes: also look for records that were lost, differ from their repetitions, or are in disorder:
+        :func:`~dskype.deploy.verification.writes.check_topology_writes`.
     :param progress: called with a short text now and then.
     """
-    return _Verification(inputs, settings, final, since, sample, seed, progress).run()
+    return _Verification(inputs, settings, final, since, sample, seed, writes, progress).run()
 
 
 class _Verification:
     def __init__(
-        self, inputs: Inputs, settings: Settings, final: bool, since: int | None, sample: int | None, seed: int, progress: Callable[[str], None]
+        self, inputs: Inputs, settings: Settings, final: bool, since: int | None, sample: int | None, seed: int, writes: bool,
+        progress: Callable[[str], None],
     ) -> None:
         self._inputs, self._settings, self._final, self._progress = inputs, settings, final, progress
         self._since = NEVER if since is None else since
-        self._sample, self._seed = sample, seed
+        self._sample, self._seed, self._writes = sample, seed, writes
         self._report = Report(topology=inputs.topology, final=final, read=inputs.counts())
 
     def run(self) -> Report:
         """Do it."""
         began, report, inputs = time.perf_counter(), self._report, self._inputs
+        of_all_runs = copy.copy(inputs)
         report.run, others = inputs.newest_run()
         if others:
             report.notes["records of former runs were passed over"] += others
@@ -84,6 +90,9 @@ class _Verification:
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
         self._check_matches(matches)
+        if self._writes:
+            self._progress("looking for lost and repeated records")
+            check_topology_writes(of_all_runs, report, final=self._final)
         report.sort()
         report.seconds = time.perf_counter() - began
         return report

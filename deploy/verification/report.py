@@ -11,14 +11,14 @@ __all__ = ["KEPT", "KINDS", "Difference", "Report"]
 KEPT = 20
 """Differences of a kind that are kept with their texts; all are counted."""
 
-KINDS = ("format", "sequence", "dead-letter", "registration", "state", "delta", "match")
+KINDS = ("format", "write", "sequence", "dead-letter", "registration", "state", "delta", "match")
 
 
 @dataclass(frozen=True)
 class Difference:
     """One thing that is not as it must be.
 
-    :ivar kind: ``format`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match``.
+    :ivar kind: ``format`` | ``write`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match``.
     :ivar text: one sentence.
     :ivar details: lines that show it, e.g. two lists side by side.
     :ivar where: ``topic/partition offset n`` of the record, if it is one.
@@ -87,7 +87,7 @@ class Report:
     def sort(self) -> None:
         """Bring the differences in order: what others follow from comes first."""
         least = -(1 << 62)
-        groups = {kind: min(KINDS.index(kind), 4) for kind in KINDS}     # results of all kinds: by watermark
+        groups = {kind: min(KINDS.index(kind), 5) for kind in KINDS}     # results of all kinds: by watermark
         self.differences.sort(key=lambda d: (groups[d.kind], least if d.watermark is None else d.watermark))
 
     def as_json(self) -> dict[str, Any]:

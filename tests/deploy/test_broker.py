@@ -18,7 +18,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
 from dskype.deploy import broker as broker_module
-from dskype.deploy import paths
+from dskype.deploy import connection, paths
 from dskype.deploy.broker import EmbeddedBroker, free_ports, live_cluster, sweep_stale
 from dskype.deploy.connection import client_arguments, kafka_options, resolve_bootstrap
 from dskype.deploy.errors import BrokerError, OptionError
@@ -265,6 +265,41 @@ def test_the_option_wins_over_the_environment_and_without_both_the_broker_is_emb
 def test_malformed_servers_are_refused(value: str) -> None:
     with pytest.raises(OptionError, match=r"must be host:port\[,host:port\.\.\.\], given: "):
         resolve_bootstrap(value, {})
+
+
+def test_a_broker_that_is_not_there_yet_is_waited_for_and_told_of() -> None:
+    port, told = free_ports(1)[0], []
+    listener = socket.socket()
+
+    def open_later(text: str) -> None:
+        told.append(text)
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+
+    try:
+        connection.await_brokers(f"127.0.0.1:{port}", open_later, {"DSKYPE_BROKER_WAIT_S": "30"})
+    finally:
+        listener.close()
+    assert len(told) == 1 and f"waiting for Kafka: 127.0.0.1:{port}: Connection refused; giving up 30 s after the start (DSKYPE_BROKER_WAIT_S)" in told[0]
+
+
+def test_without_a_broker_the_start_ends_with_the_name_of_the_timeout_and_before_spark_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dskype.deploy import bringup
+
+    monkeypatch.setenv("DSKYPE_BROKER_WAIT_S", "0.6")
+    monkeypatch.setattr(bringup, "start_session", lambda **_: pytest.fail("Spark was started"))
+    told: list[str] = []
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(BrokerError, match=r"within 0.6 s \(DSKYPE_BROKER_WAIT_S\), given: 127.0.0.1:\d+: Connection refused\n  fix: start the broker"):
+        bringup.Environment(bootstrap_servers=servers, folder=tmp_path / "folder", progress=told.append)
+    assert any(text.startswith("waiting for Kafka") for text in told)
+    assert not (tmp_path / "folder" / "child.pid").exists()
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "1e3", "nan"])
+def test_a_time_to_wait_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(OptionError, match="DSKYPE_BROKER_WAIT_S must be a number of seconds"):
+        connection.await_brokers("127.0.0.1:9", lambda _: None, {"DSKYPE_BROKER_WAIT_S": value})
 
 
 def test_kafka_settings_pass_through_untouched_and_secrets_are_never_shown() -> None:

@@ -846,13 +846,25 @@ def test_the_verb_reads_the_topics_and_compares(kafka, name, tmp_path, capsys):
     file.write_text(json.dumps({"name": name, "config": TIME}))
     assert verb(kafka, name, "--file", str(file), "--final") == 0
     out = capsys.readouterr().out
-    assert f"{len(system.topics['results'])} {name}.results" in out and "equal     watermark" in out
+    assert f"{len(system.topics['results'])} {name}.results" in out and "equal     watermark" in out and "written records" in out
     assert verb(kafka, name, "--file", str(file), "--final", "-o", "json", "--sample", "3", "--since", "1000100", "--seed", "5") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] and found["compared"]["subscriptions"] == 3 and found["read"][f"{name}.messages"] == len(system.topics["messages"])
     assert verb(kafka, name, "-c", "dskype.window.span.ms=300") == 1    # without a file: the keys alone; and a wrong window
     out = capsys.readouterr().out
     assert "DIFFERENT" in out and out.count("rank") >= 1 and "expected" in out
+
+
+def test_the_verb_misses_records_that_nothing_else_needs(kafka, name, capsys):
+    system = small()
+    system.name = name
+    system.write("registrations", b"late", {"v": 1}, task=99)
+    system.topics["registrations"].pop()
+    system.write("registrations", b"late", value(system.topics["registrations"][-1]), [("result-id", b"again")], task=99)
+    conf = ["-c", "dskype.window.messages=5", "-c", "dskype.space=[-10,-10,10,10]", "-c", "dskype.results.topk.interval.ms=0"]
+    store(kafka, system)
+    assert verb(kafka, name, *conf, "--final") == 1
+    assert "write: 1 records were lost" in capsys.readouterr().out
 
 
 def test_the_verb_waits_until_all_is_handled(kafka, name, capsys):

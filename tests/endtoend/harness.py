@@ -20,6 +20,8 @@ from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.subscription_bolt import SubscriptionBolt
+from dskype.deploy.verification import Inputs, Report
+from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor
 from dskype.spouts.kafka import MessageSpout, SubscriptionSpout
 from dskype.spouts.topics import Topics
@@ -417,6 +419,8 @@ def check(simulation, timed=False, hint=""):
         elif world.newest[subscription["id"]] is None:
             assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{subscription['id']} is unregistered and has a state; {hint}"
     assert not by_registration, f"results of nobody: {by_registration}; {hint}"
+    written = check_topology_writes(Inputs.read("dskype", simulation.records), Report())
+    assert written.ok, f"{written.as_text()}; {hint}"
     return compared
 
 

@@ -118,7 +118,7 @@ class Feed:
     def verify(self, conf, final=True, **least):
         """Verify everything that was published; wait until the last answers are in."""
         def report():
-            return verify(Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)), Settings.from_conf(conf), final=final)
+            return verify(Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)), Settings.from_conf(conf), final=final, writes=True)
 
         found = report()
         for _ in range(5):

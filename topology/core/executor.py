@@ -18,18 +18,18 @@ import json
 import os
 import zlib
 from time import perf_counter
-from typing import Any, Callable, Iterable, NamedTuple, Protocol
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from dskype.topology.config import Config
-from dskype.topology.core.frames import InRecord, OutRecord, OutRecords, one_by_one
+from dskype.topology.core.frames import FrameError, InRecord, OutRecord, OutRecords, decode_frame, one_by_one, peek_header
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
-from dskype.topology.core.task import BoltTask, PoisonedBatchError, Task
+from dskype.topology.core.task import ACKER_ID, BoltTask, PoisonedBatchError, Task
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
-__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "route", "route_index", "start_positions"]
+__all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
 
 _SNAPSHOT_SHARE = 20
 """Time between snapshots, at least, as a multiple of the processor time that the last ones took."""
@@ -38,8 +38,10 @@ _SNAPSHOT_SHARE = 20
 class InboxReader(Protocol):
     """Reads ranges of topics again, independent of any query."""
 
-    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterable[InRecord]:
+    def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterable[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
+
+        :param stop: None: as far as the log goes.
 
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
@@ -87,6 +89,64 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
         elif (found := store.load(task)) is not None:
             positions[inbox_topic(plan.name, component), plan.task_index(task)] = found[0]
     return positions
+
+
+def check_journals(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader) -> None:
+    """Check that no spout has released more than its journal knows; for a start after all processes have ended.
+
+    A power cut may take the newest journal entries. What they had released is in Kafka then, and the spout would number other tuples likewise.
+
+    :raises LostStateError: naming the spout and the numbers.
+    """
+    for component, spec in plan.topology.components.items():
+        for task in plan.component_tasks(component) if spec.is_spout else ():
+            if (found := store.load_journal(task)) is not None:
+                _check_released(plan, store, reader, task, found[1])
+
+
+def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader, task: int, entry: dict[str, Any]) -> None:
+    """Check that a spout's task has released nothing after a journal entry."""
+    for target, sent in _targets(plan, task, entry["state"]["sent"]).items():
+        topic, partition = inbox_topic(plan.name, plan.task_component[target]), plan.task_index(target)
+        start, released = 0, 0
+        if not plan.spec(plan.task_component[target]).is_spout and (found := store.load(target)) is not None:
+            start, released = found[0], found[1]["received"]["expected"].get(task, 0)
+        for record in reader.read(topic, partition, start, None):
+            if (header := peek_header(record.value)) is not None and header.source_task == task and released <= header.first_seq:
+                try:
+                    released = header.first_seq + sum(s.n for s in decode_frame(record.value).segments if s.stream is not None)
+                except FrameError:
+                    released = header.first_seq + 1
+        if released > sent:
+            raise LostStateError(explain(
+                f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that were released after them are in "
+                f"Kafka, and the spout would give their numbers to others.", given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
+                hint=f"bring {store.place(task)} back as it was, or start the topology afresh"))
+
+
+def _targets(plan: TopologyPlan, task: int, sent: dict[int, int]) -> dict[int, int]:
+    """Return the tasks that a task may send to, with how much it has sent."""
+    component = plan.task_component[task]
+    taking = [c for c, spec in plan.topology.components.items() if c == ACKER_ID or any(source == component for source, _ in spec.inputs)]
+    return dict.fromkeys((t for c in taking for t in plan.component_tasks(c)), 0) | sent
+
+
+def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[str, int], int]) -> list[str]:
+    """Say which tasks have processed inbox records that the brokers do not have any more.
+
+    A broker that was not shut down may lose what it had not written to its disk, if there is no replica, and give the same offsets again. The
+    tasks would skip those records; and what they had made of the lost ones has been released.
+
+    :param versions: task -> version, as its newest report or snapshot says.
+    :param end: (topic, partition) -> offset that the next record gets.
+    """
+    found = []
+    for task, version in sorted(versions.items()):
+        topic, partition = inbox_topic(plan.name, plan.task_component[task]), plan.task_index(task)
+        if version > (behind := end(topic, partition)):
+            found.append(explain(f"The brokers have lost records of {topic}/{partition} that task {task} had processed.", given=f"processed up to offset {version - 1}, of which the log "
+                                 f"has those below {behind}", component=plan.task_component[task], hint="start the topology afresh; give its topics replicas, or the broker a machine that is shut down properly"))
+    return found
 
 
 class _Hosted:
@@ -155,6 +215,8 @@ class Executor:
                 if entry.get("term", 0) > self.term:    # (absent from entries of earlier versions)
                     msg = f"another driver has taken the topology over: term {entry['term']} by {entry['owner']}, ours {self.term}; nothing was written"
                     raise FencedError(msg)
+                if entry["number"] != newest:   # the newest ones are damaged
+                    _check_released(self.plan, self._store, self._reader, task_id, entry)
                 task.restore(entry["state"])
                 hosted.number, hosted.alone = newest, False
                 # Maybe these never reached Kafka: they go out again with the first reply.
@@ -192,6 +254,7 @@ class Executor:
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
+        self._store.check_term(self.term)   # here, too: where snapshots are written by a fork, that one's error does not end this process
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
@@ -204,7 +267,10 @@ class Executor:
         return due
 
     def _encode(self, task: Task) -> bytes:
-        return encode_snapshot(task.snapshot() | {"owner": self.owner, "term": self.term})
+        try:
+            return encode_snapshot(task.snapshot() | {"owner": self.owner, "term": self.term})
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise TopologyError(task.unwritable(error)) from error
 
     def save_snapshots(self, due: Iterable[PendingSnapshot]) -> None:
         """Serialize and save snapshots."""
@@ -215,12 +281,12 @@ class Executor:
         """Put off the next snapshots until these have cost a twentieth of a core, at most: a large state is written less often."""
         self._snapshot_at = max(self._snapshot_at, self._now_ms() + int(cpu_ms * _SNAPSHOT_SHARE))
 
-    def snapshots_failed(self, failed: Iterable[PendingSnapshot]) -> None:
+    def snapshots_failed(self, failed: Iterable[PendingSnapshot], reason: str) -> None:
         """Take back that these snapshots were taken; they fall due again."""
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
-            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {hosted.task.snapshot_problem()}")
+            hosted.task.report_error(f"the snapshot of task {snapshot.task} at version {snapshot.version} failed: {reason}")
 
     # -- batches ----------------------------------------------------------------------------------
 
@@ -289,6 +355,13 @@ class Executor:
             except PoisonedBatchError as error:
                 hosted = self._go_back(task_id, version, error)
                 continue
+            except LostInputError as error:
+                if hosted.saved >= 0 or not (versions := self._store.versions(task_id)):
+                    raise
+                msg = explain(f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which the task could be built "
+                              "anew.", given=f"snapshots {versions}; {error}", component=self.component,
+                              hint=f"bring {self._store.place(task_id)} back from a backup, or start the topology afresh")
+                raise LostInputError(msg) from error
             finally:
                 task.suppressed = False
             break

@@ -6,6 +6,7 @@ a record into an inbox that is no frame. Numbers tell these cases apart:
 - what was received before is dropped;
 - a frame behind a gap is dropped too: its batch is run again and brings both;
 - unless a damaged frame stands where the gap is: then the tuples of that frame are lost, and the channel goes on;
+- where the missing one does not come either, the brokers have lost what they had acknowledged: that is reported;
 - after a record that nothing can be read from, a gap may mean either. Frames behind it are held back until the missing
   one comes, or until it is plain that it does not.
 """
@@ -42,6 +43,7 @@ class Receiver:
         self._stray = False  # a record was seen that nothing can be read from
         self._held: dict[int, list[bytes]] = {}
         self._held_since: dict[int, int] = {}
+        self._gap_since: dict[int, int] = {}    # source task -> time waited when the first frame behind the gap came; -1: reported
         self._clock_ms = self._waited_ms = 0
 
     def pass_time(self, clock_ms: int) -> list[Numbered]:
@@ -51,6 +53,8 @@ class Receiver:
         """
         self._waited_ms += min(_MAX_STEP_MS, clock_ms - self._clock_ms)
         self._clock_ms = clock_ms
+        if self._gap_since:
+            self._report_gaps()
         if not self._held:
             return []
         return [n for source, since in list(self._held_since.items())
@@ -77,7 +81,9 @@ class Receiver:
                 self._lose(source, expected, first)
             else:
                 self._stats.gaps += 1
-                if self._stray:
+                if not self._stray:
+                    self._gap_since.setdefault(source, self._waited_ms)
+                else:
                     self._held.setdefault(source, []).append(value)
                     self._held_since.setdefault(source, self._waited_ms)
                 return []
@@ -107,6 +113,8 @@ class Receiver:
             expected += segment.n
         if expected > self.expected.get(source, 0):
             self._damaged.pop(source, None)  # nothing is missing up to here
+            if self._gap_since:
+                self._gap_since.pop(source, None)
         self.expected[source] = expected
 
     def _release(self, source: int) -> list[Numbered]:
@@ -125,6 +133,13 @@ class Receiver:
             del self._held[source], self._held_since[source]
         return released
 
+    def _report_gaps(self) -> None:
+        for source, since in self._gap_since.items():
+            if since >= 0 and self._waited_ms - since >= PATIENCE_MS:
+                self._gap_since[source] = -1
+                self._report_error(f"tuple {self.expected.get(source, 0)} of task {source} does not come, though later ones did {PATIENCE_MS // 1000} s ago: either the query "
+                                   "of that task fails again and again, or the brokers have lost records that they had acknowledged; in that case start the topology afresh")
+
     def _give_up(self, source: int) -> list[Numbered]:
         first = min(decode_frame(value).first_seq for value in self._held[source])
         self._lose(source, self.expected.get(source, 0), first)
@@ -141,11 +156,12 @@ class Receiver:
     def snapshot(self) -> dict[str, Any]:
         """Return the state."""
         return {"expected": self.expected, "damaged": self._damaged, "stray": self._stray, "held": self._held,
-                "held_since": self._held_since, "clock_ms": self._clock_ms, "waited_ms": self._waited_ms}
+                "held_since": self._held_since, "gap_since": self._gap_since, "clock_ms": self._clock_ms, "waited_ms": self._waited_ms}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
         self.expected, self._damaged, self._stray = dict(state["expected"]), dict(state["damaged"]), state["stray"]
         self._held = {source: list(values) for source, values in state["held"].items()}
         self._held_since = dict(state["held_since"])
+        self._gap_since = dict(state.get("gap_since", ()))      # absent from snapshots of earlier versions
         self._clock_ms, self._waited_ms = state["clock_ms"], state["waited_ms"]

@@ -19,11 +19,13 @@ earlier drivers are refused.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import shutil
 import struct
+import time
 import zlib
 from pathlib import Path
 from typing import Any, Mapping, Protocol
@@ -32,7 +34,7 @@ from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError, explain
 
 __all__ = ["FencedError", "FileSnapshotStore", "JournalTakenError", "LostStateError", "MemorySnapshotStore", "SnapshotError", "SnapshotStore",
-           "TermTakenError", "decode_snapshot", "encode_snapshot"]
+           "TermTakenError", "WriteError", "decode_snapshot", "encode_snapshot"]
 
 FORMAT = 1
 _HEADER = struct.Struct("<4sHIQ")
@@ -42,6 +44,8 @@ _JOURNAL_KEPT = 3
 """Journal entries kept per task: the newest one, and two that stand in for a damaged one."""
 _TERMS = "terms"
 _TERMS_KEPT = 8
+_PARTIAL, _ABANDONED_S = ".partial", 60
+"""How files end that are being written; older ones are of processes that were killed."""
 _LOOKS = 10
 """So often the files of a task are looked up again when the one to be read has been removed since."""
 
@@ -62,6 +66,12 @@ class TermTakenError(TopologyError):
 
 class FencedError(FatalError):
     """Another driver has taken the topology over; this process must write nothing any more."""
+
+
+class WriteError(TopologyError):
+    """A snapshot or a journal entry could not be written, most likely for want of space."""
+
+    retriable = True
 
 
 class LostStateError(FatalError):
@@ -133,7 +143,10 @@ class SnapshotStore(Protocol):
         """
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
-        """Return the number of the newest journal entry, readable or not, and the newest readable entry."""
+        """Return the number of the newest journal entry, readable or not, and the newest readable entry.
+
+        :raises SnapshotError: there are entries, but none can be read.
+        """
 
     def newest_journal(self, task: int) -> int:
         """Return the number of the newest journal entry, readable or not; 0 if there is none."""
@@ -153,6 +166,12 @@ class SnapshotStore(Protocol):
     def term_holder(self, term: int) -> dict[str, Any]:
         """Return what :meth:`take_term` was told; empty if that is not known any more."""
 
+    def check_term(self, term: int | None) -> None:
+        """Raise :class:`FencedError` when a newer term than this has been taken."""
+
+    def place(self, task: int) -> str:
+        """Say where the snapshots and the journal of a task are, for messages."""
+
 
 class _StoreBase:
     """What every store shares: newest readable first, pruning, one chain of journal entries, terms."""
@@ -160,6 +179,7 @@ class _StoreBase:
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
+        self._synced: dict[int, int] = {}   # task -> journal entry that is on the disk
 
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
@@ -202,7 +222,7 @@ class _StoreBase:
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
         name = self._name(task, "journal", number)
         try:
-            # Not synced: it has to survive the process, as the broker's own log does, not the machine.
+            # Not synced: every entry has to survive the process, as the broker's own log does; the machine, one now and then (`sync_journal`).
             self._create(name, data, term, sync=False)
         except FileExistsError:
             raise _taken(task, number, self.newest_journal(task)) from None
@@ -212,11 +232,19 @@ class _StoreBase:
             self._remove(name)
             raise _taken(task, number, max([n for n in numbers if n != number], default=0))
         for old in numbers[:-_JOURNAL_KEPT]:
-            self._remove(self._name(task, "journal", old))
+            if old != self._synced.get(task):
+                self._remove(self._name(task, "journal", old))
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
         found = self._newest_readable(task, "journal")
-        return None if found is None else (found[0], found[2])
+        if found is not None:
+            return found[0], found[2]
+        if numbers := self._numbers(str(task), "journal-"):
+            msg = explain(f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
+                          "drop what they take for repetitions.", given="; ".join(self.problems[-len(numbers):]),
+                          hint=f"bring {self.place(task)} back from a backup, or start the topology afresh")
+            raise SnapshotError(msg)
+        return None
 
     def newest_journal(self, task: int) -> int:
         return max(self._numbers(str(task), "journal-"), default=0)
@@ -246,7 +274,7 @@ class _StoreBase:
         except (OSError, ValueError):
             return {}
 
-    def _check_term(self, term: int | None) -> None:
+    def check_term(self, term: int | None) -> None:
         if term is None or (newest := self.newest_term()) == term:
             return
         if newest < term:
@@ -285,10 +313,13 @@ class MemorySnapshotStore(_StoreBase):
     def clear(self) -> None:
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
 
+    def place(self, task: int) -> str:
+        return f"memory of task {task}"
+
     def _check_writable(self, term: int | None) -> None:
         if not self.exists:
             raise _removed("memory")
-        self._check_term(term)
+        self.check_term(term)
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         self._check_writable(term)
@@ -323,22 +354,50 @@ class FileSnapshotStore(_StoreBase):
         super().__init__(kept)
         self.folder = Path(folder)
         # Two hosts that share the folder may have processes of the same number.
-        self._partial = f"{os.getpid()}-{secrets.token_hex(4)}.partial"
+        self._partial = f"{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
 
     def create(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in self.folder.iterdir():
+            _sweep(folder, 0)
+
+    def sweep(self, task: int) -> None:
+        """Remove what processes that were killed have left half written in a task's folder."""
+        _sweep(self.folder / str(task), _ABANDONED_S)
 
     def clear(self) -> None:
         for path in self.folder.iterdir():
             if path.name != _TERMS:
                 shutil.rmtree(path)
 
+    def place(self, task: int) -> str:
+        return f"the folder {self.folder / str(task)}"
+
+    def sync_journal(self, task: int) -> None:
+        """Bring the newest journal entry of a task to the disk; it stays until a newer one is there.
+
+        May be called by another thread than the one that writes entries.
+        """
+        number = self.newest_journal(task)
+        if number in (0, self._synced.get(task)):
+            return
+        for path in (self.folder / self._name(task, "journal", number), self.folder / str(task)):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:   # there are newer ones already
+                return
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._synced[task] = number
+
     def _partial_file(self, name: str, data: bytes, *, sync: bool) -> str:
         """Write a file beside its place and return its path."""
         folder, _, file_name = name.partition("/")
         path = f"{self.folder}/{folder}/.{file_name}.{self._partial}"
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._fill(path, data, sync=sync)
         except FileNotFoundError:
             try:
                 os.mkdir(f"{self.folder}/{folder}", 0o700)
@@ -346,7 +405,25 @@ class FileSnapshotStore(_StoreBase):
                 raise _removed(self.folder) from None
             except FileExistsError:     # another process was faster
                 pass
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            except OSError as error:
+                raise self._write_error(name, data, error) from error
+            return self._partial_file(name, data, sync=sync)
+        except OSError as error:
+            raise self._write_error(name, data, error) from error
+        return path
+
+    def _write_error(self, name: str, data: bytes, error: OSError) -> WriteError:
+        try:
+            free = str(shutil.disk_usage(self.folder).free)
+        except OSError:
+            free = "an unknown number of"
+        return WriteError(explain(f"{name} cannot be written: {error.strerror or error}.", given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
+                                  hint="make room there; writing goes on by itself then" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else
+                                  "the folder must be writable, on a file system with hard links"))
+
+    def _fill(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Write a file, and leave none behind if that fails."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             with open(descriptor, "wb") as file:
                 file.write(data)
@@ -356,7 +433,6 @@ class FileSnapshotStore(_StoreBase):
         except BaseException:
             self._discard(path)
             raise
-        return path
 
     @staticmethod
     def _discard(path: str) -> None:
@@ -368,17 +444,22 @@ class FileSnapshotStore(_StoreBase):
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         partial = self._partial_file(name, data, sync=True)
         try:
-            self._check_term(term)  # last, for what came before took its time
+            self.check_term(term)  # last, for what came before took its time
             os.replace(partial, self.folder / name)
-        except BaseException:
+        except OSError as error:
+            raise self._write_error(name, data, error) from error
+        finally:
             self._discard(partial)
-            raise
 
     def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
         partial = self._partial_file(name, data, sync=sync)
         try:
-            self._check_term(term)
+            self.check_term(term)
             os.link(partial, f"{self.folder}/{name}")   # unlike a renaming, refuses to replace
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise self._write_error(name, data, error) from error
         finally:
             self._discard(partial)
 
@@ -395,6 +476,15 @@ class FileSnapshotStore(_StoreBase):
             return []
         start = len(prefix)
         return sorted([int(name[start:]) for name in names if name.startswith(prefix) and name[start:].isdigit()])
+
+
+def _sweep(folder: Path, older_than_s: float) -> None:
+    for path in folder.glob(f".*{_PARTIAL}"):
+        try:
+            if time.time() - path.stat().st_mtime >= older_than_s:
+                path.unlink()
+        except FileNotFoundError:   # finished since
+            pass
 
 
 def _removed(folder: Path | str) -> LostStateError:

@@ -103,7 +103,6 @@ class Task:
         self.clock_ms = 0
         self.suppressed = False
         self.snapshot_wanted = False
-        self._tried_ms, self._unwritable = -60_000, None
         self.errors: list[dict[str, Any]] = []
         self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
@@ -503,17 +502,6 @@ class Task:
         """Return what to say when the component's state cannot be written because of ``error``."""
         return (f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
                 "it a crash of this task goes back to the state before, or to the beginning")
-
-    def snapshot_problem(self) -> str:
-        """Say why a snapshot has just failed. Whether the component's state can be written is tried once a minute at most."""
-        now = self._wall_ms()
-        if stateful(self.component) and now - self._tried_ms >= 60_000:
-            self._tried_ms, self._unwritable = now, None
-            try:
-                pack_state(self.component.snapshot())
-            except Exception as error:  # the user's code or data
-                self._unwritable = self.unwritable(error)
-        return self._unwritable or "see the executor's log"
 
     def report(self) -> dict[str, Any]:
         """Return the task's line of a statistics record."""

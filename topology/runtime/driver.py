@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from dskype.topology.components import KafkaBolt, KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
-from dskype.topology.core.executor import start_positions
+from dskype.topology.core.executor import check_journals, lost_tails, start_positions
 from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
@@ -31,7 +31,7 @@ from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaInboxReader, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
@@ -128,6 +128,8 @@ class TopologyDriver:
         self._make_topics()
         if not self.resume:
             self._manifest.write(self.folder)
+        if self.resume:
+            check_journals(self.plan, self._store(), KafkaInboxReader(self.kafka))
         if not self._spark.sparkContext.master.startswith("local"):
             check_executors(self._spark, self.snapshots, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
         self._producer = self.kafka.producer()
@@ -511,6 +513,7 @@ class TopologyDriver:
             self._reports.write(self._send_report)
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S
+                self._check_tails()
                 self._drop_old_records()
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
@@ -637,6 +640,17 @@ class TopologyDriver:
         except Exception:
             self._brokers_away = True
         return not self._brokers_away
+
+    def _check_tails(self) -> None:
+        """End the topology if the brokers have lost what its tasks have processed."""
+        admin = TopicAdmin(self.kafka)
+        try:
+            versions = self._versions()     # first: what comes in between only makes the logs longer
+            ends = {topic: admin.begin_and_end(topic) for topic in self._inboxes()}
+        finally:
+            admin.close()
+        if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
+            self._fail(TopologyFailedError("\n".join(lost)))
 
     def _drop_old_records(self) -> None:
         """Let Kafka drop inbox records below the oldest snapshot of their task."""

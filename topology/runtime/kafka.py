@@ -79,13 +79,14 @@ class KafkaInboxReader:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
 
-    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
+    def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
+        :param stop: None: as far as the log goes.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
         :raises KafkaTimeoutError: nothing came for a minute.
         """
-        if start >= stop:
+        if stop is not None and start >= stop:
             return
         where = TopicPartition(topic, partition)
         consumer = self._settings.consumer()
@@ -94,6 +95,7 @@ class KafkaInboxReader:
                 raise lost_input(topic, partition, start, stop, 0, 0)
             consumer.assign([where])
             first, end = consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
+            stop = max(start, end) if stop is None else stop
             if first > start or end < stop:
                 raise lost_input(topic, partition, start, stop, first, end)
             consumer.seek(where, start)
@@ -147,6 +149,10 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connection."""
         self._admin.close()
+
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return sorted(self._admin.list_topics())
 
     def existing(self, topics: Iterable[str]) -> dict[str, int]:
         """Return topic -> number of partitions, for those of ``topics`` that exist."""

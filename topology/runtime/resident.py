@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import logging
 import os
 import pickle
@@ -12,8 +13,10 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +29,16 @@ from dskype.topology.errors import FATAL_MARK, FatalError
 from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
-from dskype.topology.runtime.processes import set_name
+from dskype.topology.runtime.processes import die_with_parent, set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
 
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
+_REASON_BYTES = 2048
+_SYNC_S = 2.0
+"""Time between two syncs of journals: so much work a power cut may take, unless Kafka has it."""
+
 BATCH = struct.Struct("<Q?")
 """Batch id, and whether the rows have the columns of external topics."""
 
@@ -107,24 +114,42 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
         resident.close()
 
 
+def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
+    """Bring journals to the disk, beside the batches."""
+    while True:
+        time.sleep(_SYNC_S)
+        for task in tasks:
+            try:
+                store.sync_journal(task)
+            except OSError:     # a full disk, say: batches fail by themselves then
+                log.exception("the journal of task %s could not be synced", task)
+
+
 class _Resident:
     def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
         self._listener, self._payload = listener, payload
         self._component, self._index = component, index
         self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
+        self._selector = selectors.DefaultSelector()
         self._snapshot_pid = 0
+        self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
 
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        if self._payload.plan.spec(self._component).is_spout:   # (such a process never forks, so it may have a thread)
+            tasks = self._payload.plan.executor_tasks(self._component, self._index)
+            threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
+        for task in self._payload.plan.executor_tasks(self._component, self._index):
+            store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
                         lambda: time.time_ns() // 1_000_000, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
-        selector = selectors.DefaultSelector()
+        selector = self._selector
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
@@ -166,24 +191,35 @@ class _Resident:
                 return
             self._snapshot_pid = 0
             self._executor.snapshots_took((used.ru_utime + used.ru_stime) * 1000)
+            with self._snapshot_errors as errors:
+                reason = errors.read(_REASON_BYTES).decode(errors="replace")
             if status:
-                log.error("snapshots %s failed (status %s)", [(s.task, s.version) for s in self._snapshot], status)
-                self._executor.snapshots_failed(self._snapshot)
+                log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
+                self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
         if not self._executor.snapshot_due(batch_id):
             return
         self._snapshot = self._executor.pending_snapshots(batch_id)
+        read, write = os.pipe()
+        parent = os.getpid()
         pid = os.fork()
         if pid:
-            self._snapshot_pid = pid
+            os.close(write)
+            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)
             return
         status = 1
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            die_with_parent(parent)
+            # A copy of a socket keeps it open: were the executor killed, its shims would wait for this process.
+            for key in list(self._selector.get_map().values()):
+                key.fileobj.close()
+            self._selector.close()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)
             status = 0
-        except BaseException:
+        except BaseException as error:
             log.exception("a snapshot failed")
+            os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
         finally:
             os._exit(status)
 

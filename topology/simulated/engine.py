@@ -271,8 +271,8 @@ class SimulatedTopology:
         due = executor.pending_snapshots(batch_id)
         try:
             executor.save_snapshots(due)
-        except Exception:  # as in a forked copy of the process: the batch is not disturbed
-            executor.snapshots_failed(due)
+        except Exception as error:  # as in a forked copy of the process: the batch is not disturbed
+            executor.snapshots_failed(due, str(error))
 
     def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
         for key, (_, stop) in ranges.items():

@@ -54,6 +54,10 @@ class MemoryLog:
         """Return the offset of the first record that is there."""
         return self._begins.get((topic, partition), 0)
 
+    def lose_tail(self, topic: str, partition: int, behind: int) -> None:
+        """Lose the records from an offset on, as a broker does that had not written them to its disk; the offsets are given again."""
+        del self._partitions[topic, partition][behind:]
+
     def write(self, record: OutRecord) -> None:
         """Append what an executor gave to the sink.
 
@@ -77,13 +81,16 @@ class MemoryLog:
         """Return the offset that the next record gets."""
         return len(self._partitions.get((topic, partition), ()))
 
-    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[InRecord]:
+    def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``.
 
+        :param stop: None: as far as the log goes.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
-        if start < stop and not self.begin(topic, partition) <= start <= stop <= self.end(topic, partition):
-            raise lost_input(topic, partition, start, stop, self.begin(topic, partition), self.end(topic, partition))
+        begin, end = self.begin(topic, partition), self.end(topic, partition)
+        stop = max(start, end) if stop is None else stop
+        if start < stop and not begin <= start <= stop <= end:
+            raise lost_input(topic, partition, start, stop, begin, end)
         return iter(self._partitions.get((topic, partition), [])[start:stop])
 
     def records(self, topic: str) -> list[InRecord]:

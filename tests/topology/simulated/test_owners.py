@@ -145,6 +145,22 @@ def test_a_newer_driver_ends_the_older_ones_processes(numbers):
     assert store.load_journal(numbers.plan.component_tasks("numbers")[0])[1]["owner"] == "b"
 
 
+def test_a_bolt_of_an_earlier_driver_ends_with_its_next_snapshot(tmp_path):
+    topology, conf = TOPOLOGIES["drawn"]()
+    hosts = Hosts(tmp_path, "first", topology, conf)
+    store = FileSnapshotStore(hosts.folder)
+    store.take_term(1, {"host": "a"})
+    bolt = hosts.start("a", term=1)
+    hosts.pulse()
+    bolt.handle(0, hosts.records())
+    assert len(bolt.pending_snapshots(1)) == 1
+    store.take_term(2, {"host": "b"})
+    hosts.pulse()
+    bolt.handle(1, hosts.records(1))
+    with pytest.raises(FencedError, match="term 2, ours 1"):
+        bolt.pending_snapshots(2)
+
+
 def test_a_spout_does_not_begin_anew_when_its_journal_is_removed(numbers):
     a = numbers.start("a")
     a.handle(0, numbers.records())

@@ -1,0 +1,60 @@
+"""A wall clock that can be set, for a Python process and all Python processes that it starts: driver, supervisor, executors, workers.
+
+The JVM and the broker keep the true time, as other machines would.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["SetClock"]
+
+_FILE_VARIABLE = "DSKYPE_CHAOS_CLOCK"
+_SITECUSTOMIZE = f"""
+import os, time
+
+def _install(file, true_ns, monotonic):
+    state = [0, 0.0]
+
+    def time_ns():
+        now = monotonic()
+        if now - state[1] > 0.2:
+            state[1] = now
+            try:
+                with open(file) as f:
+                    state[0] = int(f.read()) * 10**9
+            except (OSError, ValueError):
+                pass
+        return true_ns() + state[0]
+
+    time.time_ns = time_ns
+    time.time = lambda: time_ns() / 1e9
+
+if os.environ.get("{_FILE_VARIABLE}"):
+    _install(os.environ["{_FILE_VARIABLE}"], time.time_ns, time.monotonic)
+"""
+
+
+class SetClock:
+    """The clock of the processes that run with :meth:`environ`; their monotonic clocks go on as they are.
+
+    :param folder: an empty or missing folder; the processes look into it five times a second.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder, self._file = folder, folder / "offset"
+        (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE)
+        self.set(0)
+
+    def set(self, offset_s: int) -> None:
+        """Set the clock ahead (or back), in seconds from the true time."""
+        partial = self._folder / ".offset"
+        partial.write_text(str(offset_s))
+        os.replace(partial, self._file)
+
+    def environ(self) -> dict[str, str]:
+        """Return variables for a process that shall have this clock."""
+        path = [str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {_FILE_VARIABLE: str(self._file), "PYTHONPATH": os.pathsep.join(path)}

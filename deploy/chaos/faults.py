@@ -1,0 +1,277 @@
+"""The faults: one class each, with what it does and how it heals."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dskype.deploy.chaos import processes
+from dskype.topology.plan import metrics_topic
+from dskype.topology.runtime.kafka import TopicAdmin
+
+if TYPE_CHECKING:
+    from dskype.deploy.chaos.system import System
+    from dskype.deploy.chaos.workloads import Workload
+
+__all__ = ["FAULTS", "Fault", "PARTNERS", "usable"]
+
+log = logging.getLogger(__name__)
+
+_NOTICE_S = 20
+_RELIEF = 3
+
+
+class Fault:
+    """Something that breaks.
+
+    :ivar name: what it is called in tables and on the command line.
+    :ivar text: what it does, in a sentence.
+    :ivar lasts_s: shortest and longest duration, in seconds.
+    :ivar long: it takes so long that short runs leave it out.
+    """
+
+    name: str
+    text: str
+    lasts_s: tuple[float, float] = (0, 0)
+    long = False
+
+    def usable(self, system: System, workload: Workload) -> bool:
+        """Say whether this machine and this workload allow it."""
+        return True
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Break it.
+
+        :param choice: 0 <= choice < 1, which of several.
+        """
+        raise NotImplementedError
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Put right what does not heal by itself."""
+
+
+class Kill(Fault):
+    """SIGKILL for one or all processes of a kind; they come back by themselves."""
+
+    def __init__(self, name: str, kind: str, *, every: bool = False) -> None:
+        self.name, self._kind, self._every = name, kind, every
+        self.text = f"SIGKILL of {'all processes' if every else 'a process'} of the kind {kind}"
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Kill."""
+        found = system.find(self._kind)
+        chosen = found if self._every else found[int(choice * len(found)):][:1]
+        if not processes.send(chosen, signal.SIGKILL):
+            log.info("%s: there is no such process now", self.name)
+
+
+class KillMachine(Kill):
+    """SIGKILL of Spark's JVM: the driver has to notice and to end, or to start another one."""
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """End a driver that lives on without a JVM."""
+        pid, deadline = system.pid, time.monotonic() + _NOTICE_S
+        while time.monotonic() < deadline and system.pid == pid and not system.find("jvm"):
+            time.sleep(0.2)
+        if system.pid == pid and not system.find("jvm"):
+            log.warning("%s: after %s s the driver still lives without a JVM; ending it", self.name, _NOTICE_S)
+            system.end_driver()
+
+
+class Pause(Fault):
+    """SIGSTOP for one or all processes of a kind, later SIGCONT."""
+
+    lasts_s = (3, 12)
+
+    def __init__(self, name: str, kind: str, *, every: bool = False) -> None:
+        self.name, self._kind, self._every = name, kind, every
+        self.text = f"SIGSTOP of {'all processes' if every else 'a process'} of the kind {kind}, SIGCONT some seconds later"
+        self._stopped: list[int] = []
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Stop."""
+        found = system.find(self._kind)
+        self._stopped = processes.send(found if self._every else found[int(choice * len(found)):][:1], signal.SIGSTOP)
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Go on."""
+        processes.send(self._stopped, signal.SIGCONT)
+
+
+class BrokerAway(Fault):
+    """The broker dies and is started again some time later."""
+
+    def __init__(self, name: str, lasts_s: tuple[float, float], *, long: bool = False) -> None:
+        self.name, self.lasts_s, self.long = name, lasts_s, long
+        self.text = f"SIGKILL of the broker, started again after {lasts_s[0]:g} to {lasts_s[1]:g} s"
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Kill it."""
+        system.broker.kill()
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Start it."""
+        system.broker.start()
+
+
+class BrokerRestart(Fault):
+    """A clean restart of the broker."""
+
+    name, text = "restart-broker", "the broker is stopped in good order and started again"
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Stop and start it."""
+        system.broker.restart()
+
+
+class BrokerBounce(Fault):
+    """The broker is killed again and again, soon after each start."""
+
+    name, text = "bounce-broker", "SIGKILL of the broker three times, each soon after it has come back"
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Kill and start it, three times."""
+        for _ in range(3):
+            system.broker.kill()
+            system.broker.start()
+            time.sleep(1 + choice)
+
+
+class ClockStep(Fault):
+    """The wall clock of driver and executors jumps, and stays there for a while."""
+
+    def __init__(self, name: str, step_s: int) -> None:
+        self.name, self._step_s = name, step_s
+        self.text = f"the wall clock of driver and executors jumps by {step_s:+d} s, and back when it heals"
+        self.lasts_s = (8, 15)
+
+    def usable(self, system: System, workload: Workload) -> bool:
+        """Need a system that runs with a clock that can be set."""
+        return system.clock is not None
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Jump."""
+        system.clock.set(self._step_s)
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Jump back."""
+        system.clock.set(0)
+
+
+class DiskFull(Fault):
+    """No room for snapshots and journals: the file system is full, or no file may grow."""
+
+    name, text = "disk-full", "the file system of the topology's folder is full (where mounting is not allowed: no file of an executor may grow)"
+    lasts_s = (5, 12)
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Fill it."""
+        if system.mounted:
+            with open(system.data / "filler", "wb", buffering=0) as filler:
+                try:
+                    while True:
+                        filler.write(b"\0" * 4096)
+                except OSError:
+                    pass
+        else:
+            self._limit(system, 0)
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Make room again."""
+        (system.data / "filler").unlink(missing_ok=True)
+        if not system.mounted:
+            self._limit(system, resource.RLIM_INFINITY)
+
+    @staticmethod
+    def _limit(system: System, size: int) -> None:
+        for pid in [*system.find("supervisor"), *system.find("executor")]:
+            try:
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            except (ProcessLookupError, PermissionError) as error:
+                log.info("disk-full: process %s: %s", pid, error)
+
+
+class Overload(Fault):
+    """Three times the input that the machine carries."""
+
+    name, text = "overload", "three times as much input as was ever worked off, for some seconds"
+    lasts_s = (6, 12)
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Feed more."""
+        workload.feed_at(_RELIEF * workload.capacity())
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Feed as before."""
+        workload.feed_at(None)
+
+
+class HungStore(Fault):
+    """The result store accepts connections and never answers."""
+
+    name, text = "hang-store", "the result store takes connections and requests and never answers"
+    lasts_s = (6, 12)
+
+    def usable(self, system: System, workload: Workload) -> bool:
+        """Need a workload with a store outside Kafka."""
+        return workload.store is not None
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Hold everything back."""
+        workload.store.hang()
+
+    def heal(self, system: System, workload: Workload) -> None:
+        """Let it through."""
+        workload.store.go_on()
+
+
+class DeleteMetrics(Fault):
+    """The topic of measurements is deleted; nothing that counts is in it."""
+
+    name, text = "delete-metrics", "the topic of measurements is deleted while the topology runs"
+
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Delete it; with the broker away it stays."""
+        def delete() -> None:
+            try:
+                admin = TopicAdmin(system.kafka)
+                try:
+                    admin.delete([metrics_topic(system.name)])
+                finally:
+                    admin.close()
+            except Exception as error:
+                log.info("delete-metrics: %s", error)
+
+        thread = threading.Thread(target=delete, daemon=True)
+        thread.start()
+        thread.join(10)
+
+
+def _all() -> dict[str, Fault]:
+    found = [
+        Kill("kill-driver", "driver"), KillMachine("kill-jvm", "jvm"), Kill("kill-supervisor", "supervisor"),
+        Kill("kill-executor", "executor"), Kill("kill-executors", "executor", every=True), Kill("kill-worker", "worker"), Kill("kill-workers", "worker", every=True),
+        BrokerAway("kill-broker", (0.5, 8)), BrokerAway("broker-away", (70, 70), long=True), BrokerRestart(), BrokerBounce(),
+        Pause("pause-driver", "driver"), Pause("pause-jvm", "jvm"), Pause("pause-supervisor", "supervisor"), Pause("pause-executor", "executor"),
+        Pause("pause-executors", "executor", every=True), Pause("pause-workers", "worker", every=True), Pause("pause-broker", "broker"),
+        ClockStep("clock-back", -3600), ClockStep("clock-ahead", 3600), DiskFull(), Overload(), HungStore(), DeleteMetrics(),
+    ]
+    return {fault.name: fault for fault in found}
+
+
+FAULTS = _all()
+"""Name -> fault."""
+
+PARTNERS = ("kill-executor", "kill-worker", "kill-executors", "pause-executor", "pause-workers")
+"""Faults that may strike while another one lasts."""
+
+
+def usable(system: System, workload: Workload, names: list[str] | None, *, long: bool) -> dict[str, Fault]:
+    """Return the faults that can be had here: those named, or all (without the long ones, unless ``long``)."""
+    chosen = {n: FAULTS[n] for n in names} if names else {n: f for n, f in FAULTS.items() if long or not f.long}
+    return {n: f for n, f in chosen.items() if f.usable(system, workload)}
+

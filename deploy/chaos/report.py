@@ -1,0 +1,86 @@
+"""The table at the end: per fault how often, how fast it was over, and what was wrong."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Outcome", "Result", "as_table"]
+
+
+@dataclass
+class Outcome:
+    """What followed a strike.
+
+    :ivar faults: what struck, as one text.
+    :ivar silent_s: the longest time without output from the strike on, in seconds.
+    :ivar caught_up_s: from healing until the output was two seconds behind the input at most; None: not in time.
+    :ivar drivers: how often the driver was started anew.
+    :ivar queries: how often queries were started anew.
+    :ivar repeated: records that were written again, all equal.
+    :ivar problems: what was wrong; empty: nothing.
+    """
+
+    faults: str
+    silent_s: float
+    caught_up_s: float | None
+    drivers: int = 0
+    queries: int = 0
+    repeated: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """It was over in time, and nothing was wrong."""
+        return not self.problems and self.caught_up_s is not None
+
+
+@dataclass
+class Result:
+    """A whole run.
+
+    :ivar command: how to run it again.
+    """
+
+    workload: str
+    seed: int
+    command: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    records: int = 0
+    repeated: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing was wrong at any time."""
+        return not self.problems and all(outcome.ok for outcome in self.outcomes)
+
+
+def _span(values: Sequence[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    if not known:
+        return "never"
+    text = f"{statistics.median(known):.1f}" if len(known) == 1 else f"{statistics.median(known):.1f} / {max(known):.1f}"
+    return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} never"
+
+
+_HEAD = ("fault", "times", "silent s", "caught up s", "driver starts", "query restarts", "written again", "verdict")
+
+
+def as_table(result: Result) -> str:
+    """Return a run as text: a table in Markdown, and what was wrong. Seconds are median / most; ``caught up`` counts from healing."""
+    kinds: dict[str, list[Outcome]] = {}
+    for outcome in result.outcomes:
+        kinds.setdefault(outcome.faults, []).append(outcome)
+    rows = [(name, str(len(of)), _span([o.silent_s for o in of]), _span([o.caught_up_s for o in of]), str(sum(o.drivers for o in of)),
+             str(sum(o.queries for o in of)), str(sum(o.repeated for o in of)), "ok" if all(o.ok for o in of) else "WRONG")
+            for name, of in sorted(kinds.items())]
+    widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in [_HEAD, *rows]]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    wrong = [f"{o.faults}: {text}" for o in result.outcomes for text in (o.problems or ([] if o.ok else ["the output did not catch up in time"]))]
+    wrong += [f"at the end: {text}" for text in result.problems]
+    end = f"{result.workload}, seed {result.seed}: {len(result.outcomes)} strikes, {result.records:,} records, {result.repeated:,} written again; " + (
+        "nothing lost, nothing twice, nothing wrong" if result.ok else f"{len(wrong)} problems")
+    return "\n".join([*lines, "", *(f"WRONG  {text}" for text in wrong), end, f"again  {result.command}"])

@@ -1,0 +1,157 @@
+"""A run: a workload on a system, strikes one after another, a check after each and at the end."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dskype.deploy.chaos.faults import PARTNERS, Fault, usable
+from dskype.deploy.chaos.report import Outcome, Result
+from dskype.deploy.chaos.schedule import Strike, draw
+from dskype.deploy.chaos.system import System
+from dskype.deploy.chaos.workloads import WORKLOADS, Workload
+
+__all__ = ["run"]
+
+log = logging.getLogger(__name__)
+
+_STEP_S = 0.05
+_PARTNER_AFTER_S = 0.5
+_NEWS_S = 15
+_SETTLE_S = 1.0
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: list[str] | None = None, strikes: int | None = None, patience_s: float = 150,
+        long: bool = False, disk_mib: int = 64, command: str = "", folder: Path | None = None, progress: Callable[[str], None] = _silent) -> Result:
+    """Run a workload through strikes; return what came of it.
+
+    :param workload: a name of :data:`~dskype.deploy.chaos.workloads.WORKLOADS`.
+    :param seed: what happens is drawn from it.
+    :param minutes: strikes begin for so long.
+    :param rate: input records per second.
+    :param faults: names; default: all that are possible here.
+    :param strikes: so many at most.
+    :param patience_s: how long catching up may take, in seconds.
+    :param long: with faults that last longer than a minute.
+    :param disk_mib: size of the file system of the topology's folder.
+    :param command: how to run this again, for the report.
+    :param folder: where everything is kept; default: a temporary folder that is removed.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="dskype-chaos-") as made:
+            return run(workload, seed, minutes, rate=rate, faults=faults, strikes=strikes, patience_s=patience_s, long=long, disk_mib=disk_mib,
+                       command=command, folder=Path(made), progress=progress)
+    load = WORKLOADS[workload](rate, minutes * 60, seed)
+    steps_clock = faults is None or any(name.startswith("clock") for name in faults)
+    disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
+    with load.opened(folder), System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
+        return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(
+            usable(system, load, faults, long=long), minutes * 60, strikes)
+
+
+class _Run:
+    def __init__(self, load: Workload, system: System, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
+        self._load, self._system, self._result, self._patience_s, self._progress = load, system, result, patience_s, progress
+
+    def run(self, faults: dict[str, Fault], seconds: float, most: int | None) -> Result:
+        load, system, result = self._load, self._system, self._result
+        self._faults = faults
+        load.begin(system)
+        try:
+            system.start()
+            if self._wait(lambda: load.done > 0 and load.caught_up(), self._patience_s) is None:
+                result.problems.append(f"nothing came out within {self._patience_s:g} s of the start; the end of its log:\n{self._tail()}")
+                return result
+            self._progress(f"{load.name} runs")
+            until = time.monotonic() + seconds
+            for strike in draw(result.seed, {n: f.lasts_s for n, f in faults.items()}, [p for p in PARTNERS if p in faults]):
+                if time.monotonic() > until or (most is not None and strike.number > most):
+                    break
+                outcome = self._strike(strike)
+                result.outcomes.append(outcome)
+                if outcome.problems:
+                    self._progress(f"   WRONG: {outcome.problems[0]}")
+                    break
+            self._end()
+        finally:
+            load.close()
+        return result
+
+    def _strike(self, strike: Strike) -> Outcome:
+        load, system = self._load, self._system
+        time.sleep(strike.pause_s)
+        drivers, queries, ended = len(system.starts), system.query_restarts(), system.ended_by_suite
+        fault = self._faults[strike.faults[0]]
+        self._progress(strike.as_text())
+        threads = [threading.Thread(target=self._partner, args=(name, strike.choice), daemon=True) for name in strike.faults[1:]]
+        began = time.monotonic()
+        fault.strike(system, load, strike.choice)
+        for thread in threads:
+            thread.start()
+        time.sleep(strike.lasts_s)
+        for thread in threads:
+            thread.join()
+        fault.heal(system, load)
+        healed = time.monotonic()
+        time.sleep(_SETTLE_S)       # what was on its way when it struck still comes out
+        caught_up = self._wait(lambda: load.newest > healed + _SETTLE_S / 2 and load.caught_up(), self._patience_s)
+        outcome = Outcome(" + ".join(strike.faults), load.longest_silence(began), None if caught_up is None else caught_up + _SETTLE_S)
+        if caught_up is None:
+            self._progress("   did not catch up; the driver is ended and started again")
+            system.end_driver()
+            if self._wait(lambda: load.newest > healed and load.caught_up(), self._patience_s) is None:
+                outcome.problems.append("the output did not catch up even after the driver was started again")
+        check = load.check(final=False)
+        outcome.problems += check.problems
+        if system.ended_by_suite > ended:
+            outcome.problems += [] if caught_up is None else ["the driver did not notice by itself that it could not work"]
+        outcome.drivers, outcome.queries = len(system.starts) - drivers, system.query_restarts() - queries
+        outcome.repeated, self._repeated = check.repeated - getattr(self, "_repeated", 0), check.repeated
+        seconds = f"silent for {outcome.silent_s:.1f} s, caught up {outcome.caught_up_s:.1f} s after healing" if outcome.caught_up_s is not None else "not caught up"
+        self._progress(f"   {seconds}; {check.records:,} records are right" if not check.problems else f"   {seconds}")
+        return outcome
+
+    def _partner(self, name: str, choice: float) -> None:
+        time.sleep(_PARTNER_AFTER_S)
+        fault = self._faults[name]
+        fault.strike(self._system, self._load, choice)
+        time.sleep(fault.lasts_s[0])
+        fault.heal(self._system, self._load)
+
+    def _end(self) -> None:
+        load, result = self._load, self._result
+        load.stop_feeding()
+        if self._wait(load.complete, self._patience_s, step_s=1) is None:
+            result.problems.append(f"not everything came through within {self._patience_s:g} s of the last input: {load.done:,} of {load.fed:,}")
+        check = load.check(final=True)
+        result.problems += check.problems
+        result.records, result.repeated = check.records, check.repeated
+        if not self._system.finish():
+            result.problems.append(f"the topology did not end well when it was killed; the end of its log:\n{self._tail()}")
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float, step_s: float = _STEP_S) -> float | None:
+        """Return after how many seconds ``condition`` held; None: not in time."""
+        began = news = time.monotonic()
+        while not condition():
+            now = time.monotonic()
+            if now - began > timeout_s:
+                return None
+            if now - news > _NEWS_S:
+                news = now
+                self._progress(f"   waiting: {self._load.done:,} of {self._load.fed:,} are through")
+            time.sleep(step_s)
+        return time.monotonic() - began
+
+    def _tail(self) -> str:
+        try:
+            return "\n".join(self._system.log.read_text(errors="replace").splitlines()[-15:])
+        except OSError:
+            return ""

@@ -1,0 +1,160 @@
+"""What grows while a topology runs for long: memory, handles, files, topics and queues, sampled into a table."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dskype.deploy.chaos import processes
+from dskype.deploy.chaos.system import System
+from dskype.deploy.chaos.workloads import WORKLOADS, Workload
+from dskype.topology.runtime.kafka import TopicAdmin
+
+__all__ = ["BOUNDS", "Sample", "as_table", "growth", "sample", "soak"]
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much a value may be higher at the end than in the middle.
+
+    :ivar share: of the value in the middle.
+    :ivar plus: besides, in the value's own unit.
+    """
+
+    share: float
+    plus: float
+
+
+BOUNDS = {
+    "driver_mib": Bound(0.15, 20), "jvm_mib": Bound(0.3, 150), "executors_mib": Bound(0.15, 60), "workers_mib": Bound(0.3, 100),
+    "handles": Bound(0.15, 40), "processes": Bound(0.1, 4), "files": Bound(0.15, 15), "folder_mib": Bound(0.25, 15),
+    "topics": Bound(0, 0), "inbox_records": Bound(0.5, 20_000), "lag_records": Bound(0.5, 2_000),
+}
+"""Name of a value -> its bound. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The values at a time; seconds since the beginning."""
+
+    at_s: float
+    values: dict[str, float]
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def _handles(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def _files(folder: Path) -> tuple[int, int]:
+    """Return number and bytes of the files below a folder."""
+    number = size = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(path, name)).st_size
+                number += 1
+            except OSError:
+                continue
+    return number, size
+
+
+def sample(system: System, load: Workload, at_s: float) -> Sample:
+    """Look at everything now."""
+    found = processes.tree(system.pid)
+    memory: Counter[str] = Counter()
+    for pid, process in found.items():
+        kind = "driver" if pid == system.pid else "jvm" if process.name == "java" else "executors" if process.name.startswith("dsk:") else "workers"
+        memory[kind] += _resident_bytes(pid)
+    number, size = _files(system.data)
+    admin = TopicAdmin(system.kafka)
+    try:
+        topics = admin.names()
+        own = [t for t in topics if t.startswith(f"{system.name}.") and t not in load.topics()]
+        inbox = sum(end - begin for topic in own for begin, end in admin.begin_and_end(topic).values())
+    finally:
+        admin.close()
+    return Sample(at_s, {
+        **{f"{kind}_mib": memory[kind] / _MIB for kind in ("driver", "jvm", "executors", "workers")}, "handles": sum(map(_handles, found)),
+        "processes": len(found), "files": number, "folder_mib": size / _MIB, "topics": len(topics), "inbox_records": inbox,
+        "lag_records": max(0, load.fed - load.done)})
+
+
+def growth(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
+    """Return value -> (median of the third before the last, median of the last third): what grows without end is higher in the latter."""
+    third = len(samples) // 3
+    if not third:
+        return {}
+    middle, last = samples[third: 2 * third], samples[2 * third:]
+    return {name: (statistics.median(s.values[name] for s in middle), statistics.median(s.values[name] for s in last)) for name in samples[0].values}
+
+
+def too_high(samples: Sequence[Sample]) -> list[str]:
+    """Return the names of the values that grew beyond their bounds."""
+    return [name for name, (middle, last) in growth(samples).items() if last > middle * (1 + BOUNDS[name].share) + BOUNDS[name].plus]
+
+
+def as_table(samples: Sequence[Sample]) -> str:
+    """Return the growth as a table in Markdown."""
+    rows = [("value", "at the beginning", "in the middle", "at the end", "most", "verdict")]
+    grown = too_high(samples)
+    for name, (middle, last) in growth(samples).items():
+        rows.append((name, f"{samples[0].values[name]:,.0f}", f"{middle:,.0f}", f"{last:,.0f}", f"{max(s.values[name] for s in samples):,.0f}",
+                     "GREW" if name in grown else "flat"))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def soak(workload: str, seed: int, minutes: float, *, rate: float, folder: Path, every_s: float = 10, progress: Callable[[str], None] = lambda _: None) -> tuple[list[Sample], list[str]]:
+    """Run a workload without faults and look at it now and then; return the samples and what was wrong.
+
+    :param every_s: seconds between two looks.
+    """
+    load = WORKLOADS[workload](rate, minutes * 60, seed)
+    problems: list[str] = []
+    samples: list[Sample] = []
+    with load.opened(folder), System(folder, workload, load.flux(folder), load.modules) as system:
+        load.begin(system)
+        try:
+            system.start()
+            deadline = time.monotonic() + 150
+            while not (load.done and load.caught_up()):
+                if time.monotonic() > deadline:
+                    return samples, ["nothing came out within 150 s of the start"]
+                time.sleep(0.2)
+            began = time.monotonic()
+            while (now := time.monotonic() - began) < minutes * 60:
+                samples.append(sample(system, load, now))
+                progress(f"{load.done:,} through, " + ", ".join(f"{name} {value:,.0f}" for name, value in samples[-1].values.items()))
+                time.sleep(max(0.0, every_s - (time.monotonic() - began - now)))
+            load.stop_feeding()
+            deadline = time.monotonic() + 150
+            while not load.complete() and time.monotonic() < deadline:
+                time.sleep(1)
+            problems += load.check(final=True).problems
+            problems += [f"{name} grew" for name in too_high(samples)]
+            if len(system.starts) > 1:
+                problems.append(f"the driver ended {len(system.starts) - 1} times")
+            system.finish()
+        finally:
+            load.close()
+    return samples, problems

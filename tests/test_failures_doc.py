@@ -1,0 +1,40 @@
+"""The table of failures names tests that exist, and every row has one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def rows() -> list[str]:
+    """Return the rows of all tables, without heads."""
+    lines = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8").splitlines()
+    tables = [i for i, line in enumerate(lines) if re.fullmatch(r"\|[-|: ]+\|", line)]
+    return [line for i, line in enumerate(lines) if line.startswith("|") and i not in tables and i + 1 not in tables]
+
+
+def functions(file: str) -> set[str]:
+    """Return the names of a file's functions, methods included."""
+    return {node.name for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.strip("| ")[:60]) for row in rows()])
+def test_every_row_names_tests_and_they_exist(row):
+    named = _TEST.findall(row)
+    assert named, "the row has no test"
+    assert row.count("::") == len(named), "a test is named in another way than `tests/file.py::test_name`"
+    for file, name in named:
+        assert name.startswith("test_") and (ROOT / file).is_file() and name in functions(file), f"{file}::{name} does not exist"
+
+
+def test_there_are_rows_of_all_kinds():
+    text = "\n".join(rows())
+    assert len(rows()) > 30
+    for what in ("driver", "broker", "disk", "clock", "poison record", "poison tuple", "poison subscription", "upgrade", "| R13 |", "| S2 |"):
+        assert what in text, what

@@ -1,0 +1,129 @@
+"""The resident executor's process and the forks that write its snapshots, without Spark and Kafka."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from dskype.topology.core.executor import PendingSnapshot
+from dskype.topology.core.snapshots import FileSnapshotStore, LostStateError, WriteError, encode_snapshot
+from dskype.topology.plan import TopologyPlan
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.resident import Payload, _Resident
+from tests.topology.simulated.fault_topologies import TOPOLOGIES
+
+from .helpers import alive, wait_for
+
+
+class Stand:
+    """Stands in for the executor: always has a snapshot to write."""
+
+    def __init__(self, save) -> None:
+        self.save_snapshots, self.failures = save, []
+
+    def snapshot_due(self, batch_id):
+        return True
+
+    def pending_snapshots(self, batch_id):
+        return [PendingSnapshot(3, 7, lambda: b"")]
+
+    def snapshots_took(self, cpu_ms):
+        pass
+
+    def snapshots_failed(self, failed, reason):
+        self.failures.append(([(s.task, s.version) for s in failed], reason))
+
+
+@pytest.fixture
+def resident(tmp_path):
+    topology, conf = TOPOLOGIES["chain"]()
+    plan = TopologyPlan.build("t", "t-1-0", conf, topology)
+    folder = tmp_path / "x"
+    folder.mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    os.chdir(folder)    # (a path within pytest's folders may be too long for a socket)
+    listener.bind("s")
+    listener.listen()
+    yield _Resident(listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", []), "first", 0)
+    listener.close()
+
+
+@pytest.fixture(autouse=True)
+def same_folder():
+    before = Path.cwd()
+    yield
+    os.chdir(before)
+
+
+def test_the_death_of_an_executor_is_seen_at_once_and_its_snapshot_ends_with_it(resident, tmp_path):
+    def save(due):
+        (tmp_path / "child").write_text(str(os.getpid()))
+        time.sleep(60)
+
+    resident._executor = Stand(save)
+    shim = socket.socket(socket.AF_UNIX)
+    shim.settimeout(20)
+    pid = os.fork()
+    if not pid:
+        try:
+            accepted, _ = resident._listener.accept()
+            resident._selector.register(resident._listener, select.EPOLLIN)
+            resident._selector.register(accepted, select.EPOLLIN)
+            resident._maybe_snapshot(1)
+            accepted.sendall(b"ready")
+            time.sleep(60)
+        finally:
+            os._exit(0)
+    resident._listener.close()
+    shim.connect("s")
+    assert shim.recv(5) == b"ready"
+    child = int(wait_for(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), 10, "the fork that writes"))
+    os.kill(pid, signal.SIGKILL)
+    readable, _, _ = select.select([shim], [], [], 20)
+    assert readable and shim.recv(1) == b"", "the connection outlived the executor"
+    os.waitpid(pid, 0)
+    with pytest.raises(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as another:
+        another.connect("s")
+    wait_for(lambda: not alive({child}), 20, "the end of the fork")
+    shim.close()
+
+
+def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
+    def fail(due):
+        raise WriteError("3/snapshot-7 cannot be written: No space left on device. given: 12 bytes free in /some/where")
+
+    resident._executor = executor = Stand(fail)
+    resident._maybe_snapshot(1)
+    executor.save_snapshots = lambda due: None      # there is room again
+
+    def next_batch():
+        resident._maybe_snapshot(2)
+        return executor.failures
+
+    [(which, reason)] = wait_for(next_batch, 20, "the failure")
+    assert which == [(3, 7)] and reason.startswith("WriteError: 3/snapshot-7 cannot be written: No space left") and "/some/where" in reason
+    os.waitpid(resident._snapshot_pid, 0)
+
+
+def test_an_executor_removes_what_killed_ones_left_and_makes_no_folder(resident, tmp_path):
+    store = FileSnapshotStore(tmp_path / "snapshots")
+    store.create()
+    task = resident._payload.plan.executor_tasks("first", 0)[0]
+    store.save(task, 1, encode_snapshot({}))
+    left = tmp_path / "snapshots" / str(task) / ".snapshot-00000000000000000002.1-a.partial"
+    left.write_bytes(b"half")
+    os.utime(left, (time.time() - 1000, time.time() - 1000))
+    store._remove(store._name(task, "snapshot", 1))
+    executor = resident._make_executor()
+    assert not left.exists()
+    shutil.rmtree(tmp_path / "snapshots")
+    with pytest.raises(LostStateError, match="is gone"):
+        executor._store.save(task, 2, b"")
+    assert not (tmp_path / "snapshots").exists()
