@@ -192,7 +192,13 @@ class BasicBolt(BaseBolt):
 
 
 class BatchBolt(BaseBolt):
-    """A bolt that gets whole frames as columns, for kernels over arrays. Emits with ``collector.emit_batch``."""
+    """A bolt that gets whole frames as columns, for kernels over arrays. Emits with ``collector.emit_batch``.
+
+    When ``execute_batch`` raises, the frame leaves no trace: its effects on the bolt's memory and what was emitted, sent and acked are taken back, and halves
+    of the frame are tried until the tuples that cannot be processed are found; they alone become dead letters. A bolt without ``snapshot`` and
+    ``restore`` loses its memory by that, as in Storm. Nothing can be taken back of what a bolt does by itself outside the topology.
+    ``FailedException`` fails the trees of the whole frame instead, as it was.
+    """
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
         """Get ready; called once before the first batch."""

@@ -139,8 +139,9 @@ def test_every_bad_message_is_one_dead_letter_with_its_reason_and_disturbs_nobod
     letters = simulation.sim.dead_letters()
     most = DEFAULTS[Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES]
     assert [r.value for r in letters] == [bad[:most] for bad in BAD_MESSAGES] and any(len(bad) > most for bad in BAD_MESSAGES)
-    for record, hint in zip(letters, BAD_MESSAGES.values()):
+    for record, (bad, hint) in zip(letters, BAD_MESSAGES.items()):
         headers = {k: v.decode() for k, v in record.headers}
+        assert headers["size"] == str(len(bad)) and ("truncated" in headers) == (len(bad) > most)
         assert re.search(hint, headers["error"]), headers
         assert headers["stage"] == "translate" and headers["topic"] == TOPICS.messages and len(headers["error"]) < 1000
     assert check(simulation)["final"] == 1

@@ -106,6 +106,12 @@ class Channel:
             self._edge_ids = stream_ids(self.edge_key, number, _EDGE_BLOCK).tolist()
         return self._edge_ids[index]
 
+    def cut_back(self, seq: int, n_parts: int) -> None:
+        """Forget what was put on the channel since it had sent ``seq`` tuples in ``n_parts`` closed segments, numbers included."""
+        self.rows, self.anchors, self.out = [], None, None
+        del self.parts[n_parts:]
+        self.seq = seq
+
     def discard(self) -> None:
         """Forget what is buffered; the numbering stays advanced."""
         self.close_rows()
@@ -262,6 +268,18 @@ class Outbox:
             self._first[channel.target] = channel.seq
         self.dirty.clear()
         return records
+
+    def mark(self) -> dict[int, tuple[int, int]]:
+        """Return a place to cut everything back to that is emitted from now on."""
+        for channel in self.dirty:
+            channel.close_rows()
+        return {target: (channel.seq, len(channel.parts)) for target, channel in self.channels.items()}
+
+    def cut_back(self, mark: dict[int, tuple[int, int]]) -> None:
+        """Forget what was emitted since :meth:`mark`, numbers included."""
+        for target, channel in self.channels.items():
+            channel.cut_back(*mark.get(target, (0, 0)))
+        self.dirty = [channel for channel in self.dirty if channel.parts]
 
     def snapshot(self) -> dict[int, int]:
         """Return target task -> next tuple number; taken between batches, when nothing is buffered."""

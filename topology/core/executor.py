@@ -25,7 +25,7 @@ from dskype.topology.core.frames import FrameError, InRecord, OutRecord, OutReco
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
-from dskype.topology.core.task import ACKER_ID, BoltTask, Task
+from dskype.topology.core.task import ACKER_ID, BoltTask, PoisonedBatchError, Task
 from dskype.topology.errors import FatalError, TopologyError, explain
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
@@ -322,12 +322,17 @@ class Executor:
         if hosted.task.version == until and (hosted.first, hosted.until) == (first, until):
             hosted.batch_id = batch_id
             return hosted.reply
-        if hosted.task.version != first:
-            hosted = self.bring_to(task_id, first)
-        task = hosted.task
-        if hosted.saved_ms is None:
-            hosted.saved_ms = records[0].timestamp_ms
-        task.process(records)
+        while True:
+            if hosted.task.version != first:
+                hosted = self.bring_to(task_id, first)
+            task = hosted.task
+            if hosted.saved_ms is None:
+                hosted.saved_ms = records[0].timestamp_ms
+            try:
+                task.process(records)
+                break
+            except PoisonedBatchError as error:
+                hosted = self._go_back(task_id, first, error)
         hosted.reply = task.flush() + task.flush_letters()
         hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
         return hosted.reply
@@ -341,13 +346,15 @@ class Executor:
         if hosted.task.version > version:
             hosted.task.close()
             hosted = self._hosted[task_id] = self._load(task_id, version)
-        task = hosted.task
-        if task.version < version:
+        while (task := hosted.task).version < version:
             task.suppressed = True
             try:
                 task.process(self._reader.read(self._inbox, task.index, task.version, version))
                 task.flush()
                 task.flush_letters()
+            except PoisonedBatchError as error:
+                hosted = self._go_back(task_id, version, error)
+                continue
             except LostInputError as error:
                 if hosted.saved >= 0 or not (versions := self._store.versions(task_id)):
                     raise
@@ -357,11 +364,20 @@ class Executor:
                 raise LostInputError(msg) from error
             finally:
                 task.suppressed = False
+            break
         if task.version != version:
             msg = (f"task {task_id} of component {self.component!r} needs its inbox from the beginning of its state to "
                    f"offset {version}, but the log gave records up to {task.version} only; hint: the retention of inbox "
                    "topics must reach back past the oldest snapshot")
             raise LostInputError(msg)
+        return hosted
+
+    def _go_back(self, task_id: int, at_most: int, error: PoisonedBatchError) -> _Hosted:
+        """Take a task back to a snapshot, to come to ``error.place`` again and find out what cannot be processed there."""
+        old = self._hosted[task_id].task
+        old.close()
+        hosted = self._hosted[task_id] = self._load(task_id, at_most)
+        hosted.task.poisoned = {place for place in old.poisoned if place[0] >= hosted.task.version} | {error.place}
         return hosted
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:

@@ -6,6 +6,7 @@ from dskype.topology.errors import FatalError, TopologyError, explain
 
 __all__ = ["DataLossError", "LostInputError", "lost_input"]
 
+
 class LostInputError(TopologyError):
     """Records that a task needs to read again are no longer in Kafka.
 

@@ -12,7 +12,7 @@ import re
 import traceback
 from itertools import islice, repeat
 from time import perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -25,18 +25,18 @@ from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import (
     Control, DataFrame, FrameError, InRecord, OutRecord, OutRecords, Pulse, Segment, Tick, column_rows, decode_frame,
-    pack_state, segment_sizes,
+    pack_state, segment_sizes, slice_column, unpack_state,
 )
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
-from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, shorten, text_of
+from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, TopologyError, shorten, text_of
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 
-__all__ = ["ACKER_ID", "BoltTask", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
+__all__ = ["ACKER_ID", "BoltTask", "PoisonedBatchError", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
 
 ACKER_ID = "__acker"
 ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail", "__ack_reset_timeout"
@@ -46,6 +46,10 @@ _LETTER_KEY_BYTES = _LETTER_TEXT_BYTES = 4096
 """What a dead letter holds of a key, and of the reason."""
 _ERROR_CHARS = 16_384
 """What is kept of the text of an error."""
+_MAX_FAILURES = 64
+"""So often a batch that fails is run again in parts; then a part that fails goes to the dead letters whole: its service may be down."""
+_CHEAP_NS = 50_000_000
+"""A checkpoint that takes no longer is taken before every batch, once one has failed."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
 """A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
@@ -65,6 +69,17 @@ def unpack_tuple(state: list[Any]) -> Tuple:
                 None if message_id is None else tuple(message_id))
     tup.ack_val = ack_val
     return tup
+
+
+class PoisonedBatchError(TopologyError):
+    """A batch bolt could not process a segment, and its memory may be half changed.
+
+    :param place: offset of the record, and which segment of it; to be given to the task that goes on from a state before.
+    """
+
+    def __init__(self, component: str, place: tuple[int, int]) -> None:
+        super().__init__(f"component {component!r} could not process segment {place[1]} of its record at offset {place[0]}")
+        self.place = place
 
 
 class Task:
@@ -521,7 +536,16 @@ class Task:
 
 
 class BoltTask(Task):
-    """A task of a bolt: ordinary, basic, batch or Kafka bolt."""
+    """A task of a bolt: ordinary, basic, batch or Kafka bolt.
+
+    :ivar poisoned: places (see :class:`PoisonedBatchError`) where a batch bolt is known to fail.
+    """
+
+    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(plan, task, now_ms)
+        self.poisoned: set[tuple[int, int]] = set()
+        self._place = (-1, 0)
+        self._checkpoint_ns = 0
 
     def _open(self) -> None:
         self.collector = OutputCollector(self)
@@ -645,6 +669,99 @@ class BoltTask(Task):
         self._restart(error)
 
     def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
+        """Let a batch bolt process a segment.
+
+        :raises PoisonedBatchError: it raised, so its state is to be brought back to the one before; see :meth:`_run_carefully`.
+        """
+        offset, ordinal = self._place
+        self._place = place = (self.version, ordinal + 1 if offset == self.version else 0)
+        if self.poisoned and (place in self.poisoned or (place > min(self.poisoned) and self._checkpoint_ns <= _CHEAP_NS)):
+            self._run_carefully(meta, first_seq, segment)
+            return
+        try:
+            self._execute_batch(meta, first_seq, segment)
+        except Exception as error:  # the user's code
+            raise PoisonedBatchError(self.component_id, place) from error
+
+    def _run_carefully(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
+        """Let a batch bolt process a segment in which tuples may be that it cannot process; they alone become dead letters.
+
+        A part that fails leaves nothing behind: neither in the component's memory (if it has ``snapshot`` and ``restore``; else its memory is
+        lost, as in Storm), nor among what was emitted, sent or acked. Then its halves are tried.
+        """
+        before, failures = self._checkpoint(), 0
+        parts = [(0, segment.n)]
+        while parts:
+            start, stop = parts.pop()
+            whole = stop - start == segment.n
+            part = segment if whole else Segment(segment.stream, stop - start, [slice_column(c, start, stop) for c in segment.columns],
+                                                 None if segment.anchors is None else segment.anchors[start:stop])
+            try:
+                self._execute_batch(meta, first_seq + start, part)
+            except Exception as error:  # the user's code
+                self._roll_back(before)
+                failures += 1
+                if stop - start > 1 and failures <= _MAX_FAILURES:
+                    middle = (start + stop) // 2
+                    parts += [(middle, stop), (start, middle)]
+                    continue
+                self._poison(meta, part, error)
+                before = before._replace(**self._sent_so_far())
+            else:
+                if parts:
+                    before = self._checkpoint()
+
+    def _poison(self, meta: StreamMeta, part: Segment, error: Exception) -> None:
+        self.report_error(error)
+        self.snapshot_wanted = True  # another one is likely: going back shall be short
+        if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
+            for values in _rows_of(TupleBatch(part.columns, meta, part.n)):
+                self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
+
+    def _sent_so_far(self) -> dict[str, Any]:
+        return {"channels": self.outbox.mark(), "records": len(self.records), "records_sent": self._records_sent, "letters": len(self.letters),
+                "errors": len(self.errors), "errors_shown": self._errors_shown, "watermark": self.watermark, "stats": self.stats.to_dict(),
+                "streams": pack_state({name: (out.emitted, out.transferred, [g.snapshot() for g in out.groupers]) for name, out in self.outs.items()})}
+
+    def _checkpoint(self) -> _Checkpoint:
+        """Return the state, in memory, to roll back to."""
+        started = perf_counter_ns()
+        found = _Checkpoint(**self._sent_so_far(), counts=self.context.metric_counts(), user=self._user_state())
+        self._checkpoint_ns = perf_counter_ns() - started
+        return found
+
+    def _user_state(self) -> Callable[[], Any] | None:
+        """Return what gives the component's state, as it is now, as often as it is called; None if it has none."""
+        if not stateful(self.component):
+            return None
+        try:
+            packed = pack_state(self.component.snapshot())
+        except Exception as error:  # the user's code or data: what fails finds an empty memory, as without snapshots
+            self.report_error(self.unwritable(error))
+            return None
+        return lambda: unpack_state(packed)
+
+    def _roll_back(self, to: _Checkpoint) -> None:
+        try:
+            self.component.cleanup()
+        except Exception as error:  # the user's code
+            self.report_error(error)
+        self.context.keep_counts()
+        self.start()
+        self.outbox.cut_back(to.channels)
+        del self.records[to.records:], self.letters[to.letters:], self.errors[to.errors:]
+        self._records_sent, self._errors_shown, self.watermark = to.records_sent, to.errors_shown, to.watermark
+        for name, (emitted, transferred, groupers) in unpack_state(to.streams).items():
+            out = self.outs[name]
+            out.emitted, out.transferred = emitted, transferred
+            for grouper, state in zip(out.groupers, groupers, strict=True):
+                grouper.restore(state)
+        self.stats.restore(to.stats)
+        if to.user is not None:
+            self.component.restore(to.user())
+        self.context.restore_counts(to.counts)
+
+    def _execute_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
         n = segment.n
         batch = TupleBatch(segment.columns, meta, n)
         tracked = self.tracking and segment.anchors is not None
@@ -663,11 +780,6 @@ class BoltTask(Task):
                 self.report_error(error)
             if tracked:
                 self._settle_batch(batch, meta, failed=True)
-        except Exception as error:  # the user's code
-            if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                for values in _rows_of(batch):
-                    self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
-            self._restart(error)
         else:
             if tracked:
                 self._settle_batch(batch, meta, failed=False)
@@ -787,6 +899,22 @@ class BoltTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACK_RESET, root, (root,))
+
+
+class _Checkpoint(NamedTuple):
+    """The state of a bolt task in memory, between two parts of a batch; see :meth:`BoltTask._roll_back`."""
+
+    channels: dict[int, tuple[int, int]]
+    records: int
+    records_sent: int
+    letters: int
+    errors: int
+    errors_shown: int
+    watermark: int | None
+    stats: dict[str, Any]
+    streams: bytes
+    counts: dict[str, Any]
+    user: Callable[[], Any] | None
 
 
 def _short_bytes(text: str) -> bytes:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
 from dskype.topology.core.frames import InRecord, encode_data, encode_pulse, encode_segment, encode_watermark, pack_state
 from dskype.topology.core.spout import make_spout_task
-from dskype.topology.core.task import BoltTask
+from dskype.topology.core.task import BoltTask, PoisonedBatchError
 from dskype.topology.plan import TopologyPlan
 
 SPOUT, ROWS, BATCHES = "spout", "rows", "batches"
@@ -198,7 +198,13 @@ def main(seed: int, count: int) -> None:
             renamed = value.replace(b"\x95\x01\x00\x01", b"\x95\x01\x00" + bytes([source(SPOUT)]), 1).replace(
                 b"\x95\x01\x00\x04", b"\x95\x01\x00" + bytes([source("__acker")]), 1)
             assert source("__acker") < 128 and source(SPOUT) < 128
-            task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])
+            try:
+                task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])
+            except PoisonedBatchError as error:  # as an executor does
+                task = BoltTask(plan, task_id, lambda: 0)
+                task.start()
+                task.poisoned.add(error.place)
+                task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])
             task.flush()
             if any(key.startswith("decode/") for key in task.stats.rejected):
                 refused += 1

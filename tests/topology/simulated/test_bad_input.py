@@ -8,7 +8,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder, TopologyError
+from dskype.topology import Bolt, Fields, Spout, TopologyBuilder, TopologyError
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.local import LocalCluster
 from dskype.topology.plan import TopologyPlan
@@ -118,26 +118,6 @@ def test_an_exception_in_prepare_refuses_the_topology():
     builder.set_bolt("2", Unprepared()).shuffle_grouping("1")
     with pytest.raises(OSError, match="no such file"), running(builder):
         pass
-
-
-def test_a_batch_bolt_that_raises_sends_its_batch_to_the_dead_letters():
-    class BadBatch(BatchBolt):
-        def prepare(self, conf, context, collector):
-            self.total = 0
-
-        def execute_batch(self, batch):
-            if 3 in list(batch["number"]):
-                raise ValueError("three")
-            self.total += len(batch)
-
-    builder = TopologyBuilder()
-    builder.set_spout("1", Life(limit=6))
-    builder.set_bolt("2", BadBatch()).shuffle_grouping("1")
-    with running(builder, {"topology.message.timeout.secs": 5}, secs=1) as run:
-        assert len(run.dead_letters()) == 6
-        assert {letter["stage"] for letter in run.dead_letters()} == {"execute_batch"}
-        run.advance(12)
-        assert sorted(run.components("1")[0].done) == [("fail", i) for i in range(6)]
 
 
 def test_report_error_shows_the_error_and_stops_nothing():
