@@ -57,9 +57,13 @@ def configured_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the home folder, created; a private temp folder with one warning when it cannot be written."""
+    """Return the home folder, created; a private temp folder with one warning when it cannot be written.
+
+    Raises OptionError for a folder that somebody else can write: we run jars and compiled kernels from there.
+    """
     path = configured_home(environ)
     if make_writable(path):
+        _check_ours(path)
         return path
     fallback = _temp_root() / "home"
     fallback.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -136,6 +140,16 @@ def write_private(path: Path, data: bytes) -> None:
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     os.replace(partial, path)
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse a folder of another user; close one of ours to others."""
+    info = os.stat(path)
+    if info.st_uid != os.getuid():
+        raise OptionError(f"{path} must be a folder of user {os.getuid()}, for jars and compiled code are run from there, given: owner {info.st_uid}, mode "
+                          f"{stat.filemode(info.st_mode)}", fix=f"chown it, or set {HOME_VARIABLE} to a folder of your own")
+    if info.st_mode & 0o022:
+        os.chmod(path, stat.S_IMODE(info.st_mode) & ~0o022)
 
 
 def _made(path: Path) -> Path:

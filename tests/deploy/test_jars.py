@@ -209,6 +209,23 @@ def test_a_relative_home_is_refused_because_it_means_another_folder_in_every_pro
         paths.home()
 
 
+def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_home.mkdir()
+    tmp_home.chmod(0o777)
+    assert paths.home() == tmp_home
+    assert tmp_home.stat().st_mode & 0o777 == 0o755
+    tmp_home.chmod(0o777)
+    real = os.stat
+
+    def of_another(path: object, **kwargs: object) -> os.stat_result:
+        found = real(path, **kwargs)    # type: ignore[call-overload]
+        return os.stat_result([*found[:4], os.getuid() + 1, *found[5:]]) if path == tmp_home else found
+
+    monkeypatch.setattr(paths.os, "stat", of_another)
+    with pytest.raises(OptionError, match=f"must be a folder of user {os.getuid()}.*given: owner {os.getuid() + 1}, mode drwxrwxrwx"):
+        paths.home()
+
+
 def test_names_of_topologies_become_folders_one_to_one(tmp_home: Path) -> None:
     names = ["words", "a/b", "a%2Fb", "..", ".x", "ä", "a b"]
     folders = [paths.topology_dir(n) for n in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ class SessionError(TopologyError):
 
 _LOCAL_SLOTS = 16
 """Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
+
+_PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -48,6 +51,8 @@ _MICRO_BATCH = {
     # Hadoop's default forks chmod for every file.
     "spark.sql.streaming.checkpointFileManagerClass":
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    # Two attempts of one task at a time would only make work for each other.
+    "spark.speculation": "false",
     # One query's batch must not wait for another's.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "1",
@@ -60,6 +65,11 @@ _MICRO_BATCH = {
 }
 
 
+def _absolute(path: str) -> str:
+    """Return a path as seen from this process' working folder; Spark's JVM has another. Anything with a scheme stays."""
+    return path if ":" in path.split("/")[0] else os.path.abspath(path)
+
+
 def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> dict[str, str]:
     """Return the settings of a session; ``conf`` wins over ours, its ``spark.jars`` is added to, not replaced.
 
@@ -70,6 +80,7 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
+    conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
     logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Ddskype.spark.log={log_file}"
     settings["spark.driver.extraJavaOptions"] = logging
@@ -78,8 +89,12 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
             # Two cores: a parallel collector does not pay.
             "spark.driver.extraJavaOptions": " ".join((
-                "-XX:+UseSerialGC", "-Xshare:auto", logging)),
+                "-XX:+UseSerialGC", "-Xshare:auto", f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
+                f'"-Duser.dir={scratch_of(log_file)}"',     # where Spark makes its folder "artifacts"
+                logging)),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+            "spark.local.dir": str(scratch_of(log_file) / "local"),
+            "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }
     return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
 
@@ -94,6 +109,11 @@ def _java_reason(error: Exception) -> str:
     return str(java.toString())
 
 
+def scratch_of(log_file: Path) -> Path:
+    """Return where Spark's JVM keeps what nobody needs after it: beside its log, so that it goes with the folder, or with the next start there."""
+    return log_file.absolute().parent / "jvm"
+
+
 def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> Any:
     """Start Spark and return the session.
 
@@ -106,7 +126,8 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     if SparkSession.getActiveSession() is not None:
         msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
-    log_file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch_of(log_file), ignore_errors=True)     # a JVM that was killed removed nothing
+    scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     settings = {"spark.master": url, "spark.app.name": "dskype", **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file)}
     _launch(settings, log_file.parent)
