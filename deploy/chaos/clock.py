@@ -46,12 +46,14 @@ class SetClock:
         folder.mkdir(exist_ok=True)
         self._folder, self._file = folder, folder / "offset"
         (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE)
-        self.set(0)
+        self._offset_s = 0
+        self.step(0)
 
-    def set(self, offset_s: int) -> None:
-        """Set the clock ahead (or back), in seconds from the true time."""
+    def step(self, seconds: int) -> None:
+        """Let the clock jump ahead, or back."""
+        self._offset_s += seconds
         partial = self._folder / ".offset"
-        partial.write_text(str(offset_s))
+        partial.write_text(str(self._offset_s))
         os.replace(partial, self._file)
 
     def environ(self) -> dict[str, str]:

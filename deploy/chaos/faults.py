@@ -142,12 +142,11 @@ class BrokerBounce(Fault):
 
 
 class ClockStep(Fault):
-    """The wall clock of driver and executors jumps, and stays there for a while."""
+    """The wall clock of driver and executors jumps, and stays there: nothing heals."""
 
     def __init__(self, name: str, step_s: int) -> None:
         self.name, self._step_s = name, step_s
-        self.text = f"the wall clock of driver and executors jumps by {step_s:+d} s, and back when it heals"
-        self.lasts_s = (8, 15)
+        self.text = f"the wall clock of driver and executors jumps by {step_s:+d} s, for good"
 
     def usable(self, system: System, workload: Workload) -> bool:
         """Need a system that runs with a clock that can be set."""
@@ -155,11 +154,7 @@ class ClockStep(Fault):
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
         """Jump."""
-        system.clock.set(self._step_s)
-
-    def heal(self, system: System, workload: Workload) -> None:
-        """Jump back."""
-        system.clock.set(0)
+        system.clock.step(self._step_s)
 
 
 class DiskFull(Fault):

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
 """Spark's own delay, and the one at which four idle queries cost a tenth of a core instead of a half."""
 
+_NEW_PARTITIONS_MS = 10_000
+"""How long it takes at most to see new partitions of an external topic; Kafka's clients look every five minutes."""
 _SOURCE = {
     # At the end of the log the source must come back at once: what there is has been listed before.
     "kafka.fetch.max.wait.ms": "1",
@@ -116,6 +118,7 @@ class ComponentQuery:
         if external:  # records of others, not frames of many tuples
             source["maxOffsetsPerTrigger"] = max(source["maxOffsetsPerTrigger"], conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
             source["includeHeaders"] = "true"
+            source.setdefault("kafka.metadata.max.age.ms", _NEW_PARTITIONS_MS)
             # The group is the driver's (committed positions); Spark reads without one of the user's.
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
         for key, value in source.items():

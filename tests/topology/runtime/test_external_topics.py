@@ -1,0 +1,56 @@
+"""External topics that change while a topology reads them: partitions that are added are read, a topic that is deleted is reported."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+from kafka.admin import NewPartitions
+
+from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
+from dskype.topology.runtime.kafka import TopicAdmin
+
+from .helpers import executors, make_topic, output, wait_for
+
+EACH = 300
+
+
+def reader(source, out):
+    builder = TopologyBuilder()
+    builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
+    builder.set_bolt("write", KafkaBolt(out, value_field="value")).shuffle_grouping("read")
+    return builder.create_topology(), {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500}
+
+
+def produce(kafka, topic, partitions, first):
+    producer = kafka.producer()
+    for i in range(first, first + EACH):
+        producer.send(topic, value=str(i).encode(), partition=i % partitions)
+    producer.close(timeout=30)
+
+
+def test_added_partitions_are_read_and_a_deleted_topic_is_reported(cluster, name):
+    kafka = cluster.environment.kafka
+    source, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")
+    produce(kafka, source, 1, 0)
+    topology, conf = reader(source, out)
+    with cluster.submit_topology(name, conf, topology) as handle:
+        driver = handle.backend
+        wait_for(lambda: len(output(kafka, out)) >= EACH, 60, "the first records")
+        admin = kafka.admin()
+        admin.create_partitions({source: NewPartitions(total_count=3)})
+        admin.close()
+        wait_for(lambda: len(TopicAdmin(kafka).begin_and_end(source)) == 3, 20, "the new partitions")
+        produce(kafka, source, 3, EACH)
+        wait_for(lambda: len(output(kafka, out)) >= 2 * EACH, 60, "the records of the new partitions")
+        for process in executors("read"):       # their journals know the new partitions
+            os.kill(process.pid, signal.SIGKILL)
+        produce(kafka, source, 3, 2 * EACH)
+        records = wait_for(lambda: len(found := output(kafka, out)) >= 3 * EACH and found, 60, "the records after a crash")
+        assert Counter(r.value for r in records.values()) == Counter(str(i).encode() for i in range(3 * EACH))
+        admin = TopicAdmin(kafka)
+        admin.delete([source])
+        admin.close()
+        told = wait_for(lambda: [e for e in driver.stats.errors if e["component"] == "read" and source in e["error"]], 90, "an error that names the deleted topic")
+        print(told[0]["error"][:300], flush=True)
