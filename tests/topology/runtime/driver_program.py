@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
+from dskype.topology.errors import TopologyError
 from dskype.topology.local import LocalCluster
 
 from .components import sum_chain
@@ -16,12 +17,26 @@ from .components import sum_chain
 def main(arguments: dict) -> None:
     """Run the chain of running sums, resumed if there is something to resume."""
     topology, conf = sum_chain(arguments["out"], arguments["total"], arguments["rate"])
+    try:
+        run(arguments, topology, conf)
+    except TopologyError as error:
+        print(f"failed: {error}", flush=True)
+        sys.exit(3)
+
+
+def run(arguments: dict, topology, conf: dict) -> None:
+    """Run it to its end."""
     with LocalCluster(bootstrap_servers=arguments["servers"], folder=arguments["folder"], resume=True) as cluster:
-        with cluster.submit_topology(arguments["name"], conf, topology) as handle:
-            print("running", flush=True)
+        handle = cluster.submit_topology(arguments["name"], conf, topology)
+        print("running", flush=True)
+        try:
             handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= arguments["total"], 100)
-            print("done", flush=True)
-            sys.stdin.readline()
+        except TopologyError:
+            cluster.shutdown(remove=False)      # as 'dskype submit' does: what it has left is resumed
+            raise
+        print("done", flush=True)
+        sys.stdin.readline()
+        cluster.kill_topology(arguments["name"], wait_secs=0)
 
 
 if __name__ == "__main__":

@@ -110,15 +110,21 @@ def test_after_the_death_of_its_driver_nothing_stays_and_a_topology_goes_on(sett
     assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
 
 
-def test_a_driver_may_die_again_and_again_at_any_moment(setting):
+def test_a_driver_may_die_again_and_again_at_any_moment_and_ends_with_its_jvm(setting):
     tree: set[int] = set()
-    for share in (0.1, 0.4):
-        with driver(**setting) as killed:
-            killed.expect("running")
-            wait_for(lambda: count(setting) > TOTAL * share, 60, "output")
-            time.sleep(random.random())
-            tree |= killed.kill()
-            assert count(setting) < TOTAL, "it was killed too late to tell anything"
+    with driver(**setting) as killed:
+        killed.expect("running")
+        wait_for(lambda: count(setting) > TOTAL * 0.1, 60, "output")
+        time.sleep(random.random())
+        tree |= killed.kill()
+    with driver(**setting) as second:
+        second.expect("running")
+        wait_for(lambda: count(setting) > TOTAL * 0.4, 60, "output")
+        tree |= second.tree()
+        os.kill(next(p.pid for p in descendants(second.process.pid).values() if p.name == "java"), signal.SIGKILL)
+        said = second.process.stdout.read()     # it ends by itself, and says why
+        assert second.process.wait(30) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
+        assert count(setting) < TOTAL, "it was killed too late to tell anything"
     with driver(**setting) as last:  # at once: what the killed ones have left running must not disturb
         last.expect("running")
         last.expect("done")
