@@ -11,7 +11,7 @@ from typing import Any
 
 from dskype.deploy.cluster import Target
 
-__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "from_environment", "output", "pair", "port", "positive", "positive_seconds", "say", "seconds",
+__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "from_environment", "output", "pair", "plain", "port", "positive", "positive_seconds", "say", "seconds",
            "split", "target"]
 
 

@@ -12,15 +12,17 @@ import hashlib
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dskype.deploy import jars, paths
 from dskype.deploy.connection import Bootstrap, client_arguments, kafka_options, resolve_bootstrap
@@ -29,7 +31,7 @@ from dskype.deploy.folders import OwnedFolder, sweep_stale
 from dskype.deploy.java import Java, find_java
 from dskype.deploy.processes import spawn_tied
 
-__all__ = ["Bootstrap", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "resolve_bootstrap",
+__all__ = ["Bootstrap", "BrokerEvent", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "resolve_bootstrap",
            "sweep_stale"]
 
 HOST = "127.0.0.1"
@@ -97,6 +99,26 @@ rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = FILE
 """
 
+_WATCH_S = 0.5
+_FAST_S = 60.0
+_MOST_FAST_DEATHS = 5
+_LEAST_FREE_BYTES = 64 << 20
+"""With less room the broker would end again at once: the log segment that it writes has as much."""
+
+
+class BrokerEvent(NamedTuple):
+    """What became of a broker that is watched.
+
+    kind: ``died``, ``waits`` (for room on the disk), ``restarted`` or ``gave-up``.
+    text: what happened and what to do.
+    restarts: how often it was restarted so far.
+    """
+
+    kind: str
+    text: str
+    restarts: int
+
+
 _running: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 
 
@@ -127,6 +149,9 @@ class EmbeddedBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: tuple[int, ...] | None = None
         self._ready_once = False
+        self._watcher: threading.Thread | None = None
+        self._unwatched = threading.Event()
+        self.restarts = 0                               # by the watcher
         self._train: Path | None = None                 # where this broker is to write its class archive when it ends
 
     # ------------------------------------------------------------------ life
@@ -169,7 +194,12 @@ class EmbeddedBroker:
 
     def stop(self, timeout_s: float = 15) -> None:
         """Stop the broker, by force when it takes longer than ``timeout_s``, and remove temp data."""
+        self._unwatched.set()
         self._end(graceful=True, timeout_s=timeout_s)
+        if self._watcher is not None and self._owned is not None and self._owned.is_ours():
+            self._watcher.join()                        # it may have been about to start the broker
+            self._watcher = None
+            self._end(graceful=True, timeout_s=timeout_s)
         self._release()
 
     def kill(self) -> None:
@@ -183,11 +213,68 @@ class EmbeddedBroker:
         self._end(graceful=True)
         return self.start(timeout_s)
 
+    def watch(self, on_event: Callable[[BrokerEvent], None]) -> None:
+        """Restart the broker on the same ports and data whenever it dies by itself, until ``stop``.
+
+        It waits longer from one death to the next, and for room when the disk is full; after five deaths in a row, each within a minute
+        of its start, it gives up.
+
+        on_event: called by the watching thread.
+        """
+        if self._watcher is None:
+            self._unwatched.clear()
+            self._watcher = threading.Thread(target=self._watch, args=(on_event,), name="broker-watch", daemon=True)
+            self._watcher.start()
+
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+    # ------------------------------------------------------------------ watching
+
+    def _watch(self, on_event: Callable[[BrokerEvent], None]) -> None:
+        deaths, since = 0, time.monotonic()
+        while not self._unwatched.wait(_WATCH_S):
+            process = self._process
+            if process is None or process.poll() is None or self._process is not process:
+                continue                                # it runs, or was ended on purpose
+            deaths = 1 if time.monotonic() - since > _FAST_S else deaths + 1
+            on_event(BrokerEvent("died", f"{self._failure(f'has ended by itself (exit code {process.returncode})')}", self.restarts))
+            if not self._wait_for_room(on_event):
+                return
+            try:
+                if deaths > _MOST_FAST_DEATHS:
+                    raise self._failure(f"has died {deaths} times in a row, each time soon after its start; it is not started again")
+                if self._unwatched.wait(min(30.0, 0.5 * 2 ** (deaths - 1))):
+                    return
+                if self._process is not process:        # somebody else has started or ended it meanwhile
+                    continue
+                self.start()
+            except Exception as error:                  # whatever it is: the topology's owner has to hear of it
+                if self._unwatched.is_set():
+                    return
+                if deaths > _MOST_FAST_DEATHS:
+                    on_event(BrokerEvent("gave-up", str(error), self.restarts))
+                    return
+                self._process = process                 # (dead, and so tried again)
+            else:
+                self.restarts += 1
+                on_event(BrokerEvent("restarted", f"the embedded broker is back at {self.bootstrap_servers}", self.restarts))
+            since = time.monotonic()
+
+    def _wait_for_room(self, on_event: Callable[[BrokerEvent], None]) -> bool:
+        """Wait while the disk is full; False when the watch ends meanwhile."""
+        said = False
+        while self.folder is not None and (free := shutil.disk_usage(self.folder).free) < _LEAST_FREE_BYTES:
+            if not said:
+                said = True
+                on_event(BrokerEvent("waits", f"the embedded broker is started again when there are {_LEAST_FREE_BYTES >> 20} MiB free in {self.folder}, given: "
+                                     f"{free >> 20} MiB; make room there", self.restarts))
+            if self._unwatched.wait(2 * _WATCH_S):
+                return False
+        return self.folder is not None
 
     # ------------------------------------------------------------------ what is known
 

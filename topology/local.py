@@ -16,6 +16,7 @@ from dskype.topology.nimbus import Rebalance
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
+from dskype.topology.steady_clock import now_ms
 
 __all__ = ["LocalCluster", "LocalTopology"]
 
@@ -100,7 +101,7 @@ class LocalCluster:
 
     def now_ms(self) -> int:
         """Return the cluster's time: simulated, or the wall clock."""
-        return self._time_ms if self.simulated else time.time_ns() // 1_000_000
+        return self._time_ms if self.simulated else now_ms()
 
     def _run_stepper(self) -> None:
         while not self._closed:

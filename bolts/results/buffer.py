@@ -11,6 +11,10 @@ from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, Stor
 __all__ = ["StateBuffer"]
 
 _BATCH = 1000
+_REST = 15
+"""A store that fails is left alone for so many times as long as its failure took, and at most for ``_LONGEST_REST_S``: a bolt spends a sixteenth of its time on a
+server that hangs."""
+_LONGEST_REST_S = 60.0
 
 
 class StateBuffer:
@@ -18,7 +22,8 @@ class StateBuffer:
 
     While the store is away, states wait here: one per subscription, so the buffer is bounded by the number of subscriptions,
     and a state that was never written is replaced by a newer one, which is what the store would have done. Trying again is
-    spaced out, from ``first_wait_s`` doubling to ``last_wait_s``. The buffer belongs to the bolt's state: after a crash what
+    spaced out, from ``first_wait_s`` doubling to ``last_wait_s``; a store that takes its time to fail is left alone for much longer than
+    that took, for the bolt has other things to do. The buffer belongs to the bolt's state: after a crash what
     waited comes back with the snapshot, or is made again by the replay.
 
     Whether a write succeeds depends on the world, so nothing that a bolt emits may depend on this object.
@@ -35,7 +40,7 @@ class StateBuffer:
         self._store, self._run, self._report, self._clock = store, run, report, clock
         self._first_wait_s, self._last_wait_s, self._budget_s = first_wait_s, last_wait_s, budget_s
         self._waiting: dict[str, Stored] = {}
-        self._wait_s = 0.0
+        self._wait_s = self._pause_s = 0.0
         self._not_before: float | None = None
         self.written = self.stale = self.replaced = self.failures = 0
         """States written; dropped as older than the store's; replaced here before they were written; failed attempts."""
@@ -66,7 +71,7 @@ class StateBuffer:
         if not self._waiting:
             return
         # A clock that was set back must not make a wait of hours.
-        if self._not_before is not None and 0 < self._not_before - self._clock() <= self._last_wait_s:
+        if self._not_before is not None and 0 < self._not_before - self._clock() <= 2 * self._pause_s:
             return
         stop_at = self._clock() + self._budget_s
         names = list(self._waiting)
@@ -75,7 +80,7 @@ class StateBuffer:
                 return
 
     def _write(self, names: list[str]) -> bool:
-        states, removals = [], []
+        states, removals, began = [], [], self._clock()
         for name in names:
             registration, watermark, value, _ = self._waiting[name]
             if value is None:
@@ -88,10 +93,11 @@ class StateBuffer:
                     self._done(call(batch), batch)
         except StoreUnavailable as error:
             self.failures += 1
-            if self._not_before is None:
+            if not self.away:
                 self._report(f"{error} ({len(self._waiting)} states wait and will be written when it is back)")
             self._wait_s = min(self._last_wait_s, 2 * self._wait_s) or self._first_wait_s
-            self._not_before = self._clock() + self._wait_s
+            self._pause_s = max(self._wait_s, min(_LONGEST_REST_S, _REST * (self._clock() - began)))
+            self._not_before = self._clock() + self._pause_s
             return False
         self._wait_s, self._not_before = 0.0, None
         return True

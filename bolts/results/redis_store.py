@@ -92,8 +92,8 @@ class RedisStore(ResultStore):
         "username": "over the URL's",
         "password": "over the URL's",
         "password.env": "name of the environment variable that holds the password",
-        "timeout.ms": "to connect, and for an answer; default 2000",
-        "attempts": "per call, with pauses between; default 3",
+        "timeout.ms": "to connect, and for an answer; what is tried again begins within that time, too; default 2000",
+        "attempts": "per call, with pauses between, as long as timeout.ms is not used up; default 3",
         "removed.ttl.s": "how long the version of a removed subscription is remembered; default 604800 (a week)",
         "topic": "true: write states to the topic <topology>.topk, too; default false",
     }
@@ -217,11 +217,13 @@ class RedisStore(ResultStore):
         """Call, and call again after a pause; whatever the server or the network says is taken to pass."""
         from redis.exceptions import RedisError
 
+        stop_at = time.monotonic() + self._timeout_s
         for attempt in range(1, self._attempts + 1):
             try:
                 return function()
             except (RedisError, OSError) as error:
-                if attempt == self._attempts:
+                # A server that refuses answers at once, and may be back soon; one that hangs has used the time up.
+                if attempt == self._attempts or time.monotonic() >= stop_at:
                     raise StoreUnavailable(explain(f"Redis at {self._address} does not take states.", given=self._reason(error),
                                                    hint="is the server up, and are address and password right?")) from None
             self._sleep(0.05 * 4 ** (attempt - 1))

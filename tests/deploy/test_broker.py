@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import socket
 import ssl
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -338,3 +340,68 @@ def test_security_settings_that_python_cannot_follow_are_refused_without_showing
     with pytest.raises(OptionError, match=message) as e:
         client_arguments(options)
     assert "hunter2" not in str(e.value)
+
+
+# ---------------------------------------------------------------------------------------------------- watched
+
+def test_a_broker_that_dies_by_itself_is_started_again_with_ports_and_data_until_it_dies_too_often(monkeypatch):
+    monkeypatch.setattr(broker_module, "_MOST_FAST_DEATHS", 1)
+    monkeypatch.setattr(broker_module, "_FAST_S", 3600.0)       # (however slow this machine is)
+    events: queue.Queue = queue.Queue()
+
+    def next_event(kind):
+        event = events.get(timeout=120)
+        assert event.kind == kind, event
+        return event
+
+    with EmbeddedBroker() as broker:
+        address, folder = broker.bootstrap_servers, broker.folder
+        broker.watch(events.put)
+        _write(address, "kept", b"value")
+        os.kill(broker.pid, signal.SIGKILL)
+        assert "ended by itself (exit code -9)" in next_event("died").text
+        assert next_event("restarted").restarts == broker.restarts == 1
+        assert (broker.bootstrap_servers, broker.folder) == (address, folder)
+        assert _read(address, "kept") == [b"value"]
+        os.kill(broker.pid, signal.SIGKILL)
+        next_event("died")
+        gave_up = next_event("gave-up")
+        assert "died 2 times in a row" in gave_up.text and gave_up.restarts == 1
+
+
+def test_a_broker_that_was_killed_on_purpose_stays_down(monkeypatch):
+    monkeypatch.setattr(broker_module, "_WATCH_S", 0.001)
+    broker, events, looks = EmbeddedBroker(), [], []
+    monkeypatch.setattr(broker, "_unwatched", SimpleNamespace(wait=lambda seconds: looks.append(seconds) or len(looks) > 20, is_set=lambda: False))
+    broker._process = None      # as kill and stop leave it
+    broker._watch(events.append)
+    assert len(looks) > 20 and not events
+
+
+def test_a_broker_waits_for_room_before_it_is_started_again(monkeypatch, tmp_path):
+    broker, events, free = EmbeddedBroker(), [], [1 << 20]
+    broker._owned = SimpleNamespace(path=tmp_path, is_ours=lambda: True, release=lambda: None)
+    monkeypatch.setattr(broker_module, "_WATCH_S", 0.01)
+    monkeypatch.setattr(broker_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0]))
+
+    def note(event):
+        events.append(event)
+        free[0] = 1 << 30
+
+    assert broker._wait_for_room(note)
+    [event] = events
+    assert event.kind == "waits" and f"64 MiB free in {tmp_path}, given: 1 MiB; make room there" in event.text
+
+
+def _write(address, topic, value):
+    create(address, topic)
+    producer = KafkaProducer(bootstrap_servers=address)
+    producer.send(topic, value).get(timeout=60)
+    producer.close()
+
+
+def _read(address, topic):
+    consumer = KafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=5_000)
+    found = [record.value for record in consumer]
+    consumer.close()
+    return found

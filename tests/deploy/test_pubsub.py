@@ -17,6 +17,7 @@ from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.nimbus import TopologyState
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 
 PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}
@@ -209,7 +210,8 @@ def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka:
     from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
 
     _ensure_topic(kafka)
-    write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", {"v": 1, "state": {"conf": {"topology.workers": 1, "dskype.k.max": 3}}})])
+    state = TopologyState(f"{client.name}-1-0", client.name, {"topology.workers": 1, "dskype.k.max": 3}, [], 0).to_json()
+    write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", {"v": 1, "state": state, "summary": {}, "driver": {"host": "h", "pid": 1}, "heartbeat_ms": 0})])
     with PubSub(kafka, client.name) as running:
         assert running.settings.limits.k_max == 3
         with pytest.raises(RecordError):

@@ -383,8 +383,8 @@ def test_the_age_of_a_checkpoint_is_what_a_crash_would_have_read_again() -> None
     assert ages == [0, 250, 500, *[250, 500, 750, 1000] * 2, 250]   # taken when a batch comes after a second, of the state before it
     (task,) = executor.tasks
     due = executor.pending_snapshots(1 << 40)
-    executor.snapshots_failed(due)
-    assert executor._checkpoint(task)["checkpoint_age_ms"] == ages[-1], "what could not be written is no checkpoint"
+    executor.snapshots_failed(due, "no room")
+    assert executor._progress(task)["checkpoint_age_ms"] == ages[-1], "what could not be written is no checkpoint"
     simulation.sim._restart(simulation.sim._queries["distribution-bolt"])
     simulation.message({"text": "lake", "lat": 0, "lon": 0})
     simulation.step(ms=250)

@@ -8,6 +8,7 @@ import pytest
 from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
 from dskype.spouts.settings import Settings
+from dskype.topology.config import DEFAULTS, Config
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.validation import validate_submission
@@ -136,10 +137,11 @@ def test_every_bad_message_is_one_dead_letter_with_its_reason_and_disturbs_nobod
         simulation.message(message("lake", id=number))
     simulation.drain(4)
     letters = simulation.sim.dead_letters()
-    assert [r.value for r in letters] == [bad[:65536] for bad in BAD_MESSAGES]
+    most = DEFAULTS[Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES]
+    assert [r.value for r in letters] == [bad[:most] for bad in BAD_MESSAGES] and any(len(bad) > most for bad in BAD_MESSAGES)
     for record, (bad, hint) in zip(letters, BAD_MESSAGES.items()):
         headers = {k: v.decode() for k, v in record.headers}
-        assert headers["size"] == str(len(bad)) and ("truncated" in headers) == (len(bad) > 65536)
+        assert headers["size"] == str(len(bad)) and ("truncated" in headers) == (len(bad) > most)
         assert re.search(hint, headers["error"]), headers
         assert headers["stage"] == "translate" and headers["topic"] == TOPICS.messages and len(headers["error"]) < 1000
     assert check(simulation)["final"] == 1

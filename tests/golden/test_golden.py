@@ -34,7 +34,7 @@ def test_every_kind_of_every_part_is_in_it():
 @pytest.mark.parametrize("path", PLAIN)
 def test_plain_topologies_go_on(path, seed):
     left = opened(path)
-    assert {kind.partition("/")[2].partition("-")[0] for kind in left["files"]} == {"snapshot", "journal"}
+    assert {kind.partition("/")[2].partition("-")[0] for kind in left["files"]} >= {"snapshot", "journal"}
     before = sum(len(records) for topic, _, records in left["log"] if topic == "out")
     assert 0 < before < sum(plain.expected(path.stem)[0].values()), "it had begun, and was not done"
     sim = go_on_plain(path.stem, path, seed)

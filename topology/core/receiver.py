@@ -46,13 +46,13 @@ class Receiver:
         self._gap_since: dict[int, int] = {}    # source task -> time waited when the first frame behind the gap came; -1: reported
         self._clock_ms = self._waited_ms = 0
 
-    def pass_time(self, clock_ms: int) -> list[Numbered]:
+    def pass_time(self, timestamp_ms: int) -> list[Numbered]:
         """Take note of the time; return frames that were held back for long enough.
 
-        :param clock_ms: time of the task.
+        :param timestamp_ms: of the record that comes now; by a clock that may be set back.
         """
-        self._waited_ms += min(_MAX_STEP_MS, clock_ms - self._clock_ms)
-        self._clock_ms = clock_ms
+        self._waited_ms += min(_MAX_STEP_MS, max(0, timestamp_ms - self._clock_ms))
+        self._clock_ms = timestamp_ms
         if self._gap_since:
             self._report_gaps()
         if not self._held:

@@ -51,6 +51,9 @@ _MAX_FAILURES = 64
 _CHEAP_NS = 50_000_000
 """A checkpoint that takes no longer is taken before every batch, once one has failed."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
+"""A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
+
 
 
 def pack_tuple(tup: Tuple) -> list[Any]:
@@ -101,6 +104,7 @@ class Task:
         self.stats = TaskStats()
         self.version = 0
         self.clock_ms = 0
+        self._skew_ms, self._clock_end_ms, self._told_ms = 0, _NO_END, 0
         self.suppressed = False
         self.snapshot_wanted = False
         self.errors: list[dict[str, Any]] = []
@@ -156,8 +160,10 @@ class Task:
     def process(self, records: Iterable[InRecord]) -> None:
         """Process inbox records in offset order; records below ``version`` must not be given."""
         for record in records:
-            self.clock_ms = max(self.clock_ms, record.timestamp_ms)
-            self._run_segments(self._receiver.pass_time(self.clock_ms))
+            now_ms = record.timestamp_ms + self._skew_ms
+            if self.clock_ms < now_ms <= self._clock_end_ms:
+                self.clock_ms = now_ms
+            self._run_segments(self._receiver.pass_time(record.timestamp_ms))
             self._process_record(record)
             self.version = record.offset + 1
 
@@ -175,10 +181,24 @@ class Task:
         if type(frame) is DataFrame:
             self._count_streams(frame, record.value)
             self._run_segments(self._receiver.accept(frame, record.value))
-        elif type(frame) is Tick:
-            self._run_tick(frame)
         else:
-            self._run_control(frame)
+            self._set_clock(frame.now_ms, record.timestamp_ms)
+            if type(frame) is Tick:
+                self._run_tick(frame)
+            else:
+                self._run_control(frame)
+
+    def _set_clock(self, now_ms: int, timestamp_ms: int) -> None:
+        """Take the time from a record of the topology's clock.
+
+        Timestamps of records come from clocks that may be set. The topology's is not; what it says tells how far the others are off, and which timestamps to
+        leave out until it says the time again.
+        """
+        self._skew_ms = now_ms - timestamp_ms
+        self._clock_end_ms = now_ms + (max(_UNTOLD_MS, 2 * (now_ms - self._told_ms)) if self._told_ms else _FIRST_UNTOLD_MS)
+        self._told_ms = now_ms
+        if now_ms > self.clock_ms:
+            self.clock_ms = now_ms
 
     def _count_streams(self, frame: DataFrame, value: bytes) -> None:
         """Count the frame and its bytes for the streams whose tuples it brings; watermarks travel on their cost."""
@@ -471,7 +491,7 @@ class Task:
         """Return everything this task needs to go on from ``version``; taken between batches."""
         return {
             "topology": self.plan.topology_id, "component": self.component_id, "task": self.id,
-            "version": self.version, "clock_ms": self.clock_ms, "received": self._receiver.snapshot(),
+            "version": self.version, "clock_ms": self.clock_ms, "clock": [self._skew_ms, self._clock_end_ms, self._told_ms], "received": self._receiver.snapshot(),
             "watermarks": self._watermarks, "watermark": self.watermark, "sent": self.outbox.snapshot(),
             "records_sent": self._records_sent,
             "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]]
@@ -483,6 +503,7 @@ class Task:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot; called right after :meth:`start`."""
         self.version, self.clock_ms = state["version"], state["clock_ms"]
+        self._skew_ms, self._clock_end_ms, self._told_ms = state.get("clock", (0, _NO_END, 0))  # absent from snapshots of earlier versions
         self._receiver.restore(state["received"])
         self._watermarks, self.watermark = dict(state["watermarks"]), state["watermark"]
         self.outbox.restore(state["sent"])

@@ -145,7 +145,12 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
 
 def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a topology by its record, with the files that its tasks read: the copies, where they can be read from here."""
-    return pointed_at(record["state"]["conf"], {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
+    conf = record["state"]["conf"]
+    try:
+        return pointed_at(conf, {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
+    except (ValueError, KeyError, TypeError):       # the topic is open to many
+        log.warning("the files of topology %s are left out: expected [[keys], path] pairs, given: %r", record["state"].get("name"), str(record["files"])[:60])
+        return dict(conf)
 
 
 def _files(managed: ManagedTopology) -> list[Any]:

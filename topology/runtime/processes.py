@@ -1,13 +1,22 @@
-"""Processes that must not outlive their parent."""
+"""Processes that must not outlive their parent, and where their sockets are."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+import socket
+import stat
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["die_with_parent", "set_name"]
+__all__ = ["bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name"]
+
+_LONGEST_ADDRESS = 100
+"""Bytes of a socket's path; the kernel takes 107."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -27,3 +36,47 @@ def set_name(name: str) -> None:
     """Name this process for ``ps`` and ``top`` (15 bytes, Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def runtime_folder() -> tuple[Path, bool]:
+    """Return a folder below the temp folder that nobody else can write, and whether other processes of ours find the same one.
+
+    The temp folder is everybody's: what lies there under a name that can be guessed may be another user's trap. Where the folder that we share
+    is not ours, each process gets one of its own.
+    """
+    root = Path(tempfile.gettempdir())
+    shared = root / f"dskype-{os.getuid()}" / "run"
+    for folder in (shared.parent, shared):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return Path(tempfile.mkdtemp(prefix="dskype-run-", dir=root)), False
+        if found.st_mode & 0o077:
+            os.chmod(folder, 0o700)
+    return shared, True
+
+
+@contextlib.contextmanager
+def _address(path: str) -> Iterator[str]:
+    """Give a path by which the kernel takes a socket, however deep the temp folder is (Linux)."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS or sys.platform != "linux":
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
+
+
+def bind_socket(listener: socket.socket, path: str) -> None:
+    """Bind a Unix socket to a path of any length."""
+    with _address(path) as address:
+        listener.bind(address)
+
+
+def connect_socket(connection: socket.socket, path: str) -> None:
+    """Connect a Unix socket to one that was bound by :func:`bind_socket`."""
+    with _address(path) as address:
+        connection.connect(address)

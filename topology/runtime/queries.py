@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -94,8 +93,7 @@ class ComponentQuery:
         self._context, self.component, self._positions = context, component, positions
         self._query: Any = None
         self._delay_ms = _BUSY_POLL_MS
-        safe = re.sub(r"[^A-Za-z0-9_-]", "_", component)
-        self._checkpoint = context.scratch / f"{context.epoch}-{safe}"
+        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]     # escaped as its topic is, one to one
 
     def start(self) -> None:
         """Start it; returns before the first batch."""

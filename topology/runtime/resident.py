@@ -30,11 +30,13 @@ from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.steady_clock import now_ms
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
 
 __all__ = ["Payload", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
+_LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
 _REASON_BYTES = 2048
 _SYNC_S = 2.0
 """Time between two syncs of journals: so much work a power cut may take, unless Kafka has it."""
@@ -99,14 +101,12 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
     set_name(f"dsk:{component}")
     content = Payload.loads(payload)
     content.logs.mkdir(parents=True, exist_ok=True)
-    log_file = os.open(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log_file, 1)
-    os.dup2(log_file, 2)
+    log_file = LogFile(content.logs / f"{inbox_topic('x', component)[2:]}-{index}.log")
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     signal.signal(signal.SIGTERM, _on_term)
-    resident = _Resident(listener, content, component, index)
+    resident = _Resident(listener, content, component, index, log_file)
     try:
         resident.run()
     except _Stop:
@@ -125,9 +125,35 @@ def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
                 log.exception("the journal of task %s could not be synced", task)
 
 
+class LogFile:
+    """The file that this process' output and errors go to; when it has grown to ``max_bytes`` it becomes ``<name>.1``, and another begins."""
+
+    def __init__(self, path: Path, max_bytes: int = _LOG_BYTES) -> None:
+        self._path, self._max_bytes, self._check_at = path, max_bytes, 0.0
+        self._open()
+
+    def _open(self) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+
+    def check(self) -> None:
+        """Look at the size, now and then."""
+        if (now := time.monotonic()) < self._check_at:
+            return
+        self._check_at = now + _LOG_CHECK_S
+        try:
+            if os.fstat(1).st_size >= self._max_bytes:
+                os.replace(self._path, f"{self._path}.1")
+                self._open()
+        except OSError:     # the folder is gone, say: not worth a batch
+            log.exception("the log %s could not be begun anew", self._path)
+
+
 class _Resident:
-    def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
-        self._listener, self._payload = listener, payload
+    def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int, log_file: LogFile) -> None:
+        self._listener, self._payload, self._log_file = listener, payload, log_file
         self._component, self._index = component, index
         self._inbox = inbox_topic(payload.plan.name, component)
         self._executor: Executor | None = None
@@ -146,7 +172,7 @@ class _Resident:
             store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
-                        lambda: time.time_ns() // 1_000_000, owner=owner, term=self._payload.term)
+                        now_ms, owner=owner, term=self._payload.term)
 
     def run(self) -> None:
         selector = self._selector
@@ -166,6 +192,7 @@ class _Resident:
 
     def _serve(self, connection: socket.socket) -> None:
         body = receive(connection)
+        self._log_file.check()
         try:
             if self._executor is None:  # here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()

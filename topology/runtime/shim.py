@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from dskype.topology.core.executor import route_index
 from dskype.topology.errors import TopologyError
+from dskype.topology.runtime.processes import connect_socket
 from dskype.topology.runtime.resident import BATCH
 from dskype.topology.runtime.supervisor import ask_supervisor
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, decode_batches, receive, send
@@ -108,7 +109,7 @@ class Shim:
             if "error" in answer:
                 raise ExecutorFailedError(answer["error"])
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connection.connect(answer["path"])
+            connect_socket(connection, answer["path"])
             _connections[key] = connection
         return connection
 

@@ -11,6 +11,7 @@ folder of sockets goes with the supervisor, or, if that was killed, with the nex
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -25,12 +26,12 @@ from pathlib import Path
 import msgpack
 
 from dskype.topology.runtime import resident
-from dskype.topology.runtime.processes import die_with_parent, set_name
+from dskype.topology.runtime.processes import bind_socket, connect_socket, die_with_parent, runtime_folder, set_name
 from dskype.topology.runtime.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["ask_supervisor", "start_supervisor"]
 
-_PREFIX = "dskype-supervisor-"
+_FOLDER = re.compile(r"supervisor-(\d+)-\w+")
 _GRACE_S = 5.0
 
 Key = tuple[str, str, int]
@@ -45,14 +46,18 @@ class _Child:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the folders of supervisors that are gone."""
-    for folder in root.glob(f"{_PREFIX}{os.getuid()}-*"):
-        pid = folder.name.split("-")[3]
+    """Remove the folders of supervisors that are gone; whatever else is found stays, and hinders nothing."""
+    for folder in root.iterdir():
+        if (name := _FOLDER.fullmatch(folder.name)) is None:
+            continue
         try:
-            os.kill(int(pid), 0)
+            os.kill(int(name[1]), 0)
         except ProcessLookupError:
-            shutil.rmtree(folder, ignore_errors=True)
-        except (ValueError, PermissionError):
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+            except RecursionError:  # nothing of ours is so deep
+                continue
+        except (OverflowError, PermissionError):
             continue
 
 
@@ -61,13 +66,14 @@ def start_supervisor() -> int:
 
     :returns: the supervisor's process id.
     """
-    root = Path(tempfile.gettempdir())
-    _sweep(root)
-    # mkdtemp makes it readable by its owner only. The name carries our pid for the sweep: daemon and supervisor go together.
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-{os.getpid()}-", dir=root))
+    folder, shared = runtime_folder()
+    if shared:
+        _sweep(folder)
+        # The name carries our pid for the sweep: daemon and supervisor go together.
+        folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-", dir=folder))
     path = str(folder / "supervisor")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
+    bind_socket(listener, path)
     listener.listen(64)
     os.environ[SUPERVISOR_VARIABLE] = path
     parent = os.getpid()
@@ -185,7 +191,7 @@ class _Supervisor:
         self._serial += 1
         path = str(self._folder / f"executor-{self._serial}")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(path)
+        bind_socket(listener, path)
         listener.listen(64)
         parent = os.getpid()
         pid = os.fork()
@@ -230,6 +236,6 @@ def ask_supervisor(request: dict) -> dict:
     :raises ConnectionError: it is gone.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(os.environ[SUPERVISOR_VARIABLE])
+        connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
         send(connection, msgpack.packb(request))
         return msgpack.unpackb(receive(connection))

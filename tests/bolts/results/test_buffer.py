@@ -195,3 +195,33 @@ def test_outages_crashes_and_replays_leave_the_newest(seed):
         if item.subscription not in newest or supersedes(new, newest[item.subscription]):
             newest[item.subscription] = new
     assert shelf.kept == newest
+
+
+def held(buffer, clock, seconds):
+    """Run a bolt that has something to write every 10 ms; return the share of its time that it spends on the store."""
+    began, spent, n = clock.now, 0.0, 0
+    while clock.now - began < seconds:
+        n += 1
+        buffer.add([state(f"s{n % 50}", n)])
+        before = clock.now
+        buffer.flush()
+        spent += clock.now - before
+        clock.now += 0.01
+    return spent / (clock.now - began)
+
+
+def test_a_store_that_hangs_hardly_holds_its_bolt():
+    buffer, shelf, reports, clock = made()
+
+    def hang(items):
+        clock.now += 2.0
+        raise StoreUnavailable("no answer")
+
+    shelf._write, answers = hang, shelf._write
+    assert held(buffer, clock, 600) < 0.08
+    assert len(buffer) == 50 and len(reports) == 1 and buffer.failures < 25
+    shelf._write = answers
+    held(buffer, clock, 61)
+    assert not buffer.away and len(buffer) <= 1
+    assert held(buffer, clock, 10) == 0
+

@@ -1,6 +1,7 @@
 """What only the Redis store has: keys, outages, secrets."""
 
 import json
+import socket
 import threading
 import traceback
 
@@ -235,3 +236,20 @@ def test_the_default_address_is_the_local_server():
     store = make_store("redis")
     assert repr(store) == "RedisStore(redis://127.0.0.1:6379/0)"
     assert json.dumps(sorted(store.OPTIONS))
+
+
+def test_a_server_that_takes_connections_and_never_answers_is_asked_once():
+    """The time of a call is bounded by ``timeout.ms``, not by that times ``attempts``."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        store = opened(f"redis://127.0.0.1:{server.getsockname()[1]}/0", **{"timeout.ms": 200})
+        with pytest.raises(StoreUnavailable, match="does not take states.*Timeout"):
+            store.put([state("a")])
+        store.close()
+        server.settimeout(0)
+        connections = []
+        with pytest.raises(BlockingIOError):
+            while True:
+                connections.append(server.accept()[0])
+        assert len(connections) == 1
+        for connection in connections:
+            connection.close()

@@ -69,7 +69,7 @@ def driver(**arguments) -> Iterator[Driver]:
 
 
 def socket_folders(pids: set[int]) -> list[Path]:
-    return [f for f in Path(tempfile.gettempdir()).glob("dskype-supervisor-*") if int(f.name.split("-")[3]) in pids]
+    return [f for f in Path(tempfile.gettempdir(), f"dskype-{os.getuid()}", "run").glob("supervisor-*") if int(f.name.split("-")[1]) in pids]
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""Sockets and folders of the supervisor where the temp folder is everybody's."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dskype.topology.runtime import processes
+from dskype.topology.runtime.processes import bind_socket, connect_socket, runtime_folder
+from dskype.topology.runtime.supervisor import _sweep
+
+
+@pytest.fixture
+def temp(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def deep(folder: Path, depth: int) -> None:
+    """Make a folder too deep for a walk that calls itself."""
+    before = os.getcwd()
+    folder.mkdir()
+    os.chdir(folder)
+    try:
+        for _ in range(depth):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(before)
+
+
+def undo(folder: Path) -> None:
+    os.system(f"rm -rf {folder}")
+
+
+def test_only_folders_of_supervisors_that_are_gone_are_swept(temp):
+    root, shared = runtime_folder()
+    assert shared and root == temp / f"dskype-{os.getuid()}" / "run"
+    gone, alive = root / "supervisor-999999999-abc", root / f"supervisor-{os.getpid()}-abc"
+    others = [root / name for name in ("supervisor-", "supervisor-x-y", "supervisor-1", "dskype-supervisor-0-7-a", "supervisor-99999999999999999999-a")]
+    for folder in (gone, alive, *others):
+        folder.mkdir()
+    deep(root / "supervisor-999999998-deep", 3000)
+    try:
+        _sweep(root)
+        left = {path.name for path in root.iterdir()}
+        assert {alive.name, *(o.name for o in others)} <= left and gone.name not in left
+    finally:
+        undo(root)
+
+
+@pytest.mark.parametrize("trap", ["file", "link", "other user"])
+def test_a_folder_that_is_not_ours_is_not_used(temp, monkeypatch, trap):
+    name = temp / f"dskype-{os.getuid()}"
+    if trap == "file":
+        name.write_text("")
+    elif trap == "link":
+        (temp / "elsewhere").mkdir()
+        name.symlink_to(temp / "elsewhere")
+    else:
+        name.mkdir()
+        real = os.lstat
+        monkeypatch.setattr(processes.os, "lstat", lambda path: os.stat_result([*real(path)[:4], os.getuid() + 1, *real(path)[5:]]))
+    folder, shared = runtime_folder()
+    assert not shared and folder.parent == temp and folder.name.startswith("dskype-run-")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_ours_that_others_can_write_is_closed_to_them(temp):
+    root, _ = runtime_folder()
+    root.chmod(0o777)
+    root.parent.chmod(0o777)
+    runtime_folder()
+    assert stat.S_IMODE(root.stat().st_mode) == stat.S_IMODE(root.parent.stat().st_mode) == 0o700
+
+
+def test_sockets_work_in_a_deep_folder(tmp_path):
+    folder = tmp_path / ("a" * 100) / ("b" * 100)
+    folder.mkdir(parents=True)
+    path = str(folder / "supervisor")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        bind_socket(listener, path)
+        listener.listen()
+        connect_socket(client, path)
+        client.sendall(b"x")
+        accepted, _ = listener.accept()
+        assert accepted.recv(1) == b"x" and os.path.exists(path)
+        accepted.close()
