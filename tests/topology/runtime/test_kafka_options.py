@@ -40,7 +40,7 @@ def test_a_kafka_bolt_with_a_producer_of_its_own_is_refused(tmp_path):
 
 def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_others_are_warned_of(bootstrap_servers, name, tmp_path):
     class Reads(KafkaSpout):
-        def external_topics(self, topology):
+        def external_topics(self, topology, conf):
             return {f"{name}-made": {"max.message.bytes": "300000"}}
 
     def make(topic, **config):
