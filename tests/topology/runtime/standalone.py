@@ -25,9 +25,10 @@ class Worker:
     """One worker of Spark, as if on a host of its own.
 
     :param folder: holds its home, its temp folder and its working folder.
+    :param hidden: a folder that this host sees empty.
     """
 
-    def __init__(self, master: str, folder: Path, cores: int) -> None:
+    def __init__(self, master: str, folder: Path, cores: int, hidden: Path | None = None) -> None:
         self.folder = folder
         for part in ("home", "tmp", "work"):
             (folder / part).mkdir(parents=True)
@@ -36,7 +37,7 @@ class Worker:
                        "NUMBA_CACHE_DIR": str(paths.numba_cache_dir())}
         environment.pop(paths.HOME_VARIABLE, None)
         self.process = _start(["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", str(cores), "--memory", "2g",
-                               "--work-dir", str(folder / "work"), master], folder / "worker.log", environment)
+                               "--work-dir", str(folder / "work"), master], folder / "worker.log", environment, hidden)
 
     def tree(self) -> dict[int, Process]:
         """Return the processes below the worker: its Spark executors, and what they have started."""
@@ -73,9 +74,9 @@ class Standalone:
         for _ in range(workers):
             self.add_worker()
 
-    def add_worker(self) -> Worker:
+    def add_worker(self, hidden: Path | None = None) -> Worker:
         """Start a further worker; return when the master knows it."""
-        worker = Worker(self.url, self._folder / f"host-{len(self.workers)}", self._cores)
+        worker = Worker(self.url, self._folder / f"host-{len(self.workers)}", self._cores, hidden)
         self.workers.append(worker)
         wait_for(lambda: self._log.read_text().count("Registering worker") >= len(self.workers), 60, "the registration of a worker")
         return worker
@@ -88,10 +89,14 @@ class Standalone:
         self._master.wait()
 
 
-def _start(arguments: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen:
+def _start(arguments: list[str], log: Path, environment: dict[str, str], hidden: Path | None = None) -> subprocess.Popen:
     environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
+    command = [str(_SPARK_CLASS), *arguments]
+    if hidden is not None:  # in a mount namespace of its own
+        own = [] if os.getuid() == 0 else ["--map-root-user"]
+        command = ["/usr/bin/unshare", "--mount", *own, "/bin/sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden), *command]
     with open(log, "wb") as output:
-        return spawn_tied([str(_SPARK_CLASS), *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
+        return spawn_tied(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
 
 
 @contextlib.contextmanager
