@@ -60,6 +60,8 @@ def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: 
 class _Run:
     def __init__(self, load: Workload, system: System, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
         self._load, self._system, self._result, self._patience_s, self._progress = load, system, result, patience_s, progress
+        self._faults: dict[str, Fault] = {}
+        self._repeated, self._hopeless = 0, False
 
     def run(self, faults: dict[str, Fault], seconds: float, most: int | None) -> Result:
         load, system, result = self._load, self._system, self._result
@@ -79,6 +81,7 @@ class _Run:
                 result.outcomes.append(outcome)
                 if outcome.problems:
                     self._progress(f"   WRONG: {outcome.problems[0]}")
+                if self._hopeless:
                     break
             self._end()
         finally:
@@ -109,12 +112,14 @@ class _Run:
             system.end_driver()
             if self._wait(lambda: load.newest > healed and load.caught_up(), self._patience_s) is None:
                 outcome.problems.append("the output did not catch up even after the driver was started again")
+                self._hopeless = True
         check = load.check(final=False)
         outcome.problems += check.problems
+        self._hopeless = self._hopeless or bool(check.problems)     # what follows would only show the same again
         if system.ended_by_suite > ended:
             outcome.problems += [] if caught_up is None else ["the driver did not notice by itself that it could not work"]
         outcome.drivers, outcome.queries = len(system.starts) - drivers, system.query_restarts() - queries
-        outcome.repeated, self._repeated = check.repeated - getattr(self, "_repeated", 0), check.repeated
+        outcome.repeated, self._repeated = check.repeated - self._repeated, check.repeated
         seconds = f"silent for {outcome.silent_s:.1f} s, caught up {outcome.caught_up_s:.1f} s after healing" if outcome.caught_up_s is not None else "not caught up"
         self._progress(f"   {seconds}; {check.records:,} records are right" if not check.problems else f"   {seconds}")
         return outcome
