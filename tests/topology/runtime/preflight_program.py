@@ -1,0 +1,30 @@
+"""Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.preflight_program MASTER FOLDER``.
+
+For every line of standard input, the seconds to wait, it says ``hosts: [...]`` or what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dskype.deploy import jars
+from dskype.topology.runtime.preflight import PreflightError, check_executors
+from dskype.topology.runtime.session import start_session
+
+
+def main(master: str, folder: str) -> None:
+    """Answer until standard input ends."""
+    spark = start_session(master=master, jars=jars.spark_jars(), log_file=Path(folder).parent / "logs" / "spark.log",
+                          conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"})
+    print("ready", flush=True)
+    for line in sys.stdin:
+        try:
+            print("hosts:", check_executors(spark, Path(folder), float(line)), flush=True)
+        except PreflightError as error:
+            print(str(error).replace("\n", " "), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
