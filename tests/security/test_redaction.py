@@ -226,3 +226,23 @@ def test_options_of_a_jvm_must_not_hold_secrets(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(TopologyError, match="must not hold a secret. given: 'spark.driver.extraJavaOptions'") as refused:
         start_session(master=None, jars=[], conf={"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={HUSH}"}, log_file=tmp_path / "l" / "s.log")
     assert HUSH not in str(refused.value)
+
+
+def test_errors_of_components_reach_topics_without_secrets() -> None:
+    from dskype.topology import BasicBolt, Fields, TopologyBuilder
+    from dskype.topology.local import LocalCluster
+    from tests.topology.runtime.components import PacedNumbers
+
+    class Fails(BasicBolt):
+        def execute(self, tup, collector):
+            raise ConnectionError("no answer from redis://ann:open-sesame@host:1/0")
+
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", PacedNumbers(3))
+    builder.set_bolt("fails", Fails()).fields_grouping("numbers", Fields("key"))
+    with LocalCluster(simulated=True) as cluster, cluster.submit_topology("t", {"topology.acker.executors": 0}, builder.create_topology()) as topology:
+        cluster.advance_cluster_time(2)
+        letters = topology.backend.dead_letters()
+        texts = [e["error"] for e in topology.stats.errors] + [dict(letter.headers)["error"].decode() for letter in letters]
+        assert len(letters) == 3 and any("redis://ann:" in text for text in texts)
+        assert not any("open-sesame" in text for text in texts), texts

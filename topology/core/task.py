@@ -33,6 +33,7 @@ from dskype.topology.errors import FailedException, IllegalArgumentException, Re
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
+from dskype.topology.redaction import redact_text
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 
@@ -386,7 +387,7 @@ class Task:
         if self.suppressed or self._errors_shown >= self.conf[Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL]:
             return
         self._errors_shown += 1
-        text = shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS)
+        text = redact_text(shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS))
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id,
                             "time_ms": now, "error": text})
 
@@ -403,7 +404,7 @@ class Task:
         :param size: bytes of the value before anything was cut.
         :param more: further headers.
         """
-        headers = [("error", _short_bytes(error)), ("stage", stage.encode()), ("topic", topic.encode()), ("partition", str(partition).encode()),
+        headers = [("error", _short_bytes(redact_text(error))), ("stage", stage.encode()), ("topic", topic.encode()), ("partition", str(partition).encode()),
                    ("offset", str(offset).encode()), ("component", self.component_id.encode()), ("task", str(self.id).encode()),
                    *((name, _short_bytes(text)) for name, text in more)]
         if size is not None:
