@@ -72,14 +72,20 @@ class Kill(Fault):
 class KillMachine(Kill):
     """SIGKILL of Spark's JVM: the driver has to notice and to end, or to start another one."""
 
+    def strike(self, system: System, workload: Workload, choice: float) -> None:
+        """Kill."""
+        self._driver, self._killed = system.pid, set(system.find(self._kind))
+        super().strike(system, workload, choice)
+
     def heal(self, system: System, workload: Workload) -> None:
         """End a driver that lives on without a JVM."""
-        pid, deadline = system.pid, time.monotonic() + _NOTICE_S
-        while time.monotonic() < deadline and system.pid == pid and not system.find("jvm"):
+        deadline = time.monotonic() + _NOTICE_S
+        while system.pid == self._driver and not set(system.find(self._kind)) - self._killed:
+            if time.monotonic() > deadline:
+                log.warning("%s: after %s s the driver still lives without a JVM; ending it", self.name, _NOTICE_S)
+                system.end_driver()
+                return
             time.sleep(0.2)
-        if system.pid == pid and not system.find("jvm"):
-            log.warning("%s: after %s s the driver still lives without a JVM; ending it", self.name, _NOTICE_S)
-            system.end_driver()
 
 
 class Pause(Fault):

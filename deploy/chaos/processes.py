@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["KINDS", "Process", "find", "send", "sweep", "tree"]
+__all__ = ["KINDS", "Process", "find", "resident_bytes", "send", "sweep", "tree"]
 
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KINDS = ("driver", "jvm", "supervisor", "executor", "worker")
 
 
@@ -67,6 +68,14 @@ def find(kind: str, root: int) -> list[int]:
         return sorted(p.pid for p in below.values() if p.parent in supervisors and p.name.startswith("dsk:"))
     daemons = {p.pid for p in below.values() if p.parent in machines and "dskype.topology.runtime.daemon" in p.command}
     return sorted(p.pid for p in below.values() if p.parent in daemons and p.pid not in supervisors)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process has; 0: there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
 
 
 def send(pids: list[int], sign: signal.Signals) -> list[int]:

@@ -19,6 +19,7 @@ class Outcome:
     :ivar drivers: how often the driver was started anew.
     :ivar queries: how often queries were started anew.
     :ivar repeated: records that were written again, all equal.
+    :ivar memory_mib: the most that driver, JVM and executors had together, in MiB.
     :ivar problems: what was wrong; empty: nothing.
     """
 
@@ -28,6 +29,7 @@ class Outcome:
     drivers: int = 0
     queries: int = 0
     repeated: int = 0
+    memory_mib: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -65,7 +67,7 @@ def _span(values: Sequence[float | None]) -> str:
     return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} never"
 
 
-_HEAD = ("fault", "times", "silent s", "caught up s", "driver starts", "query restarts", "written again", "verdict")
+_HEAD = ("fault", "times", "silent s", "caught up s", "driver starts", "query restarts", "written again", "most MiB", "verdict")
 
 
 def as_table(result: Result) -> str:
@@ -74,7 +76,7 @@ def as_table(result: Result) -> str:
     for outcome in result.outcomes:
         kinds.setdefault(outcome.faults, []).append(outcome)
     rows = [(name, str(len(of)), _span([o.silent_s for o in of]), _span([o.caught_up_s for o in of]), str(sum(o.drivers for o in of)),
-             str(sum(o.queries for o in of)), str(sum(o.repeated for o in of)), "ok" if all(o.ok for o in of) else "WRONG")
+             str(sum(o.queries for o in of)), str(sum(o.repeated for o in of)), f"{max(o.memory_mib for o in of):,.0f}", "ok" if all(o.ok for o in of) else "WRONG")
             for name, of in sorted(kinds.items())]
     widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in [_HEAD, *rows]]

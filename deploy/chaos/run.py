@@ -23,6 +23,9 @@ _STEP_S = 0.05
 _PARTNER_AFTER_S = 0.5
 _NEWS_S = 15
 _SETTLE_S = 1.0
+_LOOK_EVERY_S = 1.0
+_MORE_MIB = 1_536
+"""What a strike may cost in memory: the JVM's heap fills up to its limit, and Kafka spouts hold 64 MiB each."""
 
 
 def _silent(_: str) -> None:
@@ -61,7 +64,7 @@ class _Run:
     def __init__(self, load: Workload, system: System, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
         self._load, self._system, self._result, self._patience_s, self._progress = load, system, result, patience_s, progress
         self._faults: dict[str, Fault] = {}
-        self._repeated, self._hopeless = 0, False
+        self._repeated, self._hopeless, self._memory_mib = 0, False, 0.0
 
     def run(self, faults: dict[str, Fault], seconds: float, most: int | None) -> Result:
         load, system, result = self._load, self._system, self._result
@@ -95,6 +98,7 @@ class _Run:
         fault = self._faults[strike.faults[0]]
         self._progress(strike.as_text())
         threads = [threading.Thread(target=self._partner, args=(name, strike.choice), daemon=True) for name in strike.faults[1:]]
+        self._memory_mib = before_mib = system.memory_mib()
         began = time.monotonic()
         fault.strike(system, load, strike.choice)
         for thread in threads:
@@ -104,6 +108,7 @@ class _Run:
             thread.join()
         fault.heal(system, load)
         healed = time.monotonic()
+        self._memory_mib = max(self._memory_mib, system.memory_mib())
         time.sleep(_SETTLE_S)       # what was on its way when it struck still comes out
         caught_up = self._wait(lambda: load.newest > healed + _SETTLE_S / 2 and load.caught_up(), self._patience_s)
         outcome = Outcome(" + ".join(strike.faults), load.longest_silence(began), None if caught_up is None else caught_up + _SETTLE_S)
@@ -113,6 +118,9 @@ class _Run:
             if self._wait(lambda: load.newest > healed and load.caught_up(), self._patience_s) is None:
                 outcome.problems.append("the output did not catch up even after the driver was started again")
                 self._hopeless = True
+        outcome.memory_mib = self._memory_mib
+        if self._memory_mib > before_mib + _MORE_MIB:
+            outcome.problems.append(f"memory is not bounded: {before_mib:,.0f} MiB before, {self._memory_mib:,.0f} MiB at most; allowed {_MORE_MIB} MiB more")
         check = load.check(final=False)
         outcome.problems += check.problems
         self._hopeless = self._hopeless or bool(check.problems)     # what follows would only show the same again
@@ -144,7 +152,7 @@ class _Run:
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, step_s: float = _STEP_S) -> float | None:
         """Return after how many seconds ``condition`` held; None: not in time."""
-        began = news = time.monotonic()
+        began = news = looked = time.monotonic()
         while not condition():
             now = time.monotonic()
             if now - began > timeout_s:
@@ -152,6 +160,9 @@ class _Run:
             if now - news > _NEWS_S:
                 news = now
                 self._progress(f"   waiting: {self._load.done:,} of {self._load.fed:,} are through")
+            if now - looked > _LOOK_EVERY_S:
+                looked = now
+                self._memory_mib = max(self._memory_mib, self._system.memory_mib())
             time.sleep(step_s)
         return time.monotonic() - began
 

@@ -17,7 +17,6 @@ from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["BOUNDS", "Sample", "as_table", "growth", "sample", "soak"]
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1 << 20
 
 
@@ -49,13 +48,6 @@ class Sample:
     values: dict[str, float]
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
-
-
 def _handles(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
@@ -82,7 +74,7 @@ def sample(system: System, load: Workload, at_s: float) -> Sample:
     memory: Counter[str] = Counter()
     for pid, process in found.items():
         kind = "driver" if pid == system.pid else "jvm" if process.name == "java" else "executors" if process.name.startswith("dsk:") else "workers"
-        memory[kind] += _resident_bytes(pid)
+        memory[kind] += processes.resident_bytes(pid)
     number, size = _files(system.data)
     admin = TopicAdmin(system.kafka)
     try:

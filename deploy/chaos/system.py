@@ -129,6 +129,10 @@ class System:
             return [self.broker.pid] if self.broker.pid else []
         return processes.find(kind, self.pid)
 
+    def memory_mib(self) -> float:
+        """Return what the driver and all below it have of memory; shared pages count for each."""
+        return sum(map(processes.resident_bytes, processes.tree(self.pid))) / (1 << 20)
+
     def end_driver(self) -> None:
         """Kill a driver that does not notice by itself that it cannot work."""
         self.ended_by_suite += 1
