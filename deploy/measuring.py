@@ -22,6 +22,7 @@ from kafka import TopicPartition
 
 from dskype.deploy.benchmarks.history import History
 from dskype.spouts import streams
+from dskype.spouts.topics import Topics
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import metrics_topic
@@ -198,10 +199,12 @@ class Meter:
 
     :param window_s: how many seconds are remembered.
     :ivar stats: the newest statistics.
+    :ivar expired: topic -> records that Kafka has dropped by age or size, as far as somebody has looked.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self.window_s = window_s
+        self.expired: dict[str, int] = {}
         self._observe_from_ms = 0
         self._begin()
 
@@ -497,6 +500,13 @@ class Source:
         if not partitions:
             return {}
         return {(tp.topic, tp.partition): end for tp, end in self._consumer.end_offsets([TopicPartition(*p) for p in partitions]).items()}
+
+    def expired(self) -> dict[str, int]:
+        """Return topic -> records that Kafka has dropped by age or size, of the topics that the topology writes and that are there."""
+        written = Topics.of(self.topology)
+        topics = [t for t in (written.results, written.registrations, written.sequence, written.dead_letters) if self._consumer.partitions_for_topic(t)]
+        begins = self._consumer.beginning_offsets([TopicPartition(t, p) for t in topics for p in self._consumer.partitions_for_topic(t)]) if topics else {}
+        return {t: sum(offset for tp, offset in begins.items() if tp.topic == t) for t in topics}
 
     def close(self) -> None:
         """Close the consumer."""

@@ -71,6 +71,7 @@ METRICS = tuple(Metric(*row) for row in (
     ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
     ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
     ("dskype_records_lost_total", "counter", (_T, "component"), "Records of input topics that were gone before a spout had emitted them, with topology.emulator.on.data.loss: skip."),
+    ("dskype_records_expired_total", "counter", (_T, "topic"), "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, registrations, sequence, dead letters)."),
     ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
     ("dskype_end_to_end_latency_seconds", "histogram", (_T, "component"), "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on."),
     ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
@@ -193,6 +194,8 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
     lag: dict[str, int] = {}
     for (topic, _), n in consumer_lag(meter, ends).items():
         lag[topic] = lag.get(topic, 0) + n
+    for topic, n in meter.expired.items():
+        count("dskype_records_expired_total", n, topic)
     for topic, n in lag.items():
         count("dskype_consumer_lag_records", n, topic)
     for metric, bounds_s, observed in (("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages), ("dskype_batch_duration_seconds", BATCH_BUCKETS_S, meter.batches)):
@@ -308,6 +311,7 @@ class Exporter:
                     if time.monotonic() - ends > _ENDS_EVERY_S:
                         for name, (_, source) in self._sources.items():
                             self._ends[name] = source.ends()
+                            source.meter.expired = source.expired()
                         ends = time.monotonic()
                 except KafkaError as error:
                     log.warning("the metrics cannot be read: %s; trying again", error)

@@ -29,11 +29,13 @@ topology.emulator.restarts.max                10         failures of a component
                                                          the next ones after 0.5, 1, 2, ... 30 s
 topology.emulator.stall.secs                  30         a task that has input and does nothing with it for so long is reported
 topology.emulator.start.timeout.secs          120        so long Spark's master may take to give the topology a first task slot
-topology.emulator.dead.letter.max.bytes       65536      bytes of a record or tuple that its dead letter holds, at most; the header
+topology.emulator.dead.letters.max.bytes      65536      bytes of a record or tuple that its dead letter holds, at most; the header
                                                          ``size`` says how many it had
 topology.emulator.on.data.loss                fail       what a Kafka spout does about records that are gone before it has emitted them: ``fail``
                                                          ends the topology with an explanation, ``skip`` counts them, writes a dead
                                                          letter about them, and goes on with the first record that is there
+topology.emulator.dead.letters.retention.ms   604800000  so long Kafka keeps dead letters; -1: for ever (when the topic is made)
+topology.emulator.dead.letters.retention.bytes 1073741824 so much of them it keeps; -1: without a limit (when the topic is made)
 topology.emulator.record.max.bytes            8388608    bytes of a record for an external topic (``send_record``, ``KafkaBolt``), at
                                                          most; a larger one is a dead letter. Not above the topic's ``max.message.bytes``,
                                                          or Kafka refuses it and the component cannot go on
@@ -116,8 +118,10 @@ class Config(dict):
     TOPOLOGY_EMULATOR_RESTARTS_MAX = "topology.emulator.restarts.max"
     TOPOLOGY_EMULATOR_STALL_SECS = "topology.emulator.stall.secs"
     TOPOLOGY_EMULATOR_START_TIMEOUT_SECS = "topology.emulator.start.timeout.secs"
-    TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES = "topology.emulator.dead.letter.max.bytes"
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES = "topology.emulator.dead.letters.max.bytes"
     TOPOLOGY_EMULATOR_ON_DATA_LOSS = "topology.emulator.on.data.loss"
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS = "topology.emulator.dead.letters.retention.ms"
+    TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES = "topology.emulator.dead.letters.retention.bytes"
     TOPOLOGY_EMULATOR_RECORD_MAX_BYTES = "topology.emulator.record.max.bytes"
 
     def set_debug(self, on: bool) -> None:
@@ -190,8 +194,10 @@ DEFAULTS: dict[str, Any] = {
     Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: 10,
     Config.TOPOLOGY_EMULATOR_STALL_SECS: 30,
     Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: 120,
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: 65536,
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: 65536,
     Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: "fail",
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: 604_800_000,
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: 1_073_741_824,
     Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
@@ -290,6 +296,11 @@ def _tick(name: str, value: Any) -> None:
         )
 
 
+def _retention(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**63 or value == 0:
+        raise IllegalArgumentException(explain(f"Field {name} must be how much Kafka keeps.", given=value, legal="an integer >= 1, or -1: no limit"))
+
+
 def _tasks(name: str, value: Any) -> None:
     _integer(name, value)
     if value <= 0:
@@ -358,8 +369,10 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_RESTARTS_MAX: _positive_integer,
     _C.TOPOLOGY_EMULATOR_STALL_SECS: _positive_integer,
     _C.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES: _positive_integer,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: _positive_integer,
     _C.TOPOLOGY_EMULATOR_ON_DATA_LOSS: _on_data_loss,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: _retention,
+    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: _retention,
     _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 

@@ -53,6 +53,7 @@ def _meter() -> Meter:
             stream_frames={"distribution-bolt/matching": 2}, busy_ns=2_000_000_000, metrics={"subscriptions": id, "deltas": 5, "states": 2, "matches": 1, "evaluations": 3, "odd": "text"})))
     meter.feed(json.dumps({"v": 1, "kind": "driver", "topology": "d-1-1", "time_ms": 1500, "state": "running", "why": [], "restarts": {"message-bolt": 2},
                            "problems": {"query": 2}}).encode())
+    meter.expired = {"d.results": 7}
     return meter
 
 

@@ -137,7 +137,7 @@ def test_every_bad_message_is_one_dead_letter_with_its_reason_and_disturbs_nobod
         simulation.message(message("lake", id=number))
     simulation.drain(4)
     letters = simulation.sim.dead_letters()
-    most = DEFAULTS[Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES]
+    most = DEFAULTS[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES]
     assert [r.value for r in letters] == [bad[:most] for bad in BAD_MESSAGES] and any(len(bad) > most for bad in BAD_MESSAGES)
     for record, (bad, hint) in zip(letters, BAD_MESSAGES.items()):
         headers = {k: v.decode() for k, v in record.headers}

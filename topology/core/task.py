@@ -111,7 +111,7 @@ class Task:
         self.errors: list[dict[str, Any]] = []
         self._errors_since_ms = self._errors_shown = 0
         self.letters: list[OutRecord] = []
-        self._letter_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTER_MAX_BYTES])
+        self._letter_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES])
         self.records: list[OutRecord | OutRecords] = []
         self._record_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES])
         self._topics: set[str] = set()  # whose names have been checked

@@ -311,7 +311,9 @@ class TopologyDriver:
             # Kafka must not drop what a snapshot may need: the watch does that itself.
             admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), **size})
             admin.create(own, {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size})
-            admin.create({dead_letters_topic(self.plan.name): 1}, size)
+            admin.create({dead_letters_topic(self.plan.name): 1}, {
+                "retention.ms": str(self.plan.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]), "segment.bytes": str(64 << 20),
+                "retention.bytes": str(self.plan.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]), **size})
             self._make_external_topics(admin)
             if self.resume:
                 for component in self.plan.component_ids:
@@ -412,6 +414,7 @@ class TopologyDriver:
                 self._fail(error)
                 wait_s = 1.0
             except KafkaError as error:
+                self._brokers_away = True
                 log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
                 wait_s = 1.0
             except Exception as error:  # one bad round, or one bad record, must not end the watch or the clock
@@ -467,6 +470,7 @@ class TopologyDriver:
             self._producer.send(record.topic, value=record.value, partition=record.partition)
         if records:
             self._producer.flush(timeout=timeout_s)
+            self._brokers_away = False
 
     def _control(self, command: str) -> None:
         """Tell all spouts; with the broker away the clock does it when that is back."""

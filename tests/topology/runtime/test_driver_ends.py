@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
-from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -144,6 +144,10 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
         handle.backend.check()
         assert handle.stats.unreadable >= 6
+        admin = TopicAdmin(kafka)
+        kept = admin.configs([dead_letters_topic(name)])[dead_letters_topic(name)]
+        admin.close()
+        assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))    # bounded, unless somebody says otherwise
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 

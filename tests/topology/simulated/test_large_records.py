@@ -73,7 +73,7 @@ def test_keys_and_errors_of_dead_letters_are_cut_too():
 def test_the_limit_of_dead_letters_is_a_setting():
     with LocalCluster(simulated=True) as cluster:
         cluster.log.append("in", 0, None, b"x" * 100)
-        run = reading(cluster, {"topology.emulator.dead.letter.max.bytes": 10})
+        run = reading(cluster, {"topology.emulator.dead.letters.max.bytes": 10})
         (letter,) = run.sim.dead_letters()
         assert letter.value == b"x" * 10 and dict(letter.headers)["size"] == b"100"
 
