@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=lambda text: text.split(","), metavar="A,B", help="these only; default: all that this machine allows")
     parser.add_argument("--long", action="store_true", help="with faults that last longer than a minute")
     parser.add_argument("--rate", type=float, default=200, metavar="R", help="input records per second; default: 200")
-    parser.add_argument("--patience", type=float, default=150, metavar="S", help="how long catching up may take; default: 150")
+    parser.add_argument("--patience", type=float, default=150, metavar="S", help="how long nothing may come through while the output is behind; default: 150")
     parser.add_argument("--folder", type=Path, help="keep logs and data below this folder; default: a temporary one")
     parser.add_argument("--verbose", action="store_true", help="what the suite itself does")
     return parser

@@ -24,6 +24,8 @@ _PARTNER_AFTER_S = 0.5
 _NEWS_S = 15
 _SETTLE_S = 1.0
 _LOOK_EVERY_S = 1.0
+_SLOW = 4
+"""A slow machine may take so many times the patience, as long as something comes through."""
 _MORE_MIB = 1_536
 """What a strike may cost in memory: the JVM's heap fills up to its limit, and Kafka spouts hold 64 MiB each."""
 
@@ -42,7 +44,7 @@ def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: 
     :param rate: input records per second.
     :param faults: names; default: all that are possible here.
     :param strikes: so many at most.
-    :param patience_s: how long catching up may take, in seconds.
+    :param patience_s: how long nothing may come through while the output is behind, in seconds.
     :param long: with faults that last longer than a minute.
     :param disk_mib: size of the file system of the topology's folder.
     :param command: how to run this again, for the report.
@@ -151,11 +153,14 @@ class _Run:
             result.problems.append(f"the topology did not end well when it was killed; the end of its log:\n{self._tail()}")
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, step_s: float = _STEP_S) -> float | None:
-        """Return after how many seconds ``condition`` held; None: not in time."""
-        began = news = looked = time.monotonic()
+        """Return after how many seconds ``condition`` held; None: nothing has come through for ``timeout_s``, or it took four times as long in all."""
+        began = news = looked = moved = time.monotonic()
+        done = self._load.done
         while not condition():
             now = time.monotonic()
-            if now - began > timeout_s:
+            if self._load.done > done:
+                done, moved = self._load.done, now
+            if now - moved > timeout_s or now - began > _SLOW * timeout_s:
                 return None
             if now - news > _NEWS_S:
                 news = now

@@ -13,6 +13,7 @@ from pathlib import Path
 from dskype.deploy.chaos import processes
 from dskype.deploy.chaos.system import System
 from dskype.deploy.chaos.workloads import WORKLOADS, Workload
+from dskype.topology.plan import metrics_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["BOUNDS", "Sample", "as_table", "growth", "sample", "soak"]
@@ -35,9 +36,9 @@ class Bound:
 BOUNDS = {
     "driver_mib": Bound(0.15, 20), "jvm_mib": Bound(0.3, 150), "executors_mib": Bound(0.15, 60), "workers_mib": Bound(0.3, 100),
     "handles": Bound(0.15, 40), "processes": Bound(0.1, 4), "files": Bound(0.15, 15), "folder_mib": Bound(0.25, 15),
-    "topics": Bound(0, 0), "inbox_records": Bound(0.5, 20_000), "lag_records": Bound(0.5, 2_000),
+    "topics": Bound(0, 0), "inbox_records": Bound(0.5, 2_000), "metrics_records": Bound(0.5, 20_000), "lag_records": Bound(0.5, 2_000),
 }
-"""Name of a value -> its bound. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""
+"""Name of a value -> its bound. Metrics are kept for ten minutes, and segments of theirs for twelve. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,13 @@ def sample(system: System, load: Workload, at_s: float) -> Sample:
     admin = TopicAdmin(system.kafka)
     try:
         topics = admin.names()
-        own = [t for t in topics if t.startswith(f"{system.name}.") and t not in load.topics()]
-        inbox = sum(end - begin for topic in own for begin, end in admin.begin_and_end(topic).values())
+        own = [t for t in topics if t.startswith(f"{system.name}.") and t not in load.topics() and t != metrics_topic(system.name)]
+        inbox, metrics = (sum(end - begin for topic in of for begin, end in admin.begin_and_end(topic).values()) for of in (own, [metrics_topic(system.name)]))
     finally:
         admin.close()
     return Sample(at_s, {
         **{f"{kind}_mib": memory[kind] / _MIB for kind in ("driver", "jvm", "executors", "workers")}, "handles": sum(map(_handles, found)),
-        "processes": len(found), "files": number, "folder_mib": size / _MIB, "topics": len(topics), "inbox_records": inbox,
+        "processes": len(found), "files": number, "folder_mib": size / _MIB, "topics": len(topics), "inbox_records": inbox, "metrics_records": metrics,
         "lag_records": max(0, load.fed - load.done)})
 
 
