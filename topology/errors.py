@@ -13,6 +13,7 @@ __all__ = [
     "AlreadyAliveException",
     "DeadLetter",
     "FATAL_MARK",
+    "RETRIABLE_MARK",
     "FailedException",
     "FatalError",
     "IllegalArgumentException",
@@ -94,6 +95,10 @@ class TopologyError(Exception):
 
 FATAL_MARK = "[cannot go on]"
 """Begins the text of a :class:`FatalError` on its way from an executor through Spark to the driver: what travels there is text."""
+
+
+RETRIABLE_MARK = "[try again]"
+"""The same for an error whose class says that trying again helps (``retriable``), such as a disk without room."""
 
 
 class FatalError(TopologyError):

@@ -35,7 +35,7 @@ class Bound:
 
 BOUNDS = {
     "driver_mib": Bound(0.15, 20), "jvm_mib": Bound(0.3, 150), "executors_mib": Bound(0.15, 60), "workers_mib": Bound(0.3, 100),
-    "handles": Bound(0.15, 40), "processes": Bound(0.1, 4), "files": Bound(0.15, 15), "folder_mib": Bound(0.25, 15),
+    "handles": Bound(0.15, 40), "processes": Bound(0.1, 4), "files": Bound(0.05, 8), "folder_mib": Bound(0.25, 15),
     "topics": Bound(0, 0), "inbox_records": Bound(0.5, 2_000), "metrics_records": Bound(0.5, 20_000), "lag_records": Bound(0.5, 2_000),
 }
 """Name of a value -> its bound. Metrics are kept for ten minutes, and segments of theirs for twelve. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""

@@ -26,7 +26,7 @@ from dskype.topology.core.executor import check_journals, lost_tails, start_posi
 from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import FATAL_MARK, FatalError, TopologyError, explain
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain
 from dskype.topology.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
@@ -51,7 +51,7 @@ _JANITOR_EVERY_S = 30
 _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
-_BROKER_RETRY_S = 2.0
+_BROKER_RETRY_S = _RETRY_S = 2.0
 _METRICS_RETENTION_MS = 10 * 60_000
 _STARTS_PER_TERM = 1 << 20
 _KEPT_RESTARTS = 1000
@@ -100,6 +100,7 @@ class TopologyDriver:
         self._control_due: str | None = None
         self._term = self._starts = 0
         self._brokers_away = False
+        self._obstacles: dict[str, str] = {}  # component -> what its query fails of until somebody mends it
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self._low: dict[tuple[str, int], int] = {}
         self.warnings: list[str] = []
@@ -310,16 +311,30 @@ class TopologyDriver:
                 admin.delete([*existing, *own])
             # Kafka must not drop what a snapshot may need: the watch does that itself.
             admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), **size})
-            admin.create(own, {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size})
-            admin.create({dead_letters_topic(self.plan.name): 1}, {
-                "retention.ms": str(self.plan.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]), "segment.bytes": str(64 << 20),
-                "retention.bytes": str(self.plan.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]), **size})
+            for topic, config in self._side_topics().items():
+                admin.create({topic: 1}, config)
             self._make_external_topics(admin)
             if self.resume:
                 for component in self.plan.component_ids:
                     self._check_retention(component, admin)
         finally:
             admin.close()
+
+    def _side_topics(self) -> dict[str, dict[str, str]]:
+        """Return the topics of statistics and dead letters, with their configurations."""
+        size, conf = {"max.message.bytes": str(2 * RECORD_BYTES)}, self.plan.conf
+        return {metrics_topic(self.plan.name): {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size},
+                dead_letters_topic(self.plan.name): {
+                    "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]), "segment.bytes": str(64 << 20),
+                    "retention.bytes": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]), **size}}
+
+    def _mend_topics(self, admin: TopicAdmin) -> None:
+        """Make the topics of statistics and dead letters again, should somebody have deleted them: every query writes there."""
+        topics = self._side_topics()
+        existing = admin.existing(topics)
+        for topic in topics.keys() - existing.keys():
+            admin.create({topic: 1}, topics[topic])
+            self._reports.error("__driver", f"topic {topic} was deleted while the topology runs; it is made again", part="topics")
 
     def _make_external_topics(self, admin: TopicAdmin) -> None:
         """Make the topics that components need where they are missing: brokers need not do so by themselves."""
@@ -526,7 +541,7 @@ class TopologyDriver:
             self._reports.write(self._send_report)
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S
-                self._check_tails()
+                self._check_topics()
                 self._drop_old_records()
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
@@ -567,6 +582,8 @@ class TopologyDriver:
                    if (n := self._restarts.in_a_row(c)) > 1 and c in self._due]
         if self._brokers_away:
             self._reports.health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; everything goes on when they are back"])
+        elif obstacles := [f"component {c!r} waits: {reason}" for c, reason in self._obstacles.items() if c in self._due]:
+            self._reports.health("waiting", obstacles)
         elif stalls or failing:
             self._reports.health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
         elif self.stats.tasks:
@@ -604,8 +621,13 @@ class TopologyDriver:
         if jvm_exit_code(self._spark) is not None:  # the next round says so
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
-        if (fatal := _fatal_text(text)) is not None:
+        if (fatal := _marked(text, FATAL_MARK)) is not None:
             self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
+            return
+        if (reason := _marked(text, RETRIABLE_MARK)) is not None:   # a full disk, say: it takes as long as it takes
+            self._obstacles[component] = reason
+            self._reports.error(component, f"the query failed and is tried again until that helps: {reason}")
+            self._due[component] = time.monotonic() + _RETRY_S
             return
         if not self._brokers_answer():
             log.warning("the query of component %s of topology %s failed, and the brokers do not answer: %s", component, self.plan.name, text[:200])
@@ -630,6 +652,7 @@ class TopologyDriver:
         try:
             admin = TopicAdmin(self.kafka)
             try:
+                self._mend_topics(admin)
                 self._check_retention(component, admin)
             finally:
                 admin.close()
@@ -654,10 +677,11 @@ class TopologyDriver:
             self._brokers_away = True
         return not self._brokers_away
 
-    def _check_tails(self) -> None:
-        """End the topology if the brokers have lost what its tasks have processed."""
+    def _check_topics(self) -> None:
+        """End the topology if the brokers have lost what its tasks have processed; make side topics again."""
         admin = TopicAdmin(self.kafka)
         try:
+            self._mend_topics(admin)
             versions = self._versions()     # first: what comes in between only makes the logs longer
             ends = {topic: admin.begin_and_end(topic) for topic in self._inboxes()}
         finally:
@@ -703,10 +727,10 @@ class TopologyDriver:
             time.sleep(0.05)
 
 
-def _fatal_text(text: str) -> str | None:
-    """Return what a :class:`FatalError` of an executor says, from the text that Spark made of it."""
-    _, mark, rest = text.partition(FATAL_MARK)
-    return rest.strip().split("\n")[0].strip() if mark else None
+def _marked(text: str, mark: str) -> str | None:
+    """Return what an error of an executor says, from the text that Spark made of it; None without the mark."""
+    _, found, rest = text.partition(mark)
+    return rest.strip().split("\n")[0].strip() if found else None
 
 
 def _cause(text: str) -> str:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.snapshots import FileSnapshotStore
-from dskype.topology.errors import FATAL_MARK, FatalError
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError
 from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
@@ -205,7 +205,8 @@ class _Resident:
             raise
         except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
-            text = f"{FATAL_MARK} {error}\n" if isinstance(error, FatalError) else ""
+            mark = FATAL_MARK if isinstance(error, FatalError) else RETRIABLE_MARK if getattr(error, "retriable", False) else ""
+            text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
         send(connection, b"\x00", reply)

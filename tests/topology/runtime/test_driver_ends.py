@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
+from dskype.topology.runtime import driver as driver_module
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import ClusterClient
@@ -54,6 +56,37 @@ def test_a_component_that_fails_for_ever_ends_its_topology_and_says_why_to_every
     finally:
         cluster.kill_topology(name, wait_secs=0)
         wait_for(lambda: name not in cluster.keeper.topologies, 30, "the removal")
+
+
+class NotYetError(TopologyError):
+    retriable = True
+
+
+class WaitsForTable(BasicBolt):
+    """Cannot be prepared before there is a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def prepare(self, conf, context):
+        if not os.path.exists(self.path):
+            raise NotYetError("the table of cities is not there yet")
+
+    def execute(self, tup, collector):
+        """Only be counted."""
+
+
+def test_what_trying_again_mends_is_tried_for_as_long_as_it_takes(cluster, name, tmp_path):
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", PacedNumbers(500, 100))
+    builder.set_bolt("table", WaitsForTable(str(tmp_path / "table"))).fields_grouping("numbers", Fields("key"))
+    with cluster.submit_topology(name, {"topology.acker.executors": 0, "topology.emulator.restarts.max": 2}, builder.create_topology()) as handle:
+        wait_for(lambda: handle.backend.health()["state"] == "waiting", 60, "the news that it waits")
+        assert "'table' waits: the table of cities is not there yet" in handle.backend.health()["why"][0]
+        wait_for(lambda: sum(e["component"] == "table" for e in handle.stats.errors) > 2, 30, "more attempts than may fail otherwise")
+        (tmp_path / "table").touch()
+        handle.backend.wait_until(lambda stats: stats.total("table", "executed") >= 500, 60)
+        wait_for(lambda: handle.backend.health()["state"] == "running", 10, "the news that it runs")
 
 
 # -- input that is gone ---------------------------------------------------------------------------
@@ -150,6 +183,21 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))    # bounded, unless somebody says otherwise
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
+
+
+def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster, name, monkeypatch):
+    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 2)
+    kafka, total = cluster.environment.kafka, 6_000
+    out = make_topic(kafka, f"{name}-out")
+    topology, conf = sum_chain(out, total, 1_500)
+    with cluster.submit_topology(name, conf, topology) as handle:
+        handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > total // 4, 60)
+        admin = TopicAdmin(kafka)
+        admin.delete([metrics_topic(name)])
+        admin.close()
+        records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 120, "the last record")
+        assert Counter(r.value for r in records.values()) == sums_expected(total)
+        wait_for(lambda: any("is made again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
 
 
 # -- a resume refuses rather than guesses (nothing is started for it) -------------------------------
