@@ -26,7 +26,7 @@ from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import SpoutTask, make_spout_task
 from dskype.topology.core.task import ACKER_ID, BoltTask, PoisonedBatchError, Task
-from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.errors import FatalError, TopologyError, explain, text_of
 from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
@@ -377,7 +377,7 @@ class Executor:
         old = self._hosted[task_id].task
         old.close()
         hosted = self._hosted[task_id] = self._load(task_id, at_most)
-        hosted.task.poisoned = {place for place in old.poisoned if place[0] >= hosted.task.version} | {error.place}
+        hosted.task.poisoned = {place: text for place, text in old.poisoned.items() if place[0] >= hosted.task.version} | {error.place: text_of(error.__cause__)}
         return hosted
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:

@@ -539,12 +539,12 @@ class Task:
 class BoltTask(Task):
     """A task of a bolt: ordinary, basic, batch or Kafka bolt.
 
-    :ivar poisoned: places (see :class:`PoisonedBatchError`) where a batch bolt is known to fail.
+    :ivar poisoned: places (see :class:`PoisonedBatchError`) where a batch bolt has failed, with the exception's text.
     """
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
         super().__init__(plan, task, now_ms)
-        self.poisoned: set[tuple[int, int]] = set()
+        self.poisoned: dict[tuple[int, int], str] = {}
         self._place = (-1, 0)
         self._checkpoint_ns = 0
 
@@ -677,18 +677,22 @@ class BoltTask(Task):
         offset, ordinal = self._place
         self._place = place = (self.version, ordinal + 1 if offset == self.version else 0)
         if self.poisoned and (place in self.poisoned or (place > min(self.poisoned) and self._checkpoint_ns <= _CHEAP_NS)):
-            self._run_carefully(meta, first_seq, segment)
+            failures = self._run_carefully(meta, first_seq, segment)
+            if place in self.poisoned and not failures:     # a service that was down for a moment, say
+                self.report_error(f"execute_batch raised an exception that did not come again: {self.poisoned[place]}; nothing was lost")
             return
         try:
             self._execute_batch(meta, first_seq, segment)
         except Exception as error:  # the user's code
             raise PoisonedBatchError(self.component_id, place) from error
 
-    def _run_carefully(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
+    def _run_carefully(self, meta: StreamMeta, first_seq: int, segment: Segment) -> int:
         """Let a batch bolt process a segment in which tuples may be that it cannot process; they alone become dead letters.
 
         A part that fails leaves nothing behind: neither in the component's memory (if it has ``snapshot`` and ``restore``; else its memory is
         lost, as in Storm), nor among what was emitted, sent or acked. Then its halves are tried.
+
+        :returns: how many parts failed.
         """
         before, failures = self._checkpoint(), 0
         parts = [(0, segment.n)]
@@ -711,6 +715,7 @@ class BoltTask(Task):
             else:
                 if parts:
                     before = self._checkpoint()
+        return failures
 
     def _poison(self, meta: StreamMeta, part: Segment, error: Exception) -> None:
         self.report_error(error)

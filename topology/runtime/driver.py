@@ -296,8 +296,6 @@ class TopologyDriver:
     def _make_topics(self) -> None:
         admin = TopicAdmin(self.kafka)
         inboxes = self._inboxes()
-        own = {metrics_topic(self.plan.name): 1}
-        size = {"max.message.bytes": str(2 * RECORD_BYTES)}
         try:
             existing = admin.existing(inboxes)
             if self.resume:
@@ -308,9 +306,9 @@ class TopologyDriver:
                         given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
                         hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')"))
             else:
-                admin.delete([*existing, *own])
+                admin.delete([*existing, metrics_topic(self.plan.name)])
             # Kafka must not drop what a snapshot may need: the watch does that itself.
-            admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), **size})
+            admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)})
             for topic, config in self._side_topics().items():
                 admin.create({topic: 1}, config)
             self._make_external_topics(admin)
