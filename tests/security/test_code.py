@@ -85,6 +85,7 @@ def test_a_crafted_file_in_the_place_of_a_snapshot_is_passed_over_and_not_opened
     pwned = tmp_path / "pwned"
     data = traps(pwned)[kind]
     store = FileSnapshotStore(tmp_path / "snapshots")
+    store.create()
     store.save(1, 5, encode_snapshot({"good": 1}))
     store.save_journal(1, 5, encode_snapshot({"good": 2}))
     for name in ("snapshot", "journal"):
@@ -99,6 +100,7 @@ def test_a_crafted_file_in_the_place_of_a_snapshot_is_passed_over_and_not_opened
 def test_a_crafted_state_behind_a_true_header_is_data_all_the_same(kind: str, tmp_path: Path) -> None:
     pwned = tmp_path / "pwned"
     store = FileSnapshotStore(tmp_path / "snapshots")
+    store.create()
     store.save(1, 5, encode_snapshot(traps(pwned)[kind]))
     version, state = store.load(1)
     assert (version, state) == (5, traps(pwned)[kind])

@@ -73,6 +73,7 @@ def test_folders_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> No
     try:
         OwnedFolder.take(tmp_path / "run").release()
         store = FileSnapshotStore(tmp_path / "snapshots")
+        store.create()
         store.save(3, 1, encode_snapshot({"a": 1}))
         store.save_journal(3, 1, encode_snapshot({"a": 1}))
         broker = EmbeddedBroker()

@@ -117,10 +117,13 @@ def test_a_state_is_stored_and_published_without_secrets_and_filled_when_it_is_t
 
 class NoBackend:
     def __init__(self, plan: TopologyPlan) -> None:
-        self.plan, self.stats = plan, None
+        self.plan, self.stats, self.warnings = plan, None, []
 
     def activate(self) -> None:
         pass
+
+    def health(self) -> dict:
+        return {"state": "running", "why": [], "restarts": 0}
 
 
 def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> None:
