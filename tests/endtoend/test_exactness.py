@@ -16,7 +16,7 @@ from dskype.distribution import DISTRIBUTORS
 
 from .harness import TOPICS, Planner, Simulation, check, metric, options_of, play, random_run, vocabulary
 
-SEEDS = int(os.environ.get("DSKYPE_SEEDS", "312"))
+SEEDS = int(os.environ.get("DSKYPE_SEEDS", "208"))
 CHUNKS = 12
 WIDE = 100_000
 """Seeds from here on are of worlds with 32 tasks of the subscription bolt."""

@@ -90,47 +90,33 @@ def check(setting) -> None:
     assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
 
 
-def test_after_the_death_of_its_driver_nothing_stays_and_a_topology_goes_on(setting):
-    with driver(**setting) as first:
-        first.expect("running")
-        wait_for(lambda: count(setting) > TOTAL // 10, 60, "output")
-        assert executors(root=first.process.pid) and supervisors(first.process.pid)
-        tree = first.kill()
-        began = time.monotonic()
-        wait_for(lambda: not alive(tree), 15, "the end of all processes of the driver")
-        print(f"the process tree was gone after {time.monotonic() - began:.1f} s", flush=True)
-        assert count(setting) < TOTAL
-    with driver(**setting) as second:
-        second.expect("running")
-        assert not socket_folders(tree)
-        second.expect("done")
-        check(setting)
-        second.end()
-    kafka = KafkaSettings(setting["servers"])
-    assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
-
-
-def test_a_driver_may_die_again_and_again_at_any_moment_and_ends_with_its_jvm(setting):
-    tree: set[int] = set()
+def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_goes_on(setting):
     with driver(**setting) as killed:
         killed.expect("running")
         wait_for(lambda: count(setting) > TOTAL * 0.1, 60, "output")
         time.sleep(random.random())
-        tree |= killed.kill()
+        assert executors(root=killed.process.pid) and supervisors(killed.process.pid)
+        tree = killed.kill()
+        began = time.monotonic()
+        wait_for(lambda: not alive(tree), 15, "the end of all processes of the driver")
+        print(f"the process tree was gone after {time.monotonic() - began:.1f} s", flush=True)
     with driver(**setting) as second:
         second.expect("running")
+        assert not socket_folders(tree)
         wait_for(lambda: count(setting) > TOTAL * 0.4, 60, "output")
-        tree |= second.tree()
+        tree = second.tree()
         os.kill(next(p.pid for p in descendants(second.process.pid).values() if p.name == "java"), signal.SIGKILL)
         said = second.process.stdout.read()     # it ends by itself, and says why
         assert second.process.wait(30) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
         assert count(setting) < TOTAL, "it was killed too late to tell anything"
-    with driver(**setting) as last:  # at once: what the killed ones have left running must not disturb
+    with driver(**setting) as last:  # at once: what the others have left running must not disturb
         last.expect("running")
         last.expect("done")
         assert not alive(tree)
         check(setting)
         last.end()
+    kafka = KafkaSettings(setting["servers"])
+    assert existing_topics(kafka, setting["name"]) == {setting["out"], f"{setting['name']}.dead-letters"}
 
 
 def test_a_driver_may_die_between_the_write_of_the_sink_and_its_commit(setting):

@@ -17,7 +17,7 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import N, OUT, TOPOLOGIES
 
-SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "440"))
+SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "312"))
 CHUNKS = 10
 
 
