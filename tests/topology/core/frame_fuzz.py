@@ -203,7 +203,7 @@ def main(seed: int, count: int) -> None:
             except PoisonedBatchError as error:  # as an executor does
                 task = BoltTask(plan, task_id, lambda: 0)
                 task.start()
-                task.poisoned.add(error.place)
+                task.poisoned[error.place] = str(error)
                 task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])
             task.flush()
             if any(key.startswith("decode/") for key in task.stats.rejected):
