@@ -52,7 +52,7 @@ def resident(tmp_path):
     os.chdir(folder)    # (a path within pytest's folders may be too long for a socket)
     listener.bind("s")
     listener.listen()
-    yield _Resident(listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", []), "first", 0,
+    yield _Resident(listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", [], 0), "first", 0,
                     SimpleNamespace(check=lambda: None))
     listener.close()
 
