@@ -43,7 +43,7 @@ from dskype.distribution import distributor_class
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.settings import Settings
+from dskype.spouts.settings import CHANGEABLE_SETTINGS, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import Config
@@ -69,6 +69,8 @@ class SubscriptionBolt(BatchBolt):
 
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
+
+    changeable_settings = CHANGEABLE_SETTINGS
 
     def __init__(self, distribution_bolt: str = "distribution-bolt") -> None:
         self._distribution_bolt = distribution_bolt

@@ -64,7 +64,7 @@ class Environment:
         self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
         self.folder = self._owned.path
         self._progress = progress
-        self._drivers: list[TopologyDriver] = []
+        self._keeper: Keeper | None = None
         self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
@@ -101,7 +101,7 @@ class Environment:
 
         :param lock: held while the keeper is used.
         """
-        self._nimbus = NimbusService(self.kafka, lock)
+        self._keeper, self._nimbus = keeper, NimbusService(self.kafka, lock)
         self._nimbus.start(keeper)
 
     def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
@@ -113,15 +113,13 @@ class Environment:
         if record is not None and self._nimbus is not None and record["driver"] != self._nimbus.driver and watch_drivers(self.kafka, {plan.name: record})[plan.name]:
             raise AlreadyAliveException.of(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
-        driver = TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
-        self._drivers.append(driver)
-        return driver
+        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
         """Tell everybody what became of the embedded broker; without one nothing goes on."""
         self._progress(event.text)
-        for driver in self._drivers:
-            driver.note_broker(event.text, gone=event.kind == "gave-up")
+        for managed in list(self._keeper.topologies.values()) if self._keeper is not None else ():
+            managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
 
     def _resumable(self) -> list[TopologyState]:
         """Return the states of the topologies that an earlier process has left; what was killed since is removed."""

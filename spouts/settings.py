@@ -11,7 +11,7 @@ from dskype.spouts.records import Limits
 from dskype.spouts.space import Space
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["DEFAULTS", "Settings"]
+__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "Settings"]
 
 DEFAULTS: dict[str, Any] = {
     "dskype.space": [-180.0, -90.0, 180.0, 90.0],
@@ -64,6 +64,10 @@ any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 is made. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
 """
+
+CHANGEABLE_SETTINGS = frozenset({"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second"})
+"""Settings that may change when a topology is resumed. Any other one may decide what a task makes of an inbox that it reads again: even the interval of
+lists, for it decides which records are written and get a number."""
 
 _COUNT_DEFAULT = 100_000
 _DEEPEST = 16

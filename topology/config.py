@@ -203,7 +203,8 @@ DEFAULTS: dict[str, Any] = {
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
 
 _FIXED = {Config.TOPOLOGY_TASKS, Config.TOPOLOGY_ACKER_EXECUTORS, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS, Config.TOPOLOGY_MAX_TASK_PARALLELISM,
-          Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS, Config.TOPOLOGY_NAME}
+          Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS, Config.TOPOLOGY_NAME,
+          Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES}  # (decides which records get a number, also when an inbox is run again)
 
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
     Config.TOPOLOGY_SUBMITTER_USER, Config.UI_HOST, Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,

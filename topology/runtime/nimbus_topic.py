@@ -30,7 +30,7 @@ from kafka.errors import KafkaError
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
-from dskype.topology.kept_files import declared_files, pointed_at
+from dskype.topology.runtime.kept_files import declared_files, pointed_at
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance, TopologyState
 from dskype.topology.plan import inbox_topic, metrics_topic

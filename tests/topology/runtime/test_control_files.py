@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from dskype.spouts.settings import CHANGEABLE_SETTINGS
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, ControlFileError, Manifest, differences, read_json, write_json
@@ -89,3 +90,9 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
         write_json(path, {"a": 2})
     assert read_json(path, "x", dict) == {"a": 1}
     assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_what_decides_about_numbers_of_records_must_not_change():
+    for key in ("topology.emulator.record.max.bytes", "dskype.results.topk.interval.ms"):
+        (line,), _ = differences(manifest(conf={key: 1000}), manifest(conf={key: 2000}), CHANGEABLE_SETTINGS)
+        assert line == f"{key}: 1000 -> 2000"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.plan import TopologyPlan
+from dskype.topology.runtime.control_files import read_json, write_json
 
 __all__ = ["declared_files", "keep_files", "pointed_at"]
 
@@ -52,8 +52,7 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
         if not declared:
             return plan
         index = {at: _copy(at, path, files) for at, path in declared.items()}
-        _write(files / _INDEX, json.dumps({"v": 1, "files": [{"component": component, "key": key, **entry} for (component, key), entry in index.items()]}))
-        _sync_folder(files)
+        write_json(files / _INDEX, {"v": 1, "files": [{"component": component, "key": key, **entry} for (component, key), entry in index.items()]})
     else:
         _check(plan.name, declared, index, files)
     return _pointing(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
@@ -118,42 +117,15 @@ def _digest(path: str | Path) -> str | None:
         return None
 
 
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}")
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # -- a resume -------------------------------------------------------------------------------------
 
 
 def _read_index(files: Path) -> dict[tuple[str, Key], dict[str, str]] | None:
     """Return what was kept; None: nothing was."""
-    path = files / _INDEX
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        entries = json.loads(text)["files"]
-        return {(e["component"], tuple(e["key"])): {name: str(e[name]) for name in ("path", "copy", "sha256")} for e in entries}
-    except (ValueError, KeyError, TypeError) as error:
-        raise TopologyError(explain("The index of the files that a topology keeps is damaged.", given=str(path), legal="what its first start wrote",
-                                    hint="start the topology afresh with --fresh")) from error
+    def parse(document: Any) -> dict[tuple[str, Key], dict[str, str]]:
+        return {(e["component"], tuple(e["key"])): {name: str(e[name]) for name in ("path", "copy", "sha256")} for e in document["files"]}
+
+    return read_json(files / _INDEX, "the index of the files that a topology keeps", parse)
 
 
 def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tuple[str, Key], dict[str, str]], files: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dskype.topology import BasicBolt, Fields, Spout, TopologyBuilder
 from dskype.topology.errors import TopologyError
-from dskype.topology.kept_files import declared_files, keep_files
+from dskype.topology.runtime.kept_files import declared_files, keep_files
 from dskype.topology.lifecycle import Keeper
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.runtime import nimbus_topic
@@ -124,7 +124,7 @@ def test_a_damaged_copy_is_made_again_from_the_same_file_or_refused(tmp_path, wo
     with pytest.raises(TopologyError, match="damaged or gone.*--fresh"):
         keep_files(plan, tmp_path, True)
     (tmp_path / "files" / "index.json").write_text('{"v": 1, "fi')
-    with pytest.raises(TopologyError, match="index.*damaged.*index.json"):
+    with pytest.raises(TopologyError, match="index.json is damaged; expected the index of the files.*--fresh"):
         keep_files(plan, tmp_path, True)
 
 
@@ -136,7 +136,7 @@ def test_a_first_start_without_the_file_is_refused_and_leaves_no_index(tmp_path,
 
 
 def test_a_start_that_was_broken_off_leaves_nothing_that_a_resume_would_trust(tmp_path, words, monkeypatch):
-    monkeypatch.setattr("dskype.topology.kept_files._write", lambda path, text: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr("dskype.topology.runtime.kept_files.write_json", lambda path, document: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
         keep_files(plan_of({"words.file": str(words)}), tmp_path, False)
     monkeypatch.undo()
