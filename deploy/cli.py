@@ -485,6 +485,7 @@ def _logging(verbose: bool) -> None:
         level, text = logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s"
     else:  # warnings of loading are printed by the verbs
         level, text = logging.ERROR, "%(levelname)s: %(message)s"
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised; what a client says while it is closed does not
     from dskype.topology.redaction import RedactingFormatter
 
     handler = logging.StreamHandler()

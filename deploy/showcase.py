@@ -455,6 +455,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as ex:
         return int(ex.code or 0)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised
     try:
         return run_arguments(args)
     except TopologyError as ex:
@@ -470,9 +471,6 @@ def run_arguments(args: argparse.Namespace) -> int:
     if args.resume and args.folder is None:
         _say("error: --resume needs the folder of the run; expected --folder DIR")
         return 2
-    # What a client of Kafka cannot do is raised as well; what it says while it is closed is of no interest.
-    if not getattr(args, "verbose", False):
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # names of places are written in many scripts, which not every terminal knows
     terminated = _end_on_sigterm()

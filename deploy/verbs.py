@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -48,8 +47,6 @@ def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
     from dskype.deploy.pubsub import PubSub
     from dskype.topology.runtime.kafka import KafkaSettings
 
-    if not args.verbose:
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised
     below, conf, above = layers(args)
     where = target(args)
     if offline and connection.resolve_bootstrap(where.bootstrap_servers).embedded:

@@ -34,7 +34,7 @@ class MessageSpout(KafkaSpout):
 
     With time windows a task's watermark is its newest message's time less the lateness, less one: others of the same
     millisecond may follow. A message whose time is ahead of its arrival counts with its arrival: a single clock that is fast must not
-    make everyone else's messages late. So no message is late that arrives within the lateness of its own time.
+    make everyone else's messages late. So, while messages keep coming, none is late that arrives within the lateness of its own time.
     When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest message, but for those whose time has
     not come: it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dskype.deploy.chaos import soak
 from dskype.deploy.chaos.faults import FAULTS
-from dskype.deploy.chaos.report import as_table
+from dskype.deploy.chaos.report import Result, as_table, summary
 from dskype.deploy.chaos.run import run
 from dskype.deploy.chaos.workloads import WORKLOADS
 
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)     # everything is taken down, as after Ctrl-C
     began, right = time.monotonic(), True
+    results: list[Result] = []
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
@@ -81,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                          command=again, folder=folder, progress=say)
             print(as_table(result), flush=True)
             right = right and result.ok
+            results.append(result)
+    if len(results) > 1:
+        print(f"\nall runs\n{summary(results)}", flush=True)
     return 0 if right else 1
 
 

@@ -335,7 +335,7 @@ class Dskype(Workload):
 
         super().__init__(rate, planned_s, seed)
         self._topics = Topics.of(self.name)
-        count = int(rate * planned_s * 1.5) + 20_000
+        count = int(rate * (planned_s + 2_000))     # a slow machine starts and recovers for far longer than strikes are planned
         world = places.places(seed=seed, count=count)
         self._texts = world.texts.slice(0, 10_000).to_pylist()
         self._messages = iter(world.records())

@@ -16,7 +16,7 @@ from dskype.deploy.chaos.__main__ import main
 from dskype.deploy.chaos.clock import SetClock
 from dskype.deploy.chaos.components import expected_sums
 from dskype.deploy.chaos.faults import FAULTS, PARTNERS
-from dskype.deploy.chaos.report import Outcome, Result, as_table
+from dskype.deploy.chaos.report import Outcome, Result, as_table, summary
 from dskype.deploy.chaos.schedule import draw
 from dskype.deploy.chaos.store import HangingStore
 from dskype.deploy.chaos.workloads import WORKLOADS, SumChain
@@ -72,6 +72,15 @@ def test_whatever_is_wrong_is_in_the_table_and_in_the_verdict(outcome):
     text = as_table(result)
     assert not result.ok and "WRONG" in text and ("did not catch up" in text or "3 sums are missing" in text)
     assert not Result("chain", 7, "again", problems=["lost"]).ok
+
+
+def test_several_runs_have_one_table_with_all_their_strikes():
+    right = Result("chain", 7, "again", [Outcome("kill-x", 1.0, 2.0)], 100)
+    wrong = Result("chain", 8, "again", [Outcome("kill-x", 3.0, 6.0), Outcome("kill-y", 1.0, None)], 50)
+    text = summary([right, right])
+    assert "| kill-x | 2 " in text and "2 runs, 2 strikes, 200 records; nothing lost" in text
+    text = summary([right, wrong])
+    assert "| kill-x | 2     | 2.0 / 3.0 | 4.0 / 6.0 " in text and "WRONG" in text and "wrong: chain with seed 8" in text
 
 
 def test_unknown_faults_are_refused(capsys):

@@ -42,7 +42,6 @@ class InboxReader(Protocol):
         """Yield the records with ``start <= offset < stop``, in order.
 
         :param stop: None: as far as the log goes.
-
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
 
