@@ -49,8 +49,9 @@ class AggregationBolt(BatchBolt):
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check that the message bolt is there."""
         if self._message_bolt not in topology.components:
-            raise InvalidTopologyException(explain("The message bolt is not there.", given=self._message_bolt,
-                                                   legal=", ".join(sorted(topology.components)), component=component_id))
+            raise InvalidTopologyException(
+                explain("The message bolt is not there.", given=self._message_bolt, legal=", ".join(sorted(topology.components)), component=component_id)
+            )
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``answers``."""
@@ -60,7 +61,7 @@ class AggregationBolt(BatchBolt):
         """Get ready, empty."""
         self._collector = collector
         self._tasks = len(context.get_component_tasks(self._message_bolt))
-        self._collected: dict[tuple[int, int], _Collected] = {}     # by asking task and request
+        self._collected: dict[tuple[int, int], _Collected] = {}  # by asking task and request
         context.register_gauge("pending_requests", lambda: len(self._collected))
         self._answered = context.register_counter("requests_answered")
 
@@ -86,7 +87,7 @@ class AggregationBolt(BatchBolt):
 
     def _send(self, done: list[tuple[int, int, _Collected]]) -> None:
         """Merge completed requests and send them, those of one asking task together."""
-        done.sort(key=lambda entry: entry[0])   # stable: a task's answers stay in order of their completion
+        done.sort(key=lambda entry: entry[0])  # stable: a task's answers stay in order of their completion
         parts = [part for _, _, collected in done for part in collected.parts]
         lengths = [sum(len(part.seqs) for part in collected.parts) for _, _, collected in done]
         offsets, seqs, positions, scores, order = _merge(lengths, [collected.count for _, _, collected in done], parts)
@@ -96,13 +97,19 @@ class AggregationBolt(BatchBolt):
         starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(done)]
         bounds = offsets.tolist()
         for first, stop in zip(starts, starts[1:]):
-            own = offsets[first:stop + 1]
-            self._collector.emit_direct_batch(int(tasks[first]), [
-                np.array([request for _, request, _ in done[first:stop]], np.int64),
-                [collected.subscription for _, _, collected in done[first:stop]],
-                csr_to_lists(own, seqs), csr_to_lists(own, positions), csr_to_lists(own, scores),
-                [names[a:b] for a, b in zip(bounds[first:stop], bounds[first + 1:stop + 1])],
-            ], ANSWERS)
+            own = offsets[first : stop + 1]
+            self._collector.emit_direct_batch(
+                int(tasks[first]),
+                [
+                    np.array([request for _, request, _ in done[first:stop]], np.int64),
+                    [collected.subscription for _, _, collected in done[first:stop]],
+                    csr_to_lists(own, seqs),
+                    csr_to_lists(own, positions),
+                    csr_to_lists(own, scores),
+                    [names[a:b] for a, b in zip(bounds[first:stop], bounds[first + 1 : stop + 1])],
+                ],
+                ANSWERS,
+            )
         self._answered.inc(len(done))
 
     # -- state ------------------------------------------------------------------------------------
@@ -112,23 +119,28 @@ class AggregationBolt(BatchBolt):
         keys, entries = list(self._collected), list(self._collected.values())
         parts = [part for entry in entries for part in entry.parts]
         return {
-            "task": np.array([task for task, _ in keys], np.int64), "request": np.array([request for _, request in keys], np.int64),
-            "subscription": [entry.subscription for entry in entries], "count": np.array([entry.count for entry in entries], np.int64),
-            "parts": np.array([len(entry.parts) for entry in entries], np.int64), "lengths": np.array([len(part.seqs) for part in parts], np.int64),
-            **{name: _concat([getattr(part, name) for part in parts], dtype) for name, dtype in
-               (("seqs", np.int64), ("positions", np.int64), ("scores", np.float64))},
+            "task": np.array([task for task, _ in keys], np.int64),
+            "request": np.array([request for _, request in keys], np.int64),
+            "subscription": [entry.subscription for entry in entries],
+            "count": np.array([entry.count for entry in entries], np.int64),
+            "parts": np.array([len(entry.parts) for entry in entries], np.int64),
+            "lengths": np.array([len(part.seqs) for part in parts], np.int64),
+            **{
+                name: _concat([getattr(part, name) for part in parts], dtype)
+                for name, dtype in (("seqs", np.int64), ("positions", np.int64), ("scores", np.float64))
+            },
             "ids": [part.ids for part in parts],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take it over."""
         bounds = np.concatenate([[0], np.cumsum(state["lengths"])]).tolist()
-        parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids)
-                 for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
+        parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids) for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
         self._collected, start = {}, 0
-        for task, request, subscription, count, n in zip(state["task"].tolist(), state["request"].tolist(), state["subscription"],
-                                                         state["count"].tolist(), state["parts"].tolist()):
-            self._collected[task, request] = _Collected(subscription, count, parts[start:start + n])
+        for task, request, subscription, count, n in zip(
+            state["task"].tolist(), state["request"].tolist(), state["subscription"], state["count"].tolist(), state["parts"].tolist()
+        ):
+            self._collected[task, request] = _Collected(subscription, count, parts[start : start + n])
             start += n
 
 

@@ -33,7 +33,7 @@ class Busiest:
             return
         if (top := int(slots.max())) >= len(self._counts):
             counts = np.zeros(max(top + 1, 2 * len(self._counts)), np.int32)
-            counts[:len(self._counts)] = self._counts
+            counts[: len(self._counts)] = self._counts
             self._counts = counts
         np.add.at(self._counts, slots, 1)
         self._total += len(slots)
@@ -54,8 +54,10 @@ class Busiest:
             slots = slots[np.argsort(-self._counts[slots], kind="stable")][:_NAMED].tolist()
             told = [f"{name[:80]!r} {self._counts[slot] / elapsed_s:,.0f}" for slot in slots if (name := self._name(slot)) is not None]
             if told:
-                found = (f"results per second of the busiest subscriptions: {', '.join(told)}; of all here {total / elapsed_s:,.0f}; "
-                         f"named above {self._per_s:,} (dskype.limits.results.per.second)")
+                found = (
+                    f"results per second of the busiest subscriptions: {', '.join(told)}; of all here {total / elapsed_s:,.0f}; "
+                    f"named above {self._per_s:,} (dskype.limits.results.per.second)"
+                )
         if total:
             self._counts[:] = 0
         self._total, self._since_ms = 0, now_ms

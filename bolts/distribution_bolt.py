@@ -54,15 +54,26 @@ class DistributionBolt(BatchBolt):
         check_distributor(settings, must_exist=False)
         for other in (self._subscription_bolt, self._message_bolt):
             if other not in topology.components:
-                raise InvalidTopologyException(explain("The distribution bolt sends to a component that is not there.", given=other,
-                                                       legal=", ".join(sorted(topology.components)), component=component_id))
+                raise InvalidTopologyException(
+                    explain(
+                        "The distribution bolt sends to a component that is not there.",
+                        given=other,
+                        legal=", ".join(sorted(topology.components)),
+                        component=component_id,
+                    )
+                )
         if distributor_class(settings.distributor).replicates:
             inputs = topology.components[component_id].inputs
             for stream in self.feedback_streams:
                 if (self._subscription_bolt, stream) not in inputs:
-                    raise InvalidTopologyException(explain(
-                        f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.", given=stream,
-                        legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt", component=component_id))
+                    raise InvalidTopologyException(
+                        explain(
+                            f"The distributor {settings.distributor!r} needs a stream that the distribution bolt does not take.",
+                            given=stream,
+                            legal="shortages: FIELDS by subscription, switched: ALL, both from the subscription bolt",
+                            component=component_id,
+                        )
+                    )
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
         """Return the vocabulary, and the files that the distributor's plan is from."""
@@ -173,12 +184,25 @@ class DistributionBolt(BatchBolt):
     def _placement(self, record: Mapping[str, Any]) -> dict[str, Any]:
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            return {"type": "topk", "k": record["k"], "alpha": record["alpha"], "lat": record["lat"], "lon": record["lon"],
-                    "terms": terms, "weights": weights, "meta": record.get("meta")}
+            return {
+                "type": "topk",
+                "k": record["k"],
+                "alpha": record["alpha"],
+                "lat": record["lat"],
+                "lon": record["lon"],
+                "terms": terms,
+                "weights": weights,
+                "meta": record.get("meta"),
+            }
         words = expression.terms(record["expression"])
         terms = dict(zip(words, self._vocabulary.ids(words).tolist()))
-        return {"type": "boolean", "bbox": record["bbox"], "expression": expression.map_terms(record["expression"], terms.__getitem__),
-                "expires_ms": record.get("expires_ms"), "meta": record.get("meta")}
+        return {
+            "type": "boolean",
+            "bbox": record["bbox"],
+            "expression": expression.map_terms(record["expression"], terms.__getitem__),
+            "expires_ms": record.get("expires_ms"),
+            "meta": record.get("meta"),
+        }
 
     def snapshot(self) -> Any:
         """Return which vocabulary was used, the plan that is in force, and what lives where."""
@@ -190,9 +214,13 @@ class DistributionBolt(BatchBolt):
         :raises IllegalArgumentException: the vocabulary is another one. Term ids are ranks in it, and the ids that were sent out are by the old one.
         """
         if self._vocabulary.digest != state["vocabulary"]:
-            raise IllegalArgumentException(explain(
-                f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
-                given=self._vocabulary.digest, component=self._component,
-                hint="restore the file, or start another topology with the new one beside this one (docs/pubsub.md)"))
+            raise IllegalArgumentException(
+                explain(
+                    f"The vocabulary {self._settings.vocabulary or '(none)'} is not the one that the topology was started with: SHA-256 {state['vocabulary']} was expected.",
+                    given=self._vocabulary.digest,
+                    component=self._component,
+                    hint="restore the file, or start another topology with the new one beside this one (docs/pubsub.md)",
+                )
+            )
         if self._placer is not None:
             self._placer.restore(state["placer"])

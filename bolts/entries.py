@@ -15,7 +15,7 @@ class Entries:
     def __init__(self) -> None:
         self._columns = np.empty((3, 0), object)
         self.free: list[int] = []
-        self._slots = 0        # those below this one have been in use
+        self._slots = 0  # those below this one have been in use
         self._with_meta = 0
 
     def free_slot(self) -> int:
@@ -49,11 +49,11 @@ class Entries:
 
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
-        return {name: slot for slot, name in enumerate(self._columns[0, :self._slots]) if name is not None}
+        return {name: slot for slot, name in enumerate(self._columns[0, : self._slots]) if name is not None}
 
     def snapshot(self) -> Any:
         """Return the slots as plain values."""
-        return [*(column.tolist() for column in self._columns[:, :self._slots]), self.free]
+        return [*(column.tolist() for column in self._columns[:, : self._slots]), self.free]
 
     def restore(self, state: Any) -> None:
         """Take them over."""

@@ -31,10 +31,10 @@ class FilterPlacements:
     def __init__(self, entries: Entries, collector: Any, coverage: Coverage, index: int, forget: Callable[[int], None]) -> None:
         self._entries, self._collector, self._coverage, self._index, self._forget = entries, collector, coverage, index, forget
         self.watermark = -1
-        self._span = np.zeros((2, 0), np.int64)           # after which position, and up to which one a slot matches
-        self._epochs: dict[int, tuple[int, int, bytes]] = {}   # slot -> epoch, plan, and the rest of the placement in few bytes
-        self._telling: dict[int, int] = {}                # slots that report when this plan is in force
-        self._ending: list[tuple[int, int]] = []          # (watermark, slot)
+        self._span = np.zeros((2, 0), np.int64)  # after which position, and up to which one a slot matches
+        self._epochs: dict[int, tuple[int, int, bytes]] = {}  # slot -> epoch, plan, and the rest of the placement in few bytes
+        self._telling: dict[int, int] = {}  # slots that report when this plan is in force
+        self._ending: list[tuple[int, int]] = []  # (watermark, slot)
 
     def open(self, slot: int, placement: Mapping[str, Any]) -> None:
         """Begin one in a new slot."""

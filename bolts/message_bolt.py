@@ -39,8 +39,12 @@ class _Requests(NamedTuple):
     def concat(cls, parts: Sequence[_Requests]) -> _Requests:
         if len(parts) == 1:
             return parts[0]
-        return cls(np.concatenate([p.request for p in parts]), [s for p in parts for s in p.subscription],
-                   np.concatenate([p.task for p in parts]), QueryBatch.concat([p.queries for p in parts]))
+        return cls(
+            np.concatenate([p.request for p in parts]),
+            [s for p in parts for s in p.subscription],
+            np.concatenate([p.task for p in parts]),
+            QueryBatch.concat([p.queries for p in parts]),
+        )
 
 
 class MessageBolt(BatchBolt):
@@ -63,8 +67,9 @@ class MessageBolt(BatchBolt):
     :param subscription_bolt: id of the bolt whose tasks announce their progress; default ``subscription-bolt``.
     """
 
-    def __init__(self, window_index: str | None = None, window_index_options: Mapping[str, Any] | None = None,
-                 subscription_bolt: str = "subscription-bolt") -> None:
+    def __init__(
+        self, window_index: str | None = None, window_index_options: Mapping[str, Any] | None = None, subscription_bolt: str = "subscription-bolt"
+    ) -> None:
         self._window_index, self._window_index_options = window_index, window_index_options
         self._subscription_bolt = subscription_bolt
 
@@ -72,8 +77,11 @@ class MessageBolt(BatchBolt):
         """Check the settings, the window's name and options, and that the subscription bolt is there."""
         self._make_window(Settings.from_conf(conf))
         if self._subscription_bolt not in topology.components:
-            raise InvalidTopologyException(explain("The subscription bolt is not there.", given=self._subscription_bolt,
-                                                   legal=", ".join(sorted(topology.components)), component=component_id))
+            raise InvalidTopologyException(
+                explain(
+                    "The subscription bolt is not there.", given=self._subscription_bolt, legal=", ".join(sorted(topology.components)), component=component_id
+                )
+            )
 
     def _make_window(self, settings: Settings) -> MessageWindow:
         if self._window_index is None:
@@ -93,10 +101,10 @@ class MessageBolt(BatchBolt):
         self._window = self._make_window(settings)
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
-        self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []     # messages above the watermark
-        self._waiting: list[_Requests] = []                             # requests above the watermark
-        self._progress: dict[int, int] = {}                             # subscription task -> the watermark it announced
-        self._freed: int | None = None                                  # positions up to here are not needed any more
+        self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []  # messages above the watermark
+        self._waiting: list[_Requests] = []  # requests above the watermark
+        self._progress: dict[int, int] = {}  # subscription task -> the watermark it announced
+        self._freed: int | None = None  # positions up to here are not needed any more
         context.register_gauge("window_messages", lambda: len(self._window))
         context.register_gauge("window_bytes", lambda: self._window.memory_bytes)
         context.register_gauge("pending_requests", lambda: sum(len(r.request) for r in self._waiting))
@@ -116,8 +124,14 @@ class MessageBolt(BatchBolt):
             self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, batch[0]))
             self._free()
         else:
-            raise IllegalArgumentException(explain("The message bolt does not take this stream.", given=stream,
-                                                   legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}", component=batch.get_source_component()))
+            raise IllegalArgumentException(
+                explain(
+                    "The message bolt does not take this stream.",
+                    given=stream,
+                    legal=f"{WINDOW}, {REQUESTS}, {PROGRESS}",
+                    component=batch.get_source_component(),
+                )
+            )
 
     def on_watermark(self, watermark: int) -> None:
         """Insert the messages up to ``watermark``, and answer what can be answered."""
@@ -131,15 +145,27 @@ class MessageBolt(BatchBolt):
     def _take_messages(self, batch: TupleBatch) -> None:
         seq, position, ids, lat, lon, terms, weights = batch.columns
         offsets, flat_terms = lists_to_csr(terms, np.int64)
-        messages = MessageBatch(np.asarray(seq, np.int64), np.asarray(position, np.int64), np.asarray(lat, np.float64),
-                                np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        messages = MessageBatch(
+            np.asarray(seq, np.int64),
+            np.asarray(position, np.int64),
+            np.asarray(lat, np.float64),
+            np.asarray(lon, np.float64),
+            offsets,
+            flat_terms,
+            lists_to_csr(weights, np.float64)[1],
+        )
         names = to_strings(ids)
         late = messages.position <= self._watermark
         if late.any():
             rows = np.flatnonzero(~late)
-            self._collector.report_error(explain(
-                f"{late.sum()} messages have come behind the watermark and are left out.", given=f"position {messages.position[late][0]}",
-                legal=f"above {self._watermark}", hint="a task upstream announced a watermark before all of its messages were sent"))
+            self._collector.report_error(
+                explain(
+                    f"{late.sum()} messages have come behind the watermark and are left out.",
+                    given=f"position {messages.position[late][0]}",
+                    legal=f"above {self._watermark}",
+                    hint="a task upstream announced a watermark before all of its messages were sent",
+                )
+            )
             messages, names = messages.take(rows), names.take(pa.array(rows))
         if messages.n:
             self._ahead.append((messages, names))
@@ -147,8 +173,16 @@ class MessageBolt(BatchBolt):
     def _take_requests(self, batch: TupleBatch) -> None:
         request, subscription, watermark, count, alpha, lat, lon, terms, weights = batch.columns
         offsets, flat_terms = lists_to_csr(terms, np.int64)
-        queries = QueryBatch(np.asarray(watermark, np.int64), np.asarray(count, np.int64), np.asarray(alpha, np.float64),
-                             np.asarray(lat, np.float64), np.asarray(lon, np.float64), offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        queries = QueryBatch(
+            np.asarray(watermark, np.int64),
+            np.asarray(count, np.int64),
+            np.asarray(alpha, np.float64),
+            np.asarray(lat, np.float64),
+            np.asarray(lon, np.float64),
+            offsets,
+            flat_terms,
+            lists_to_csr(weights, np.float64)[1],
+        )
         asked = _Requests(np.asarray(request, np.int64), column_to_list(subscription), np.full(batch.n, batch.get_source_task(), np.int64), queries)
         due, later = _split([asked], self._watermark)
         self._waiting += later
@@ -194,14 +228,18 @@ class MessageBolt(BatchBolt):
     def _answer(self, asked: _Requests) -> None:
         """Evaluate requests whose watermark is reached, and send what was found."""
         watermark = asked.queries.watermark
-        before = watermark <= _BEFORE_ALL   # the window before the first message
+        before = watermark <= _BEFORE_ALL  # the window before the first message
         if self._freed is not None:
             gone = ~before & (watermark < self._freed + self._extent)
             if gone.any():
-                self._collector.report_error(explain(
-                    f"{gone.sum()} requests are below the watermark that was announced; they are not answered.",
-                    given=f"watermark {watermark[gone][0]}", legal=f"{self._freed + self._extent} and above",
-                    hint="a subscription bolt must announce nothing above what it may still ask for"))
+                self._collector.report_error(
+                    explain(
+                        f"{gone.sum()} requests are below the watermark that was announced; they are not answered.",
+                        given=f"watermark {watermark[gone][0]}",
+                        legal=f"{self._freed + self._extent} and above",
+                        hint="a subscription bolt must announce nothing above what it may still ask for",
+                    )
+                )
                 rows = np.flatnonzero(~gone)
                 asked, before = asked.take(rows), before[rows]
         for start in range(0, len(asked.request), _AT_ONCE):
@@ -221,18 +259,27 @@ class MessageBolt(BatchBolt):
 
     def _send(self, asked: _Requests, answers: Answers) -> None:
         names, offsets = self._window.ids(answers.seqs, answers.positions), answers.offsets.tolist()
-        self._collector.emit_batch([
-            asked.request, asked.subscription, asked.task, asked.queries.count,
-            *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
-            [names[start:stop] for start, stop in zip(offsets, offsets[1:])],
-        ], PARTIALS)
+        self._collector.emit_batch(
+            [
+                asked.request,
+                asked.subscription,
+                asked.task,
+                asked.queries.count,
+                *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
+                [names[start:stop] for start, stop in zip(offsets, offsets[1:])],
+            ],
+            PARTIALS,
+        )
 
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return the window and all that waits."""
         return {
-            "window": self._window.snapshot(), "watermark": self._watermark, "freed": self._freed, "progress": dict(self._progress),
+            "window": self._window.snapshot(),
+            "watermark": self._watermark,
+            "freed": self._freed,
+            "progress": dict(self._progress),
             "ahead": [[list(messages), ids] for messages, ids in self._ahead],
             "waiting": [[r.request, r.subscription, r.task, list(r.queries)] for r in self._waiting],
         }

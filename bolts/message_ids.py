@@ -72,8 +72,9 @@ class MessageIds:
         self._runs.append(_Run(np.array(seqs, np.int64), np.array(positions, np.int64), ids))
         while len(self._runs) > 1 and len(self._runs[-2].seqs) <= 2 * len(self._runs[-1].seqs):
             last, other = self._runs.pop(), self._runs.pop()
-            self._runs.append(_Run(np.concatenate([other.seqs, last.seqs]), np.concatenate([other.positions, last.positions]),
-                                   pa.concat_arrays([other.ids, last.ids])))
+            self._runs.append(
+                _Run(np.concatenate([other.seqs, last.seqs]), np.concatenate([other.positions, last.positions]), pa.concat_arrays([other.ids, last.ids]))
+            )
 
     def get(self, seqs: np.ndarray) -> Any:
         """Return the ids of messages, a pyarrow string array of n.

@@ -68,24 +68,25 @@ class Placer:
     :param window: how long the window is, in positions.
     """
 
-    def __init__(self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any,
-                 context: Any, window: int) -> None:
+    def __init__(
+        self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any, context: Any, window: int
+    ) -> None:
         self._distributor, self._make, self._collector = distributor, make, collector
         self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
-        self._old: Distributor | None = None          # its routes are kept while subscriptions move
+        self._old: Distributor | None = None  # its routes are kept while subscriptions move
         self._version = self._old_version = self._newest = 0
-        self._plans: list[tuple[int, Any]] = []       # to come
+        self._plans: list[tuple[int, Any]] = []  # to come
         self._to_survey: list[str] = []
         self._surveyed: set[str] = set()
-        self._moving: dict[str, list[Any]] = {}       # subscription -> [target, guard, tasks that are not ready]
-        self._done = True                             # and said so
-        self._window, self._apart = window, 1         # the next review is so many windows after the one before
-        self._review_at: int | None = None            # watermark
+        self._moving: dict[str, list[Any]] = {}  # subscription -> [target, guard, tasks that are not ready]
+        self._done = True  # and said so
+        self._window, self._apart = window, 1  # the next review is so many windows after the one before
+        self._review_at: int | None = None  # watermark
         self._to_review: list[str] = []
-        self._reviewed: dict[str, list[Any]] = {}     # subscription -> [tasks that have not answered, the best floor of the others]
+        self._reviewed: dict[str, list[Any]] = {}  # subscription -> [tasks that have not answered, the best floor of the others]
         self.watermark = -1
-        self._high = -1                               # the highest position sent
+        self._high = -1  # the highest position sent
         self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
         context.register_gauge("registered", lambda: len(self._registry))
         context.register_gauge("replicas", lambda: self._registry.replicas)
@@ -143,8 +144,15 @@ class Placer:
     def _end(self, subscription: str, entry: Entry, *, replaced: bool) -> None:
         for index in entry.tasks:
             self._send(index, subscription, entry.registration, {"type": "end", "at": self.watermark})
-        self._collector.emit((subscription, entry.registration, "end", {
-            "topk": entry.topk, "at": self.watermark, "tasks": [self._tasks[i] for i in entry.tasks], "replaced": replaced}), streams.REGISTRATIONS)
+        self._collector.emit(
+            (
+                subscription,
+                entry.registration,
+                "end",
+                {"topk": entry.topk, "at": self.watermark, "tasks": [self._tasks[i] for i in entry.tasks], "replaced": replaced},
+            ),
+            streams.REGISTRATIONS,
+        )
         self._moving.pop(subscription, None)
         self._surveyed.discard(subscription)
         self._reviewed.pop(subscription, None)
@@ -152,8 +160,18 @@ class Placer:
     def _send(self, index: int, subscription: str, registration: str, placement: Mapping[str, Any]) -> None:
         self._collector.emit_direct(self._tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
 
-    def _epoch_of(self, epoch: int, tasks: Any, guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False,
-                  tell: Any = (), evaluate: Any = ()) -> dict[str, Any]:
+    def _epoch_of(
+        self,
+        epoch: int,
+        tasks: Any,
+        guard: float,
+        *,
+        plan: int | None = None,
+        since: int | None = None,
+        moving: bool = False,
+        tell: Any = (),
+        evaluate: Any = (),
+    ) -> dict[str, Any]:
         """Return what a placement says of its epoch.
 
         ``plan``: by which it was placed; ``since``: the plan that has to be in force before a new replica, or one that is to
@@ -161,13 +179,22 @@ class Placer:
         """
         if since is None:
             since = self._version if self._old is None else self._old_version
-        return {"epoch": epoch, "tasks": list(tasks), "guard": float(guard), "plan": self._version if plan is None else plan, "since": since,
-                "at": self.watermark, "moving": moving, "tell": list(tell), "evaluate": list(evaluate)}
+        return {
+            "epoch": epoch,
+            "tasks": list(tasks),
+            "guard": float(guard),
+            "plan": self._version if plan is None else plan,
+            "since": since,
+            "at": self.watermark,
+            "moving": moving,
+            "tell": list(tell),
+            "evaluate": list(evaluate),
+        }
 
     def _place_anew(self, subscription: str, entry: Entry, tasks: Any, guard: float, placement: Mapping[str, Any], **how: Any) -> None:
         """Begin the next epoch of a subscription."""
         self._counters["reallocations"].inc()
-        self._reviewed.pop(subscription, None)      # the answers will be of an epoch that is over
+        self._reviewed.pop(subscription, None)  # the answers will be of an epoch that is over
         tasks, epoch = sorted(tasks), entry.epoch + 1
         news = self._epoch_of(epoch, tasks, guard, **how)
         whole = {key: value for key, value in placement.items() if key not in news} | news
@@ -177,8 +204,7 @@ class Placer:
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
-    def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None,
-               task: int) -> None:
+    def report(self, subscription: str, registration: str, epoch: int, kind: str, theta: float | None, placement: Mapping[str, Any] | None, task: int) -> None:
         """Take a report of a task: ``short``, ``survey`` (with placement and floor; also the answers of a review), ``ready`` or ``expired``."""
         entry = self._registry.get(subscription)
         if entry is None or entry.registration != registration:
@@ -228,11 +254,18 @@ class Placer:
         placed = self._placed(subscription, placement, theta)
         now = set(entry.tasks)
         grown = now | set(placed.tasks)
-        if subscription in self._surveyed:      # the answer will be of an epoch that is over
+        if subscription in self._surveyed:  # the answer will be of an epoch that is over
             self._surveyed.discard(subscription)
             self._to_survey.append(subscription)
-        self._place_anew(subscription, entry, grown, placed.guard, placement, plan=self._version if self._old is None else placement["plan"],
-                         evaluate=[index] if grown == now else ())
+        self._place_anew(
+            subscription,
+            entry,
+            grown,
+            placed.guard,
+            placement,
+            plan=self._version if self._old is None else placement["plan"],
+            evaluate=[index] if grown == now else (),
+        )
 
     def _relabel(self, subscription: str, entry: Entry, index: int, guard: float, theta: float | None, placement: Mapping[str, Any]) -> None:
         """Keep the tasks of a subscription under another plan: the guard must cover what either of them sends elsewhere."""
@@ -295,7 +328,7 @@ class Placer:
             self._old, self._old_version = self._distributor, self._version
             self._distributor, self._version = distributor, version
             self._to_survey, self._done = self._registry.names(), False
-            self._to_review, self._reviewed = [], {}        # all are placed anew
+            self._to_review, self._reviewed = [], {}  # all are placed anew
             self._tell_all({"type": "plan", "version": version, "high": self._high})
             self._go_on()
 
@@ -336,12 +369,25 @@ class Placer:
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return {"registry": self._registry.snapshot(), "plan": self._distributor.plan(), "old": None if self._old is None else self._old.plan(),
-                "version": self._version, "old_version": self._old_version, "newest": self._newest,
-                "plans": [list(p) for p in self._plans], "to_survey": self._to_survey,
-                "surveyed": sorted(self._surveyed), "moving": [[name, *what] for name, what in self._moving.items()], "done": self._done,
-                "watermark": self.watermark, "high": self._high, "apart": self._apart, "review_at": self._review_at, "to_review": self._to_review,
-                "reviewed": [[name, *what] for name, what in self._reviewed.items()]}
+        return {
+            "registry": self._registry.snapshot(),
+            "plan": self._distributor.plan(),
+            "old": None if self._old is None else self._old.plan(),
+            "version": self._version,
+            "old_version": self._old_version,
+            "newest": self._newest,
+            "plans": [list(p) for p in self._plans],
+            "to_survey": self._to_survey,
+            "surveyed": sorted(self._surveyed),
+            "moving": [[name, *what] for name, what in self._moving.items()],
+            "done": self._done,
+            "watermark": self.watermark,
+            "high": self._high,
+            "apart": self._apart,
+            "review_at": self._review_at,
+            "to_review": self._to_review,
+            "reviewed": [[name, *what] for name, what in self._reviewed.items()],
+        }
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -353,7 +399,7 @@ class Placer:
         self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
         self._moving = {name: list(what) for name, *what in state["moving"]}
         self.watermark, self._high = state["watermark"], state["high"]
-        self._apart, self._review_at = state.get("apart", 1), state.get("review_at")     # absent from snapshots of earlier versions
+        self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions
         self._to_review = list(state.get("to_review", ()))
         self._reviewed = {name: [list(waits), best] for name, waits, best in state.get("reviewed", ())}
 

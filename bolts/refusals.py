@@ -30,8 +30,12 @@ class Refusals:
         """Refuse one: a dead letter, an error report, and a count."""
         context, plan = self._context, self._context.plan
         component, task = context.get_this_component_id(), context.get_this_task_id()
-        reason = explain(f"A task has room for {self.most:,} subscriptions (dskype.limits.subscriptions), and has as many.", given=subscription[:80], component=component,
-                         hint="unregister some, use more tasks, or raise the limit where there is memory")
+        reason = explain(
+            f"A task has room for {self.most:,} subscriptions (dskype.limits.subscriptions), and has as many.",
+            given=subscription[:80],
+            component=component,
+            hint="unregister some, use more tasks, or raise the limit where there is memory",
+        )
         topic = next(spec.obj.topics[0] for spec in plan.topology.components.values() if spec.is_spout and streams.SUBSCRIPTIONS in spec.outputs)
         partition, _, offset = registration.partition("-")
         headers = {"error": reason, "stage": LIMIT_STAGE, "topic": topic, "partition": partition, "offset": offset, "component": component, "task": str(task)}

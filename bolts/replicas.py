@@ -83,8 +83,11 @@ class Coverage:
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return [list(self._from.items()), [[v, list(marks.items())] for v, marks in self._markers.items()],
-                [[v, sorted(done)] for v, done in self._done.items()]]
+        return [
+            list(self._from.items()),
+            [[v, list(marks.items())] for v, marks in self._markers.items()],
+            [[v, sorted(done)] for v, done in self._done.items()],
+        ]
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -107,18 +110,28 @@ class Replicas:
     :param counted: positions are sequence numbers.
     """
 
-    def __init__(self, engine: TopkEngine, entries: Entries, ids: MessageIds, collector: Any, publisher: Any, coverage: Coverage,
-                 tasks: Sequence[int], index: int, counted: bool) -> None:
+    def __init__(
+        self,
+        engine: TopkEngine,
+        entries: Entries,
+        ids: MessageIds,
+        collector: Any,
+        publisher: Any,
+        coverage: Coverage,
+        tasks: Sequence[int],
+        index: int,
+        counted: bool,
+    ) -> None:
         self._engine, self._entries, self._ids, self._collector, self._publisher = engine, entries, ids, collector, publisher
         self._coverage, self._tasks, self._me, self._counted = coverage, list(tasks), (index,), counted
         self.watermark = -1
         self._state = np.zeros(0, _STATE)
-        self._placed: list[tuple[int, ...]] = []       # tasks by slot
+        self._placed: list[tuple[int, ...]] = []  # tasks by slot
         self._same: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._standing: dict[int, tuple[int, tuple[int, ...], float]] = {}   # epoch, tasks and guard from before a move
+        self._standing: dict[int, tuple[int, tuple[int, ...], float]] = {}  # epoch, tasks and guard from before a move
         self._tell: set[int] = set()
-        self._evaluate: dict[int, int] = {}            # slots to be evaluated anew, when this plan is in force
-        self._waiting: dict[int, dict[int, None]] = {}     # plan -> slots that ask when it is covered
+        self._evaluate: dict[int, int] = {}  # slots to be evaluated anew, when this plan is in force
+        self._waiting: dict[int, dict[int, None]] = {}  # plan -> slots that ask when it is covered
 
     # -- placements -----------------------------------------------------------------------------------------------------
 
@@ -175,9 +188,18 @@ class Replicas:
         found = self._engine.index.table.columns(np.array([slot], np.int32))
         state = self._state[slot]
         metas = self._entries.take(np.array([slot]))[2]
-        return {"type": "topk", "k": self._k(slot), "alpha": float(found["alpha"][0]), "lat": float(found["lat"][0]), "lon": float(found["lon"][0]),
-                "terms": np.array(found["terms"]), "weights": np.array(found["weights"]),
-                "meta": None if metas is None else metas[0], "guard": float(state["guard"]), "plan": int(state["plan"])}
+        return {
+            "type": "topk",
+            "k": self._k(slot),
+            "alpha": float(found["alpha"][0]),
+            "lat": float(found["lat"][0]),
+            "lon": float(found["lon"][0]),
+            "terms": np.array(found["terms"]),
+            "weights": np.array(found["weights"]),
+            "meta": None if metas is None else metas[0],
+            "guard": float(state["guard"]),
+            "plan": int(state["plan"]),
+        }
 
     def _k(self, slot: int) -> int:
         return int(self._engine.buffers.store.pool.block[slot, K])
@@ -185,8 +207,15 @@ class Replicas:
     def epoch(self, slot: int) -> dict[str, Any]:
         """Return what :meth:`open` has to know to go on with the newest epoch in another slot."""
         state = self._state[slot]
-        return {"epoch": int(state["epoch"]), "guard": float(state["guard"]), "plan": int(state["plan"]), "tasks": list(self._placed[slot]),
-                "since": self._evaluate.get(slot, int(state["origin"])), "tell": list(self._me) if slot in self._tell else [], "evaluate": []}
+        return {
+            "epoch": int(state["epoch"]),
+            "guard": float(state["guard"]),
+            "plan": int(state["plan"]),
+            "tasks": list(self._placed[slot]),
+            "since": self._evaluate.get(slot, int(state["origin"])),
+            "tell": list(self._me) if slot in self._tell else [],
+            "evaluate": [],
+        }
 
     # -- asking ---------------------------------------------------------------------------------------------------------
 
@@ -233,8 +262,9 @@ class Replicas:
             count(len(rows))
             kinds = changes.op[rows] + np.where(modes[rows] == _PART, PART, 0).astype(np.int8)
             positions = seqs if self._counted else self._ids.positions(seqs)
-            self._publisher.emit_rows(names, registrations, kinds, self._ids.get(seqs), changes.watermark[rows], changes.score[rows], changes.rank[rows],
-                                      metas, seqs, positions)
+            self._publisher.emit_rows(
+                names, registrations, kinds, self._ids.get(seqs), changes.watermark[rows], changes.score[rows], changes.rank[rows], metas, seqs, positions
+            )
         for slot in changes.due.tolist():
             if self._state[slot]["mode"] != _NOTHING:
                 # When in between it fell due is not known; the list was right at the former watermark. (Of one that is alone the
@@ -315,8 +345,20 @@ class Replicas:
 
     def _send_list(self, slot: int, claims: list[Any], alone: bool, columns: Any, base: Any, watermark: int) -> None:
         _, registrations, metas = self._entries.take(np.array([slot]))
-        self._send(slot, "replica", [registrations[0], watermark, self._k(slot), None if metas is None else metas[0],
-                                     [[epoch, [self._tasks[i] for i in tasks]] for epoch, tasks in claims], alone, columns, base])
+        self._send(
+            slot,
+            "replica",
+            [
+                registrations[0],
+                watermark,
+                self._k(slot),
+                None if metas is None else metas[0],
+                [[epoch, [self._tasks[i] for i in tasks]] for epoch, tasks in claims],
+                alone,
+                columns,
+                base,
+            ],
+        )
 
     def _send(self, slot: int, kind: str, record: list[Any]) -> None:
         self._collector.emit((self._entries.name(slot), kind, record), streams.LISTS)
@@ -324,8 +366,17 @@ class Replicas:
     # -- reports --------------------------------------------------------------------------------------------------------
 
     def _report(self, slot: int, kind: str, theta: float | None) -> None:
-        self._collector.emit((self._entries.name(slot), self._entries.registration(slot), int(self._state[slot]["epoch"]), kind, theta,
-                              None if kind == "ready" else self.placement(slot)), streams.SHORTAGES)
+        self._collector.emit(
+            (
+                self._entries.name(slot),
+                self._entries.registration(slot),
+                int(self._state[slot]["epoch"]),
+                kind,
+                theta,
+                None if kind == "ready" else self.placement(slot),
+            ),
+            streams.SHORTAGES,
+        )
 
     def survey(self, slot: int) -> None:
         """Report the placement in a slot, with its floor if that is known."""
@@ -336,10 +387,15 @@ class Replicas:
 
     def snapshot(self) -> Any:
         """Return the state as arrays and plain values."""
-        return {"columns": {name: np.array(self._state[name]) for name in _STATE.names}, "placed": [list(tasks) for tasks in self._placed],
-                "standing": [[slot, epoch, list(tasks), guard] for slot, (epoch, tasks, guard) in self._standing.items()], "tell": sorted(self._tell),
-                "evaluate": list(self._evaluate.items()), "watermark": self.watermark,
-                "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()]}
+        return {
+            "columns": {name: np.array(self._state[name]) for name in _STATE.names},
+            "placed": [list(tasks) for tasks in self._placed],
+            "standing": [[slot, epoch, list(tasks), guard] for slot, (epoch, tasks, guard) in self._standing.items()],
+            "tell": sorted(self._tell),
+            "evaluate": list(self._evaluate.items()),
+            "watermark": self.watermark,
+            "waiting": [[plan, list(slots)] for plan, slots in self._waiting.items()],
+        }
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -354,5 +410,6 @@ class Replicas:
         self.watermark = state["watermark"]
 
 
-_STATE = np.dtype([("epoch", np.int32), ("guard", np.float64), ("plan", np.int32), ("origin", np.int32), ("mode", np.int8), ("evaluated", np.int64),
-                   ("asked", np.int64)])
+_STATE = np.dtype(
+    [("epoch", np.int32), ("guard", np.float64), ("plan", np.int32), ("origin", np.int32), ("mode", np.int8), ("evaluated", np.int64), ("asked", np.int64)]
+)

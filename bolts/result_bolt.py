@@ -76,7 +76,7 @@ class ResultBolt(BatchBolt):
                 self._topic.open(Opening(topology, run, collector))
         self._settings, self._context = settings, context
         self._merger = Merger(settings.extent, self._publisher.wants_states) if distributor_class(settings.distributor).replicates else None
-        self._matches: list[tuple[Any, ...]] = []     # columns of matches above the watermark
+        self._matches: list[tuple[Any, ...]] = []  # columns of matches above the watermark
         self._written_ms = 0
         if self._merger is not None:
             context.register_gauge("merged", lambda: len(self._merger))
@@ -106,8 +106,16 @@ class ResultBolt(BatchBolt):
 
     def _take_deltas(self, batch: Any) -> None:
         subscriptions, registrations, kinds, watermarks, messages, scores, ranks, metas, seqs, positions = batch.columns
-        columns = [to_strings(subscriptions), to_strings(registrations), np.asarray(kinds), np.asarray(watermarks), to_strings(messages),
-                   np.asarray(scores), np.asarray(ranks), to_strings(metas)]
+        columns = [
+            to_strings(subscriptions),
+            to_strings(registrations),
+            np.asarray(kinds),
+            np.asarray(watermarks),
+            to_strings(messages),
+            np.asarray(scores),
+            np.asarray(ranks),
+            to_strings(metas),
+        ]
         if self._merger is not None:
             rows = self._left_by_merger(batch.get_source_task(), columns, np.asarray(seqs), np.asarray(positions))
             if not self._publisher.wants_deltas:
@@ -149,8 +157,9 @@ class ResultBolt(BatchBolt):
         if items:
             self._write_states(self._encoded(items))
 
-    def _write_deltas(self, subscriptions: Any, registrations: Any, ops: np.ndarray, watermarks: np.ndarray, messages: Any, scores: np.ndarray,
-                      ranks: np.ndarray, metas: Any) -> None:
+    def _write_deltas(
+        self, subscriptions: Any, registrations: Any, ops: np.ndarray, watermarks: np.ndarray, messages: Any, scores: np.ndarray, ranks: np.ndarray, metas: Any
+    ) -> None:
         import pyarrow.compute as pc
 
         if not len(ops):
@@ -191,14 +200,17 @@ class ResultBolt(BatchBolt):
             if deltas:
                 names, registrations, metas, ops, messages, scores, ranks, watermarks = zip(*deltas)
                 shared = heads(list(names), list(registrations), None if all(meta is None for meta in metas) else list(metas))
-                self._publisher.write_deltas(shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores),
-                                             np.array(ranks, np.int32))
+                self._publisher.write_deltas(
+                    shared, np.array(ops, np.int8), list(messages), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32)
+                )
         if self._publisher.wants_states:
             if items:
                 self._write_states(self._encoded(items))
             if lists is not None:
                 names, registrations, offsets, messages, scores = lists
-                self._write_states(self._publisher.encode_states(names.tolist(), registrations.tolist(), [merger.watermark] * len(names), offsets, messages, scores))
+                self._write_states(
+                    self._publisher.encode_states(names.tolist(), registrations.tolist(), [merger.watermark] * len(names), offsets, messages, scores)
+                )
 
     def _encoded(self, items: list[Whole | Removed]) -> list[State | Removal]:
         """Return lists with their JSON, and removals."""
@@ -206,9 +218,16 @@ class ResultBolt(BatchBolt):
         if not wholes:
             return [Removal(*item) for item in items]
         names, registrations, watermarks, messages, scores = zip(*wholes)
-        states = iter(self._publisher.encode_states(
-            list(names), list(registrations), list(watermarks), np.cumsum([0, *map(len, messages)]), [m for part in messages for m in part],
-            np.array([s for part in scores for s in part], np.float64)))
+        states = iter(
+            self._publisher.encode_states(
+                list(names),
+                list(registrations),
+                list(watermarks),
+                np.cumsum([0, *map(len, messages)]),
+                [m for part in messages for m in part],
+                np.array([s for part in scores for s in part], np.float64),
+            )
+        )
         return [Removal(*item) if isinstance(item, Removed) else next(states) for item in items]
 
     def _write_states(self, items: list[State | Removal]) -> None:
@@ -245,8 +264,13 @@ class ResultBolt(BatchBolt):
 
     def snapshot(self) -> Any:
         """Return what waits for the store, for replicas or for the watermark."""
-        return {"v": 1, "waiting": [] if self._buffer is None else self._buffer.snapshot(), "written_ms": self._written_ms,
-                "merger": None if self._merger is None else self._merger.snapshot(), "matches": [list(columns) for columns in self._matches]}
+        return {
+            "v": 1,
+            "waiting": [] if self._buffer is None else self._buffer.snapshot(),
+            "written_ms": self._written_ms,
+            "merger": None if self._merger is None else self._merger.snapshot(),
+            "matches": [list(columns) for columns in self._matches],
+        }
 
     def restore(self, state: Any) -> None:
         """Take over what waited."""

@@ -54,17 +54,27 @@ class Skype:
     :raises IllegalArgumentException: for what cannot be.
     """
 
-    def __init__(self, extent: int, diagonal_deg: float, *, index: str = "cones", buffer: str = "kmax", window_index: str = "chunks",
-                 index_options: Mapping[str, Any] | None = None, buffer_options: Mapping[str, Any] | None = None,
-                 window_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        extent: int,
+        diagonal_deg: float,
+        *,
+        index: str = "cones",
+        buffer: str = "kmax",
+        window_index: str = "chunks",
+        index_options: Mapping[str, Any] | None = None,
+        buffer_options: Mapping[str, Any] | None = None,
+        window_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.engine = TopkEngine(extent, diagonal_deg, index, buffer, index_options, buffer_options)
         self.window = make_window(window_index, window_options)
         self.evaluations = 0
         """How many subscriptions have been looked up in the window, the first time included."""
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], window: int, *, timed: bool = False, space: Space = WORLD, stop_words: Iterable[str] = (),
-                   **options: Any) -> TextSkype:
+    def from_texts(
+        cls, texts: Iterable[str], window: int, *, timed: bool = False, space: Space = WORLD, stop_words: Iterable[str] = (), **options: Any
+    ) -> TextSkype:
         """Return a :class:`TextSkype` for plain texts.
 
         :param texts: a sample of texts like those to come: it says how common words are. May be empty: all are equally common.
@@ -90,8 +100,9 @@ class Skype:
 
     # -- subscriptions ----------------------------------------------------------------------------
 
-    def register(self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *,
-                 known: Callable[[np.ndarray], Lists] | None = None) -> np.ndarray:
+    def register(
+        self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Callable[[np.ndarray], Lists] | None = None
+    ) -> np.ndarray:
         """Register subscriptions; return their slots (int32[n], rising). Their lists are there at once.
 
         One subscription may be given by plain numbers, and ``offsets=None``.
@@ -104,8 +115,16 @@ class Skype:
         """
         if offsets is None:
             k, alpha, lat, lon, offsets = [k], [alpha], [lat], [lon], [0, len(terms)]
-        slots = self.engine.insert(np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64),
-                                   np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), not len(self.window))
+        slots = self.engine.insert(
+            np.asarray(k),
+            np.asarray(alpha, np.float64),
+            np.asarray(lat, np.float64),
+            np.asarray(lon, np.float64),
+            np.asarray(offsets, np.int64),
+            np.asarray(terms, np.int64),
+            np.asarray(weights, np.float64),
+            not len(self.window),
+        )
         pending = slots[self.engine.pending(slots)]
         if len(pending) and known is not None:
             pending = self._resolve(pending, known(self.engine.wanted(pending))).due
@@ -141,7 +160,7 @@ class Skype:
         while len(due):
             again = []
             for start in range(0, len(due), _AT_ONCE):
-                slots = due[start:start + _AT_ONCE]
+                slots = due[start : start + _AT_ONCE]
                 parts.append(self._resolve(slots, self.look_up(slots, self.engine.wanted(slots))))
                 again.append(parts[-1].due)
             due = np.concatenate(again)
@@ -158,8 +177,9 @@ class Skype:
         table = self.engine.index.table
         lon, lat, alpha = np.ascontiguousarray(table.place[slots, :3].T)
         offsets, terms, weights = table.keywords(slots)
-        queries = QueryBatch(np.full(len(slots), self.watermark, np.int64), np.asarray(count, np.int64), alpha, lat, lon, offsets,
-                             table.terms.map.name[terms], weights)
+        queries = QueryBatch(
+            np.full(len(slots), self.watermark, np.int64), np.asarray(count, np.int64), alpha, lat, lon, offsets, table.terms.map.name[terms], weights
+        )
         self.evaluations += len(slots)
         return Lists(*self.window.topk(queries, self.extent, self.engine.diagonal_deg))
 
@@ -319,5 +339,5 @@ def _together(parts: list[Changes]) -> Changes:
     if len(parts) == 1:
         return parts[0]
     columns = [np.concatenate(column) for column in zip(*(part[:6] for part in parts))]
-    order = np.lexsort((columns[0], columns[5]))    # stable: those of one slot and watermark are of one part, and in order
+    order = np.lexsort((columns[0], columns[5]))  # stable: those of one slot and watermark are of one part, and in order
     return Changes(*(column[order] for column in columns), _NO_SLOTS, np.unique(np.concatenate([part.touched for part in parts])))

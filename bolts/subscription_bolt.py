@@ -81,8 +81,11 @@ class SubscriptionBolt(BatchBolt):
         self._make_engine(settings)
         boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         if self._distribution_bolt not in topology.components:
-            raise InvalidTopologyException(explain("The distribution bolt is not there.", given=self._distribution_bolt,
-                                                   legal=", ".join(sorted(topology.components)), component=component_id))
+            raise InvalidTopologyException(
+                explain(
+                    "The distribution bolt is not there.", given=self._distribution_bolt, legal=", ".join(sorted(topology.components)), component=component_id
+                )
+            )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
@@ -109,25 +112,26 @@ class SubscriptionBolt(BatchBolt):
         self._engine = self._make_engine(settings)
         self._boolean = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         replicates = distributor_class(settings.distributor).replicates
-        self._publisher = ResultPublisher(collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka",
-                                          run=run_of(context.get_storm_id()))
+        self._publisher = ResultPublisher(
+            collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka", run=run_of(context.get_storm_id())
+        )
         self._refusals = Refusals(settings.subscriptions_max, collector, context)
         self._ids = MessageIds()
         self._watermark = self._announced = _BEFORE_ALL
-        self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []   # not yet passed by the watermark
-        self._topk: dict[str, int] = {}                # subscription -> slot of the engine
-        self._filters: dict[str, int] = {}             # subscription -> slot of the boolean index
+        self._queue: list[tuple[MessageBatch, Any, np.ndarray]] = []  # not yet passed by the watermark
+        self._topk: dict[str, int] = {}  # subscription -> slot of the engine
+        self._filters: dict[str, int] = {}  # subscription -> slot of the boolean index
         self._topk_entries = Entries()
         self._filter_entries = Entries()
         self._busiest = Busiest(settings.results_per_s, self._topk_entries.name)
         self._busiest_filters = Busiest(settings.results_per_s, self._filter_entries.name)
-        self._requests: dict[int, int] = {}            # request -> slot
-        self._request_of: dict[int, int] = {}          # slot -> its newest request
+        self._requests: dict[int, int] = {}  # request -> slot
+        self._request_of: dict[int, int] = {}  # slot -> its newest request
         self._asked = 0
-        self._frozen: dict[int, int] = {}              # pending slot -> watermark of its last published list
-        self._fresh: set[int] = set()                  # slots that have never published
+        self._frozen: dict[int, int] = {}  # pending slot -> watermark of its last published list
+        self._fresh: set[int] = set()  # slots that have never published
         self._changed = ChangedLists(settings.topk_interval_ms)
-        self._ends_ms: dict[int, int] = {}             # slot of the boolean index -> when it ends
+        self._ends_ms: dict[int, int] = {}  # slot of the boolean index -> when it ends
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration) of the boolean index
         self._coverage: Coverage | None = None
         self._replicas: Replicas | None = None
@@ -135,8 +139,17 @@ class SubscriptionBolt(BatchBolt):
         if replicates:
             me = context.get_this_component_id()
             self._coverage = Coverage(len(context.get_component_tasks(self._distribution_bolt)))
-            self._replicas = Replicas(self._engine, self._topk_entries, self._ids, collector, self._publisher, self._coverage,
-                                      context.get_component_tasks(me), context.get_this_task_index(), settings.window_kind == "count")
+            self._replicas = Replicas(
+                self._engine,
+                self._topk_entries,
+                self._ids,
+                collector,
+                self._publisher,
+                self._coverage,
+                context.get_component_tasks(me),
+                context.get_this_task_index(),
+                settings.window_kind == "count",
+            )
             self._filter_placements = FilterPlacements(self._filter_entries, collector, self._coverage, context.get_this_task_index(), self._forget_filter)
         self._counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         context.register_gauge("subscriptions", lambda: len(self._topk) + len(self._filters))
@@ -269,9 +282,13 @@ class SubscriptionBolt(BatchBolt):
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         slots = self._engine.insert(
-            np.array([p["k"] for p in placements], np.int32), *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
-            offsets, np.concatenate([np.asarray(p["terms"], np.int64) for p in placements]),
-            np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]), complete)
+            np.array([p["k"] for p in placements], np.int32),
+            *(np.array([p[key] for p in placements], np.float64) for key in ("alpha", "lat", "lon")),
+            offsets,
+            np.concatenate([np.asarray(p["terms"], np.int64) for p in placements]),
+            np.concatenate([np.asarray(p["weights"], np.float64) for p in placements]),
+            complete,
+        )
         for slot, (subscription, registration, placement) in zip(slots.tolist(), rows):
             self._topk[subscription] = slot
             self._topk_entries.set(slot, subscription, registration, placement["meta"])
@@ -438,10 +455,20 @@ class SubscriptionBolt(BatchBolt):
                 del self._requests[old]
             self._requests[number], self._request_of[slot] = slot, number
         asked = self._engine.index.table.columns(slots)
-        self._collector.emit_batch([
-            numbers, self._topk_entries.take(slots)[0].tolist(), np.full(n, self._watermark), np.asarray(self._engine.wanted(slots), np.int64),
-            asked["alpha"], asked["lat"], asked["lon"], csr_to_lists(asked["offsets"], asked["terms"]), csr_to_lists(asked["offsets"], asked["weights"])],
-            streams.REQUESTS)
+        self._collector.emit_batch(
+            [
+                numbers,
+                self._topk_entries.take(slots)[0].tolist(),
+                np.full(n, self._watermark),
+                np.asarray(self._engine.wanted(slots), np.int64),
+                asked["alpha"],
+                asked["lat"],
+                asked["lon"],
+                csr_to_lists(asked["offsets"], asked["terms"]),
+                csr_to_lists(asked["offsets"], asked["weights"]),
+            ],
+            streams.REQUESTS,
+        )
 
     def _take_answers(self, batch: TupleBatch) -> None:
         """Merge answers; those of subscriptions that are gone, or asked anew, are passed over."""
@@ -528,14 +555,22 @@ class SubscriptionBolt(BatchBolt):
             rows, slots = rows[inside], slots[inside]
             self._counters["matches"].inc(len(rows))
             names, registrations, metas = self._filter_entries.take(slots)
-            self._publisher.emit_rows(names, registrations, np.full(len(rows), MATCH, np.int8), ids.take(pa.array(rows)), messages.position[rows],
-                                      metas=metas, seqs=messages.seq[rows])
+            self._publisher.emit_rows(
+                names,
+                registrations,
+                np.full(len(rows), MATCH, np.int8),
+                ids.take(pa.array(rows)),
+                messages.position[rows],
+                metas=metas,
+                seqs=messages.seq[rows],
+            )
         elif len(rows):
             n = len(rows)
             self._counters["matches"].inc(n)
             names, registrations, metas = self._filter_entries.take(slots)
-            self._publisher.deltas(names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64),
-                                   messages.position[rows], metas)
+            self._publisher.deltas(
+                names, registrations, np.full(n, MATCH, np.int8), ids.take(pa.array(rows)), np.zeros(n), np.zeros(n, np.int64), messages.position[rows], metas
+            )
         if self._expiring:
             self._expire_filters(int(arrival_ms.min()) - max(_TTL_SLACK_MS, self._settings.ahead_ms))
 
@@ -556,16 +591,25 @@ class SubscriptionBolt(BatchBolt):
     def snapshot(self) -> Any:
         """Return everything, as arrays and plain values."""
         return {
-            "engine": self._engine.snapshot(), "boolean": self._boolean.snapshot(), "ids": self._ids.snapshot(),
-            "watermark": self._watermark, "announced": self._announced, "asked": self._asked,
+            "engine": self._engine.snapshot(),
+            "boolean": self._boolean.snapshot(),
+            "ids": self._ids.snapshot(),
+            "watermark": self._watermark,
+            "announced": self._announced,
+            "asked": self._asked,
             "queue": [[list(messages), names, arrival_ms] for messages, names, arrival_ms in self._queue],
-            "topk": self._topk_entries.snapshot(), "filters": self._filter_entries.snapshot(),
+            "topk": self._topk_entries.snapshot(),
+            "filters": self._filter_entries.snapshot(),
             "requests": [[request, slot] for request, slot in self._requests.items()],
             "ends_ms": [[slot, end] for slot, end in self._ends_ms.items()],
             "frozen": [[slot, watermark] for slot, watermark in self._frozen.items()],
-            "fresh": sorted(self._fresh), "changed": self._changed.snapshot(),
-            **({} if self._replicas is None else {
-                "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._filter_placements.snapshot()}),
+            "fresh": sorted(self._fresh),
+            "changed": self._changed.snapshot(),
+            **(
+                {}
+                if self._replicas is None
+                else {"replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._filter_placements.snapshot()}
+            ),
         }
 
     def restore(self, state: Any) -> None:
@@ -601,8 +645,15 @@ def _messages(batch: TupleBatch) -> tuple[MessageBatch, Any, np.ndarray]:
     seq, position, ids, lat, lon, terms, weights, arrival_ms = batch.columns
     offsets, flat_terms = lists_to_csr(terms, np.int64)
     flat_weights = lists_to_csr(weights, np.float64)[1]
-    messages = MessageBatch(np.array(seq, np.int64), np.array(position, np.int64), np.array(lat, np.float64), np.array(lon, np.float64),
-                            np.array(offsets, np.int64), np.array(flat_terms, np.int64), np.array(flat_weights, np.float64))
+    messages = MessageBatch(
+        np.array(seq, np.int64),
+        np.array(position, np.int64),
+        np.array(lat, np.float64),
+        np.array(lon, np.float64),
+        np.array(offsets, np.int64),
+        np.array(flat_terms, np.int64),
+        np.array(flat_weights, np.float64),
+    )
     return messages, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), np.array(arrival_ms, np.int64)
 
 

@@ -11,8 +11,26 @@ from typing import Any
 
 from dskype.deploy.cluster import Target
 
-__all__ = ["Ignored", "UsageError", "common", "conf_item", "counted", "executor", "file_conf", "from_environment", "output", "pair", "plain", "port", "positive", "positive_seconds", "say", "seconds",
-           "split", "target"]
+__all__ = [
+    "Ignored",
+    "UsageError",
+    "common",
+    "conf_item",
+    "counted",
+    "executor",
+    "file_conf",
+    "from_environment",
+    "output",
+    "pair",
+    "plain",
+    "port",
+    "positive",
+    "positive_seconds",
+    "say",
+    "seconds",
+    "split",
+    "target",
+]
 
 
 _FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
@@ -39,8 +57,10 @@ def _resolved(key: str, value: Any) -> Any:
     from dskype.topology.redaction import redact  # imported late, as all of the topology's
 
     if redact({key: value}) != {key: value} and not _FROM_ENVIRONMENT.search(str(value)):
-        say(f"warning: the value of {key} is a secret, and whoever may run 'ps' here can read it; hint: {key}='${{ENV-NAME}}' takes it from the "
-            "environment variable NAME, --config FILE from a file")
+        say(
+            f"warning: the value of {key} is a secret, and whoever may run 'ps' here can read it; hint: {key}='${{ENV-NAME}}' takes it from the "
+            "environment variable NAME, --config FILE from a file"
+        )
     return from_environment(value)
 
 
@@ -122,11 +142,20 @@ def common(kafka: bool = True) -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False)
     group = parent.add_argument_group("common options")
     group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
-    group.add_argument("-c", dest="conf", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key, above all others; repeatable")
+    group.add_argument(
+        "-c", dest="conf", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key, above all others; repeatable"
+    )
     group.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
     if kafka:
         group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka brokers; default: $DSKYPE_BOOTSTRAP_SERVERS")
-        group.add_argument("--kafka", metavar="KEY=VALUE", type=pair, action="append", default=[], help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable")
+        group.add_argument(
+            "--kafka",
+            metavar="KEY=VALUE",
+            type=pair,
+            action="append",
+            default=[],
+            help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable",
+        )
     return parent
 
 

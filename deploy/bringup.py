@@ -54,8 +54,16 @@ class Environment:
     :param progress: gets one line of text per step.
     """
 
-    def __init__(self, *, bootstrap_servers: str | None = None, master: str | None = None, conf: Mapping[str, Any] | None = None,
-                 folder: Path | None = None, resume: bool = False, progress: Progress = _quiet) -> None:
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | None = None,
+        master: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        resume: bool = False,
+        progress: Progress = _quiet,
+    ) -> None:
         self._conf = {k: str(v) for k, v in (conf or {}).items()}
         self.broker: EmbeddedBroker | None = None
         self.spark: Any = None
@@ -110,7 +118,12 @@ class Environment:
         :raises AlreadyAliveException: another process runs a topology of this name on these brokers.
         """
         record = load_states(self.kafka).get(plan.name)
-        if record is not None and self._nimbus is not None and record["driver"] != self._nimbus.driver and watch_drivers(self.kafka, {plan.name: record})[plan.name]:
+        if (
+            record is not None
+            and self._nimbus is not None
+            and record["driver"] != self._nimbus.driver
+            and watch_drivers(self.kafka, {plan.name: record})[plan.name]
+        ):
             raise AlreadyAliveException.of(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
@@ -169,8 +182,16 @@ def _stored_states(folder: Path) -> list[TopologyState]:
     return [read_json(path, "the state of a topology", TopologyState.from_json) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]
 
 
-def submit(flux: Any, *, active: bool = True, bootstrap_servers: str | None = None, master: str | None = None,
-           conf: Mapping[str, Any] | None = None, fresh: bool = False, progress: Progress = _quiet) -> None:
+def submit(
+    flux: Any,
+    *,
+    active: bool = True,
+    bootstrap_servers: str | None = None,
+    master: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    fresh: bool = False,
+    progress: Progress = _quiet,
+) -> None:
     """Run a topology in this process until it is killed, from here or from another shell.
 
     A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.

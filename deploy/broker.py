@@ -31,8 +31,18 @@ from dskype.deploy.folders import OwnedFolder, sweep_stale
 from dskype.deploy.java import Java, find_java
 from dskype.deploy.processes import spawn_tied
 
-__all__ = ["Bootstrap", "BrokerEvent", "EmbeddedBroker", "client_arguments", "free_ports", "kafka_options", "live_cluster", "prepare", "resolve_bootstrap",
-           "sweep_stale"]
+__all__ = [
+    "Bootstrap",
+    "BrokerEvent",
+    "EmbeddedBroker",
+    "client_arguments",
+    "free_ports",
+    "kafka_options",
+    "live_cluster",
+    "prepare",
+    "resolve_bootstrap",
+    "sweep_stale",
+]
 
 HOST = "127.0.0.1"
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
@@ -40,8 +50,14 @@ MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 _AFTER_CRASH = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
 """The metadata log of a broker that crashed still holds its old registration, and the new one has to wait until that session is over."""
 
-_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
-              "-Djava.net.preferIPv4Stack=true")
+_JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -135,9 +151,15 @@ class EmbeddedBroker:
     It is bound to 127.0.0.1 on free ports below the range of outgoing connections, so that ``restart`` finds them free again.
     """
 
-    def __init__(self, data_dir: str | os.PathLike[str] | None = None, heap_mb: int = 512, *, properties: Mapping[str, Any] | None = None,
-                 listeners: Mapping[str, str] | None = None,
-                 progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        heap_mb: int = 512,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
         if heap_mb < 128:
             raise BrokerError(f"heap_mb must be at least 128 MiB, given: {heap_mb!r}", fix="use the default of 512")
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
@@ -151,8 +173,8 @@ class EmbeddedBroker:
         self._ready_once = False
         self._watcher: threading.Thread | None = None
         self._unwatched = threading.Event()
-        self.restarts = 0                               # by the watcher
-        self._train: Path | None = None                 # where this broker is to write its class archive when it ends
+        self.restarts = 0  # by the watcher
+        self._train: Path | None = None  # where this broker is to write its class archive when it ends
 
     # ------------------------------------------------------------------ life
 
@@ -197,7 +219,7 @@ class EmbeddedBroker:
         self._unwatched.set()
         self._end(graceful=True, timeout_s=timeout_s)
         if self._watcher is not None and self._owned is not None and self._owned.is_ours():
-            self._watcher.join()                        # it may have been about to start the broker
+            self._watcher.join()  # it may have been about to start the broker
             self._watcher = None
             self._end(graceful=True, timeout_s=timeout_s)
         self._release()
@@ -239,7 +261,7 @@ class EmbeddedBroker:
         while not self._unwatched.wait(_WATCH_S):
             process = self._process
             if process is None or process.poll() is None or self._process is not process:
-                continue                                # it runs, or was ended on purpose
+                continue  # it runs, or was ended on purpose
             deaths = 1 if time.monotonic() - since > _FAST_S else deaths + 1
             on_event(BrokerEvent("died", f"{self._failure(f'has ended by itself (exit code {process.returncode})')}", self.restarts))
             if not self._wait_for_room(on_event):
@@ -249,16 +271,16 @@ class EmbeddedBroker:
                     raise self._failure(f"has died {deaths} times in a row, each time soon after its start; it is not started again")
                 if self._unwatched.wait(min(30.0, 0.5 * 2 ** (deaths - 1))):
                     return
-                if self._process is not process:        # somebody else has started or ended it meanwhile
+                if self._process is not process:  # somebody else has started or ended it meanwhile
                     continue
                 self.start()
-            except Exception as error:                  # whatever it is: the topology's owner has to hear of it
+            except Exception as error:  # whatever it is: the topology's owner has to hear of it
                 if self._unwatched.is_set():
                     return
                 if deaths > _MOST_FAST_DEATHS:
                     on_event(BrokerEvent("gave-up", str(error), self.restarts))
                     return
-                self._process = process                 # (dead, and so tried again)
+                self._process = process  # (dead, and so tried again)
             else:
                 self.restarts += 1
                 on_event(BrokerEvent("restarted", f"the embedded broker is back at {self.bootstrap_servers}", self.restarts))
@@ -270,8 +292,14 @@ class EmbeddedBroker:
         while self.folder is not None and (free := shutil.disk_usage(self.folder).free) < _LEAST_FREE_BYTES:
             if not said:
                 said = True
-                on_event(BrokerEvent("waits", f"the embedded broker is started again when there are {_LEAST_FREE_BYTES >> 20} MiB free in {self.folder}, given: "
-                                     f"{free >> 20} MiB; make room there", self.restarts))
+                on_event(
+                    BrokerEvent(
+                        "waits",
+                        f"the embedded broker is started again when there are {_LEAST_FREE_BYTES >> 20} MiB free in {self.folder}, given: "
+                        f"{free >> 20} MiB; make room there",
+                        self.restarts,
+                    )
+                )
             if self._unwatched.wait(2 * _WATCH_S):
                 return False
         return self.folder is not None
@@ -334,16 +362,20 @@ class EmbeddedBroker:
         controller_port = self._ports[1]
         advertised = ",".join([f"PLAINTEXT://{self.bootstrap_servers}", *(f"{name}://{self.servers(name)}" for name in self._listeners)])
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
-        settings = {**_SETTINGS, "listeners": f"{advertised},CONTROLLER://{HOST}:{controller_port}",
-                    "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-                    "inter.broker.listener.name": "PLAINTEXT",
-                    "advertised.listeners": advertised, "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-                    "log.dirs": "data"}         # relative to the working folder: a path could hold characters that the format splits at
+        settings = {
+            **_SETTINGS,
+            "listeners": f"{advertised},CONTROLLER://{HOST}:{controller_port}",
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "advertised.listeners": advertised,
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "log.dirs": "data",
+        }  # relative to the working folder: a path could hold characters that the format splits at
         if self._crashed():
             settings.update(_AFTER_CRASH)
         settings.update(self._properties)
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        paths.write_private(self.folder / "server.properties", text.encode("latin-1"))      # may hold passwords
+        paths.write_private(self.folder / "server.properties", text.encode("latin-1"))  # may hold passwords
         (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:
@@ -363,20 +395,39 @@ class EmbeddedBroker:
         console = folder / "logs" / "console.log"
         if not (folder / "data" / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            done = subprocess.run([*common, "-Xmx128m", "-cp", joined, "kafka.tools.StorageTool", "format", "-t", "C" + cluster[1:],
-                                   "-c", str(folder / "server.properties")], cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [*common, "-Xmx128m", "-cp", joined, "kafka.tools.StorageTool", "format", "-t", "C" + cluster[1:], "-c", str(folder / "server.properties")],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 console.write_text(done.stdout + done.stderr)
-                if done.returncode < 0:                     # the JVM crashed: not again by the same class archive
+                if done.returncode < 0:  # the JVM crashed: not again by the same class archive
                     _discard_archive(archive)
                 raise self._failure(f"could not format its data folder (exit code {done.returncode})")
         with contextlib.suppress(OSError):
-            os.replace(folder / "logs" / "server.log", folder / "logs" / "server.log.previous")     # what is found in the log is of this start
+            os.replace(folder / "logs" / "server.log", folder / "logs" / "server.log.previous")  # what is found in the log is of this start
         with open(console, "wb") as output:
             training = [f"-XX:ArchiveClassesAtExit={self._train}"] if self._train else []
-            self._process = spawn_tied([*common, *training, f"-Xmx{self._heap_mb}m", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-                                        "-cp", joined, "kafka.Kafka", str(folder / "server.properties")],
-                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+            self._process = spawn_tied(
+                [
+                    *common,
+                    *training,
+                    f"-Xmx{self._heap_mb}m",
+                    f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+                    "-cp",
+                    joined,
+                    "kafka.Kafka",
+                    str(folder / "server.properties"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                start_new_session=True,
+            )
         self._owned.note_process(self._process.pid)
         _running.add(self)
 
@@ -392,7 +443,7 @@ class EmbeddedBroker:
                 if code < 0:
                     _discard_archive(_class_archive(find_java(), jars.broker_jars()))
                 raise self._failure(f"ended with exit code {code} while starting")
-            if _listening(self.port) and live_cluster(self.bootstrap_servers) == self._cluster_id():   # else it is somebody else's port
+            if _listening(self.port) and live_cluster(self.bootstrap_servers) == self._cluster_id():  # else it is somebody else's port
                 return True
             time.sleep(0.03)
         raise self._failure("did not answer in time")
@@ -404,12 +455,14 @@ class EmbeddedBroker:
 
     def _failure(self, what: str) -> BrokerError:
         tail = self.log_tail()
-        return BrokerError(f"the embedded broker {what}; the end of its log:\n{tail or '(empty)'}",
-                           fix="run 'dskype doctor'; or name a broker of yours with --bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS")
+        return BrokerError(
+            f"the embedded broker {what}; the end of its log:\n{tail or '(empty)'}",
+            fix="run 'dskype doctor'; or name a broker of yours with --bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS",
+        )
 
     def _end(self, *, graceful: bool, timeout_s: float = 15) -> None:
         process, self._process = self._process, None
-        if process is None or self._owned is None or not self._owned.is_ours():     # a forked copy of this process does not own the broker
+        if process is None or self._owned is None or not self._owned.is_ours():  # a forked copy of this process does not own the broker
             return
         if process.poll() is None:
             if graceful:
@@ -430,6 +483,7 @@ class EmbeddedBroker:
 
 # ---------------------------------------------------------------------------------------------------- preparation
 
+
 def prepare(progress: Callable[[str], None] | None = None) -> None:
     """Do once what makes every start fast: fetch the jars and write the broker's class archive (50 MB). Later calls return at once.
 
@@ -449,13 +503,13 @@ def prepare(progress: Callable[[str], None] | None = None) -> None:
             broker.start()
             _exercise(broker.bootstrap_servers)
         finally:
-            broker.stop(timeout_s=120)                  # the JVM writes the archive while it ends
+            broker.stop(timeout_s=120)  # the JVM writes the archive while it ends
         if broker._train.exists():
             for old in archive.parent.glob("broker-*.jsa"):
                 _discard_archive(old)
             os.replace(broker._train, archive)
             tell("the class archive is written")
-        else:                                           # not every JVM can; starts are slower, nothing else
+        else:  # not every JVM can; starts are slower, nothing else
             tell("this Java wrote no class archive; the broker starts without it")
 
 
@@ -471,8 +525,7 @@ def _exercise(bootstrap_servers: str) -> None:
         for i in range(10):
             producer.send("training", b"value", key=b"key", partition=i % 2).get(timeout=30)
         producer.close()
-        consumer = KafkaConsumer("training", bootstrap_servers=bootstrap_servers, group_id="training", auto_offset_reset="earliest",
-                                 consumer_timeout_ms=1_000)
+        consumer = KafkaConsumer("training", bootstrap_servers=bootstrap_servers, group_id="training", auto_offset_reset="earliest", consumer_timeout_ms=1_000)
         for _ in consumer:
             pass
         consumer.close()
@@ -494,17 +547,25 @@ def _discard_archive(archive: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- helpers
 
+
 def live_cluster(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> str | None:
     """Ask for the cluster with a real admin request; returns its id when it has a live node, None when there is no such answer.
 
     client: further arguments of kafka-python's clients, as ``client_arguments`` gives them.
     """
-    from kafka import KafkaAdminClient            # imported late: it takes 0.2 s that most commands can do without
+    from kafka import KafkaAdminClient  # imported late: it takes 0.2 s that most commands can do without
     from kafka.errors import KafkaError
 
     try:
-        admin = KafkaAdminClient(**{"client_id": "dskype-probe", **client, "bootstrap_servers": bootstrap_servers.split(","),
-                                    "bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms})
+        admin = KafkaAdminClient(
+            **{
+                "client_id": "dskype-probe",
+                **client,
+                "bootstrap_servers": bootstrap_servers.split(","),
+                "bootstrap_timeout_ms": timeout_ms,
+                "request_timeout_ms": timeout_ms,
+            }
+        )
     except (KafkaError, OSError):
         return None
     try:
@@ -543,8 +604,9 @@ def free_ports(count: int) -> list[int]:
             except OSError:
                 s.close()
         if len(held) < count:
-            raise BrokerError(f"expected {count} free ports on {HOST} between {low} and {high}, given: {len(held)} in 1000 tries",
-                              fix="end programs that hold many ports")
+            raise BrokerError(
+                f"expected {count} free ports on {HOST} between {low} and {high}, given: {len(held)} in 1000 tries", fix="end programs that hold many ports"
+            )
         return [s.getsockname()[1] for s in held]
     finally:
         for s in held:

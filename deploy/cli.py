@@ -18,7 +18,20 @@ from typing import Any
 
 from dskype.deploy import commands
 from dskype.deploy.arguments import (
-    Ignored, UsageError, common, executor, file_conf, output, plain, port, positive, positive_seconds, say, seconds, split, target,
+    Ignored,
+    UsageError,
+    common,
+    executor,
+    file_conf,
+    output,
+    plain,
+    port,
+    positive,
+    positive_seconds,
+    say,
+    seconds,
+    split,
+    target,
 )
 from dskype.deploy.cluster import Target
 
@@ -28,9 +41,24 @@ _TOPOLOGIES = Path(__file__).with_name("topologies")
 
 _ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
 _NOT_HERE = {
-    "admin": "", "blobstore": "", "classpath": "", "dev-zookeeper": "", "drpc": "", "drpc-client": "", "heartbeats": "",
-    "kill_workers": "", "logviewer": _ELSEWHERE, "nimbus": _ELSEWHERE, "node-health-check": "", "pacemaker": "",
-    "server_classpath": "", "set_log_level": "", "shell": "", "sql": "", "supervisor": _ELSEWHERE, "upload-credentials": "",
+    "admin": "",
+    "blobstore": "",
+    "classpath": "",
+    "dev-zookeeper": "",
+    "drpc": "",
+    "drpc-client": "",
+    "heartbeats": "",
+    "kill_workers": "",
+    "logviewer": _ELSEWHERE,
+    "nimbus": _ELSEWHERE,
+    "node-health-check": "",
+    "pacemaker": "",
+    "server_classpath": "",
+    "set_log_level": "",
+    "shell": "",
+    "sql": "",
+    "supervisor": _ELSEWHERE,
+    "upload-credentials": "",
 }
 """Verbs of ``storm`` that are recognised and not served (K7)."""
 
@@ -70,8 +98,19 @@ def _flux_options(parser: argparse.ArgumentParser) -> None:
     ignored = parser.add_argument_group("options of storm that are accepted and ignored")
     for flags in (("-l", "--local"), ("-r", "--remote"), ("--java-debug",)):
         ignored.add_argument(*flags, nargs="?" if flags == ("--java-debug",) else 0, action=Ignored, help=argparse.SUPPRESS, default=None)
-    for flags in (("-s", "--sleep"), ("-z", "--zookeeper"), ("--local-zookeeper",), ("--jars",), ("--artifacts",), ("--artifactRepositories",),
-                  ("--mavenLocalRepositoryDirectory",), ("--proxyUrl",), ("--proxyUsername",), ("--proxyPassword",), ("--storm-server-classpath",)):
+    for flags in (
+        ("-s", "--sleep"),
+        ("-z", "--zookeeper"),
+        ("--local-zookeeper",),
+        ("--jars",),
+        ("--artifacts",),
+        ("--artifactRepositories",),
+        ("--mavenLocalRepositoryDirectory",),
+        ("--proxyUrl",),
+        ("--proxyUsername",),
+        ("--proxyPassword",),
+        ("--storm-server-classpath",),
+    ):
         ignored.add_argument(*flags, action=Ignored, help=argparse.SUPPRESS, default=None)
 
 
@@ -86,7 +125,9 @@ def _parser(requested: Sequence[str] = ()) -> argparse.ArgumentParser:
     both, local_only = common(), common(kafka=False)
     group = "topologies"
 
-    def verb(name: str, run: Callable[[argparse.Namespace], int] | None, text: str, parent: argparse.ArgumentParser = both, **more: Any) -> argparse.ArgumentParser:
+    def verb(
+        name: str, run: Callable[[argparse.Namespace], int] | None, text: str, parent: argparse.ArgumentParser = both, **more: Any
+    ) -> argparse.ArgumentParser:
         groups.setdefault(group, []).append((" ".join([name, *(f"({a})" for a in more.get("aliases", ()))]), text))
         sub = verbs.add_parser(name, description=text[0].upper() + text[1:] + ".", **{"parents": [parent], "allow_abbrev": False, **more})
         sub.set_defaults(run=run)
@@ -174,8 +215,14 @@ def _load(args: argparse.Namespace, parser_of: str) -> tuple[Any, Target]:
     below, _ = split(file_conf(args))
     above, _ = split(dict(args.conf))
     flux = load(
-        file, properties=args.filter, environ=os.environ if args.env_filter else None, allow_modules=args.allow_module,
-        registry=registry(), resources=[_TOPOLOGIES], resource=args.resource, config=above,
+        file,
+        properties=args.filter,
+        environ=os.environ if args.env_filter else None,
+        allow_modules=args.allow_module,
+        registry=registry(),
+        resources=[_TOPOLOGIES],
+        resource=args.resource,
+        config=above,
     )
     in_file, settings = split(flux.config)
     flux.config = {**below, **in_file}
@@ -226,6 +273,7 @@ def _local(args: argparse.Namespace) -> int:
 
 def _serving(port: int, show: Callable[[Any, str, float], None]) -> Callable[[Any, str, float], None]:
     """Serve measurements while a topology is shown."""
+
     def watch(cluster: Any, name: str, ttl_s: float) -> None:
         from dskype.deploy import prometheus
 
@@ -281,9 +329,7 @@ def _switch(event: str) -> Callable[[argparse.Namespace], int]:
 
 def _rebalance(args: argparse.Namespace) -> int:
     executors = dict(args.executor)
-    _client(args).send(
-        {"name": args.name, "event": "REBALANCE", "wait_secs": args.wait_time_secs, "workers": args.num_workers, "executors": executors}
-    )
+    _client(args).send({"name": args.name, "event": "REBALANCE", "wait_secs": args.wait_time_secs, "workers": args.num_workers, "executors": executors})
     say(f"Topology {args.name} is rebalancing")
     return 0
 
@@ -337,7 +383,6 @@ def _metrics(args: argparse.Namespace) -> int:
 
 def _confvalue(args: argparse.Namespace) -> int:
     from dskype.topology.config import DEFAULTS
-
     from dskype.topology.redaction import redact
 
     conf = {**DEFAULTS, **file_conf(args), **dict(args.conf)}
@@ -377,8 +422,10 @@ def _doctor(args: argparse.Namespace) -> int:
 
     where = target(args)
     rows = doctor.run_checks(
-        connection.resolve_bootstrap(where.bootstrap_servers), client_options=connection.kafka_options(where.conf),
-        start_broker=not args.no_broker, progress=say if args.verbose else None,
+        connection.resolve_bootstrap(where.bootstrap_servers),
+        client_options=connection.kafka_options(where.conf),
+        start_broker=not args.no_broker,
+        progress=say if args.verbose else None,
     )
     print(json.dumps(doctor.as_json(rows), indent=2) if args.output == "json" else doctor.as_text(rows))
     return doctor.exit_code(rows)

@@ -116,9 +116,7 @@ def _root(module: str) -> str | None:
     return folder
 
 
-def run_local(
-    flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]
-) -> None:
+def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]) -> None:
     """Run a topology in this process for a while.
 
     :param ttl_s: seconds from its start to its end; 0: until Ctrl-C or SIGTERM.
@@ -157,6 +155,4 @@ def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = Fa
     _end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)
-    bringup.submit(
-        flux, active=active, fresh=fresh, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress
-    )
+    bringup.submit(flux, active=active, fresh=fresh, bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress)

@@ -76,8 +76,9 @@ def _client_options() -> argparse.ArgumentParser:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--file", metavar="YAML", dest="topology_file",
-                        help="check by the config of this topology file; default: the running topology's, else the defaults")
+    parser.add_argument(
+        "--file", metavar="YAML", dest="topology_file", help="check by the config of this topology file; default: the running topology's, else the defaults"
+    )
 
 
 def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
@@ -108,7 +109,7 @@ def add_verbs(verb: Verb, requested: Sequence[str] = ()) -> None:
         from dskype.deploy import partition
 
         partition.add_arguments(actions("partition", _PARTITION))
-    else:   # its actions need numpy, and help must not wait for that
+    else:  # its actions need numpy, and help must not wait for that
         actions("partition", _PARTITION)
     bench = actions("bench", "measure")
     engines = {
@@ -145,8 +146,7 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", metavar="N", type=_rate, help="messages per second; default: as fast as it goes")
     checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
-    checked.add_argument("--no-check", dest="check", action="store_false",
-                         help="send lines as they are; the topology puts bad ones to the dead letters")
+    checked.add_argument("--no-check", dest="check", action="store_false", help="send lines as they are; the topology puts bad ones to the dead letters")
     _check_options(parser)
     output(parser)
 
@@ -201,8 +201,17 @@ def _no_action(parser: argparse.ArgumentParser) -> int:
 
 def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the subscription that the options describe; None when there are none."""
-    fields = {"id": args.id, "text": args.text, "keywords": args.keywords, "expression": args.expression, "bbox": args.bbox, "ttl_s": args.ttl,
-              "k": args.k, "alpha": args.alpha, "meta": args.meta}
+    fields = {
+        "id": args.id,
+        "text": args.text,
+        "keywords": args.keywords,
+        "expression": args.expression,
+        "bbox": args.bbox,
+        "ttl_s": args.ttl,
+        "k": args.k,
+        "alpha": args.alpha,
+        "meta": args.meta,
+    }
     fields = {name: value for name, value in fields.items() if value is not None}
     if args.near is not None:
         fields["lat"], fields["lon"] = args.near
@@ -462,8 +471,7 @@ def _tail(args: argparse.Namespace) -> int:
 
     with open_client(args) as client:
         follow = follow_topk if args.topk else follow_results
-        found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json",
-                       with_texts=args.texts)
+        found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
         with contextlib.closing(found):
             left = sys.maxsize if args.count is None else args.count
             while left:

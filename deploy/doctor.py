@@ -39,8 +39,14 @@ class Row:
     fix: str = ""
 
 
-def run_checks(bootstrap: Bootstrap | None = None, *, client_options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None,
-               start_broker: bool = True, progress: Callable[[str], None] | None = None) -> list[Row]:
+def run_checks(
+    bootstrap: Bootstrap | None = None,
+    *,
+    client_options: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    start_broker: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> list[Row]:
     """Run every check and return its rows; no check raises.
 
     bootstrap: the brokers to check, by default what ``resolve_bootstrap()`` says.
@@ -51,9 +57,18 @@ def run_checks(bootstrap: Bootstrap | None = None, *, client_options: Mapping[st
     tell = progress or (lambda text: None)
     rows: list[Row] = []
     checks: list[tuple[str, Callable[[], list[Row]]]] = [
-        ("python", _python), ("packages", _packages), ("java", lambda: _java(env)), ("spark", lambda: _spark(env)), ("jars", _jars),
-        ("duplicate jars", _duplicates), ("folders", _folders), ("numba cache", lambda: _numba(env)), ("memory", _memory), ("host name", lambda: _host_name(env)),
-        ("ports", _ports), ("broker", lambda: _broker(bootstrap or resolve_bootstrap(None, env), client_options or {}, start_broker, rows)),
+        ("python", _python),
+        ("packages", _packages),
+        ("java", lambda: _java(env)),
+        ("spark", lambda: _spark(env)),
+        ("jars", _jars),
+        ("duplicate jars", _duplicates),
+        ("folders", _folders),
+        ("numba cache", lambda: _numba(env)),
+        ("memory", _memory),
+        ("host name", lambda: _host_name(env)),
+        ("ports", _ports),
+        ("broker", lambda: _broker(bootstrap or resolve_bootstrap(None, env), client_options or {}, start_broker, rows)),
         ("topologies", lambda: _topologies(bootstrap or resolve_bootstrap(None, env), client_options or {}, rows)),
     ]
     for name, check in checks:
@@ -62,7 +77,7 @@ def run_checks(bootstrap: Bootstrap | None = None, *, client_options: Mapping[st
             rows += check()
         except DeployError as e:
             rows.append(Row(name, FAIL, e.message, e.fix))
-        except Exception as e:      # a report with one odd row is of more use than a traceback
+        except Exception as e:  # a report with one odd row is of more use than a traceback
             rows.append(Row(name, FAIL, f"the check itself failed: {e!r}", "report this with the output of 'dskype doctor -o json'"))
     return rows
 
@@ -91,12 +106,20 @@ def as_text(rows: Sequence[Row]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
+
 def _python() -> list[Row]:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < (3, 11):
         return [Row("python", FAIL, f"expected Python 3.11 or newer, given: {version}", "make a virtual environment with a newer Python")]
     if sys.version_info >= (3, 14):
-        return [Row("python", WARN, f"Python {version} is newer than those that PySpark 4.0 was made for (up to 3.13)", "use Python 3.11 to 3.13 if Spark's workers fail")]
+        return [
+            Row(
+                "python",
+                WARN,
+                f"Python {version} is newer than those that PySpark 4.0 was made for (up to 3.13)",
+                "use Python 3.11 to 3.13 if Spark's workers fail",
+            )
+        ]
     return [Row("python", OK, f"{version} at {sys.executable}")]
 
 
@@ -111,7 +134,7 @@ def _packages() -> list[Row]:
     for line in required:
         if "extra ==" in line.replace("'", '"').replace("extra==", "extra =="):
             continue
-        name = re.match(r"[\w.-]+", line).group()       # type: ignore[union-attr]
+        name = re.match(r"[\w.-]+", line).group()  # type: ignore[union-attr]
         try:
             versions[name.lower()] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -119,7 +142,7 @@ def _packages() -> list[Row]:
     rows = []
     if missing:
         rows.append(Row("packages", FAIL, f"missing: {', '.join(missing)}", "pip install dskype again in this environment"))
-    major = {name: int(re.match(r"\d*", v).group() or 0) for name, v in versions.items()}       # type: ignore[union-attr]
+    major = {name: int(re.match(r"\d*", v).group() or 0) for name, v in versions.items()}  # type: ignore[union-attr]
     if major.get("kafka-python", 3) < 3:
         rows.append(Row("packages", FAIL, f"expected kafka-python 3, given: {versions['kafka-python']}", "pip install 'kafka-python>=3,<4'"))
     if major.get("pandas", 2) >= 3:
@@ -149,7 +172,9 @@ def _spark(env: Mapping[str, str]) -> list[Row]:
     if defaults.is_file():
         lines = [x.split()[0] for x in defaults.read_text(errors="replace").splitlines() if re.match(r"\s*spark\.jars(\.packages)?\s.*kafka", x)]
         if lines:
-            rows.append(Row("spark", WARN, f"{defaults} names Kafka jars of its own ({', '.join(lines)})", "remove them there: the connector would be loaded twice"))
+            rows.append(
+                Row("spark", WARN, f"{defaults} names Kafka jars of its own ({', '.join(lines)})", "remove them there: the connector would be loaded twice")
+            )
     return rows
 
 
@@ -161,7 +186,14 @@ def _jars() -> list[Row]:
     if all(p.kind == "missing" for p in problems):
         whole = len(problems) in {len(v) for v in jars.read_manifest().values()} | {sum(len(v) for v in jars.read_manifest().values())}
         if whole:
-            return [Row("jars", WARN, f"{len(problems)} jars are not in {paths.jars_dir()} yet (55 MB at most)", "they are fetched at the first start; or run 'dskype jars fetch' now")]
+            return [
+                Row(
+                    "jars",
+                    WARN,
+                    f"{len(problems)} jars are not in {paths.jars_dir()} yet (55 MB at most)",
+                    "they are fetched at the first start; or run 'dskype jars fetch' now",
+                )
+            ]
     return [Row("jars", FAIL, str(p), f"rm -r {p.path.parent} and run 'dskype jars fetch'") for p in problems[:5]]
 
 
@@ -193,15 +225,35 @@ def _folders() -> list[Row]:
         free = shutil.disk_usage(folder).free
         detail = f"{folder}, {free / _GIB:.1f} GiB free"
         if free < _MIN_DISK:
-            rows.append(Row(f"{name} folder", FAIL, f"expected {_MIN_DISK // _GIB} GiB free disk, given: {detail}", f"make room, or set {paths.HOME_VARIABLE} to a folder on another disk"))
+            rows.append(
+                Row(
+                    f"{name} folder",
+                    FAIL,
+                    f"expected {_MIN_DISK // _GIB} GiB free disk, given: {detail}",
+                    f"make room, or set {paths.HOME_VARIABLE} to a folder on another disk",
+                )
+            )
         elif free < _GOOD_DISK:
-            rows.append(Row(f"{name} folder", WARN, f"less than {_GOOD_DISK // _GIB} GiB free disk: {detail}", "long runs fill it; shorten the retention of the topics or make room"))
+            rows.append(
+                Row(
+                    f"{name} folder",
+                    WARN,
+                    f"less than {_GOOD_DISK // _GIB} GiB free disk: {detail}",
+                    "long runs fill it; shorten the retention of the topics or make room",
+                )
+            )
         else:
             rows.append(Row(f"{name} folder", OK, detail))
     configured = paths.configured_home()
     if paths.home() != configured:
-        rows.append(Row("home folder", WARN, f"{configured} cannot be written, so {paths.home()} is used: caches may be lost at a reboot",
-                        f"set {paths.HOME_VARIABLE} to a writable folder"))
+        rows.append(
+            Row(
+                "home folder",
+                WARN,
+                f"{configured} cannot be written, so {paths.home()} is used: caches may be lost at a reboot",
+                f"set {paths.HOME_VARIABLE} to a writable folder",
+            )
+        )
     return rows
 
 
@@ -220,7 +272,7 @@ def _memory() -> list[Row]:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return []
-    free = int(re.search(r"MemAvailable:\s+(\d+) kB", text).group(1)) * 1024        # type: ignore[union-attr]
+    free = int(re.search(r"MemAvailable:\s+(\d+) kB", text).group(1)) * 1024  # type: ignore[union-attr]
     detail = f"{free / _GIB:.1f} GiB available"
     if free < _MIN_MEMORY:
         return [Row("memory", FAIL, f"expected {_MIN_MEMORY // _GIB} GiB of memory for Spark and a broker, given: {detail}", "end other programs")]
@@ -246,6 +298,7 @@ def _ports() -> list[Row]:
 
 # ---------------------------------------------------------------------------------------------------- brokers
 
+
 def _broker(bootstrap: Bootstrap, options: Mapping[str, Any], start: bool, rows: Sequence[Row]) -> list[Row]:
     if bootstrap.servers is not None:
         return check_brokers(bootstrap, options)
@@ -268,13 +321,26 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
     servers = parse_servers(bootstrap.servers, bootstrap.source)
     errors = {f"{h}:{p}": e for h, p in servers if (e := _connect_error(h, p))}
     if len(errors) == len(servers):
-        return [Row("broker", FAIL, "; ".join(f"{a}: {e}" for a, e in errors.items()) + f" (given by {bootstrap.source})",
-                    "start the broker, correct the address, or leave it out to use the embedded broker")]
+        return [
+            Row(
+                "broker",
+                FAIL,
+                "; ".join(f"{a}: {e}" for a, e in errors.items()) + f" (given by {bootstrap.source})",
+                "start the broker, correct the address, or leave it out to use the embedded broker",
+            )
+        ]
     rows = [Row("broker", WARN, f"{a} of {bootstrap.source}: {e}", "remove it or start that broker") for a, e in errors.items()]
     admin = None
     try:
-        admin = KafkaAdminClient(**{**client_arguments(options or {}), "bootstrap_servers": [f"{h}:{p}" for h, p in servers],
-                                    "client_id": "dskype-doctor", "bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms})
+        admin = KafkaAdminClient(
+            **{
+                **client_arguments(options or {}),
+                "bootstrap_servers": [f"{h}:{p}" for h, p in servers],
+                "client_id": "dskype-doctor",
+                "bootstrap_timeout_ms": timeout_ms,
+                "request_timeout_ms": timeout_ms,
+            }
+        )
         # What the brokers call themselves is known from the first answer, even when none of these addresses can be reached.
         advertised = sorted((b.host, b.port) for b in admin._manager.cluster.brokers())
         rows += advertised_rows(advertised, servers)
@@ -283,8 +349,14 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
             live = [n for n in answer["brokers"] if not n.get("is_fenced")]
             rows.append(Row("broker", OK, f"{len(live)} of {len(answer['brokers'])} nodes live, cluster {answer.get('cluster_id')} ({bootstrap.source})"))
     except (KafkaError, OSError) as e:
-        rows.append(Row("broker", FAIL, f"{bootstrap.servers} accepts connections but gave no Kafka answer: {type(e).__name__}: {e}",
-                        "is it a Kafka listener, and do kafka.security.protocol, kafka.sasl.* and kafka.ssl.* match it?"))
+        rows.append(
+            Row(
+                "broker",
+                FAIL,
+                f"{bootstrap.servers} accepts connections but gave no Kafka answer: {type(e).__name__}: {e}",
+                "is it a Kafka listener, and do kafka.security.protocol, kafka.sasl.* and kafka.ssl.* match it?",
+            )
+        )
     finally:
         if admin is not None:
             admin.close()
@@ -312,8 +384,14 @@ def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
         why = "; ".join(health["why"])
         if not t["driver_alive"]:
             last = f"; the last that was heard of it: {health['state']}: {why}" if why else ""
-            found.append(Row(name, FAIL, f"its process is gone (pid {t['driver']['pid']} on {t['driver']['host']}){last}",
-                             f"submit it again to resume it, or remove it with 'dskype kill {t['name']}'"))
+            found.append(
+                Row(
+                    name,
+                    FAIL,
+                    f"its process is gone (pid {t['driver']['pid']} on {t['driver']['host']}){last}",
+                    f"submit it again to resume it, or remove it with 'dskype kill {t['name']}'",
+                )
+            )
         elif health["state"] in ("failed", "stalled", "waiting"):
             found.append(Row(name, FAIL if health["state"] == "failed" else WARN, f"{health['state']}: {why}", f"see 'dskype get-errors {t['name']}'"))
     n = len(topologies)
@@ -326,9 +404,15 @@ def advertised_rows(advertised: Sequence[tuple[str, int]], servers: Sequence[tup
     if not bad:
         return [Row("advertised listeners", OK, ", ".join(f"{h}:{p}" for h, p in advertised) or "none told")]
     asked = ", ".join(f"{h}:{p}" for h, p in servers)
-    return [Row("advertised listeners", FAIL, f"{asked} answers, but tells clients to connect to {a}: {e}",
-                "set the broker's advertised.listeners to an address that this machine reaches (for a container with a published port: 127.0.0.1:<that port>)")
-            for a, e in bad.items()]
+    return [
+        Row(
+            "advertised listeners",
+            FAIL,
+            f"{asked} answers, but tells clients to connect to {a}: {e}",
+            "set the broker's advertised.listeners to an address that this machine reaches (for a container with a published port: 127.0.0.1:<that port>)",
+        )
+        for a, e in bad.items()
+    ]
 
 
 def _connect_error(host: str, port: int, timeout_s: float = 3) -> str:

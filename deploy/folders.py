@@ -46,7 +46,7 @@ class OwnedFolder:
         """Make a folder in the scratch folder, after a sweep; ``release`` removes it, or the next sweep when we crash."""
         sweep_stale()
         base = paths.scratch_dir()
-        with _creation_lock(base):                      # no sweep may come between making the folder and locking it
+        with _creation_lock(base):  # no sweep may come between making the folder and locking it
             return cls._lock(Path(tempfile.mkdtemp(prefix=prefix, dir=base)), is_temporary=True)
 
     @classmethod
@@ -64,7 +64,7 @@ class OwnedFolder:
         with _registry_lock:
             if path not in _owned:
                 # A POSIX lock, not flock: it belongs to this process alone and is not kept alive by forked children.
-                handle = open(path / _LOCK, "a")        # noqa: SIM115 - held as long as the folder is ours
+                handle = open(path / _LOCK, "a")  # noqa: SIM115 - held as long as the folder is ours
                 try:
                     fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     _owned.add(path)
@@ -109,7 +109,7 @@ def sweep_stale() -> int:
                     with open(lock, "a") as f:
                         fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
-                    continue                            # its owner is alive
+                    continue  # its owner is alive
             _kill_left_over(folder)
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1

@@ -103,6 +103,7 @@ class Problem:
 
 # ---------------------------------------------------------------------------------------------------- versions, lock file
 
+
 def spark_home() -> Path:
     """Return the folder of the Spark that will run: ``SPARK_HOME``, else the installed PySpark."""
     given = os.environ.get("SPARK_HOME", "")
@@ -127,8 +128,7 @@ def scala_version() -> str:
     names = [p.name for p in (spark_home() / "jars").glob("scala-library-*.jar")]
     found = re.match(r"scala-library-(\d+\.\d+)", names[0]) if len(names) == 1 else None
     if not found:
-        raise JarsError(f"expected one scala-library jar in {spark_home() / 'jars'}, given: {names}",
-                        fix="reinstall pyspark, or unset SPARK_HOME")
+        raise JarsError(f"expected one scala-library jar in {spark_home() / 'jars'}, given: {names}", fix="reinstall pyspark, or unset SPARK_HOME")
     return found.group(1)
 
 
@@ -146,8 +146,10 @@ def read_manifest(path: Path = MANIFEST) -> dict[str, tuple[Jar, ...]]:
         elif line.strip() and not line.startswith("#"):
             found = re.fullmatch(r"([0-9a-f]{64})  (\w[\w.-]*):(\w[\w.-]*):(\w[\w.-]*)", line)
             if not found or current is None:
-                raise JarsError(f"{path}:{number}: expected 'sha256  group:artifact:version' below a '# [set]' heading, given: {line!r}",
-                                fix="restore the file from the repository")
+                raise JarsError(
+                    f"{path}:{number}: expected 'sha256  group:artifact:version' below a '# [set]' heading, given: {line!r}",
+                    fix="restore the file from the repository",
+                )
             current.append(Jar(group=found[2], artifact=found[3], version=found[4], sha256=found[1]))
     return {name: tuple(jars) for name, jars in sets.items()}
 
@@ -162,9 +164,11 @@ def _locked(name: str) -> tuple[Jar, ...]:
         wanted = (f"spark-sql-kafka-0-10_{scala_version()}", spark_version())
         given = [(j.artifact, j.version) for j in jars if j.artifact.startswith("spark-sql-kafka")]
         if given != [wanted]:
-            raise JarsError(f"the checksums in {MANIFEST.name} are for {':'.join(given[0]) if given else 'no connector'}, "
-                            f"given: pyspark {wanted[1]} with Scala {scala_version()}, which needs {':'.join(wanted)}",
-                            fix=f"pip install pyspark=={given[0][1] if given else '(the version in setup.cfg)'}")
+            raise JarsError(
+                f"the checksums in {MANIFEST.name} are for {':'.join(given[0]) if given else 'no connector'}, "
+                f"given: pyspark {wanted[1]} with Scala {scala_version()}, which needs {':'.join(wanted)}",
+                fix=f"pip install pyspark=={given[0][1] if given else '(the version in setup.cfg)'}",
+            )
     return jars
 
 
@@ -176,6 +180,7 @@ def _set_folder(name: str, jars: Sequence[Jar]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- checking
+
 
 def verify(*, full: bool = False, names: Iterable[str] = SETS) -> list[Problem]:
     """Compare the fetched jars with the lock file and return every difference; an empty list is good news.
@@ -214,13 +219,16 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
             read_any = True
             given = _sha256(folder / jar.file_name)
             if given != jar.sha256:
-                problems.append(Problem("corrupted", folder / jar.file_name, f"sha256 {jar.sha256} ({jar.coordinate})",
-                                        f"sha256 {given}, {info.st_size} bytes"))
+                problems.append(
+                    Problem("corrupted", folder / jar.file_name, f"sha256 {jar.sha256} ({jar.coordinate})", f"sha256 {given}, {info.st_size} bytes")
+                )
         stamp[jar.file_name] = mark
     for name in sorted(found):
-        problems.append(Problem("unknown", folder / name, f"only the {len(jars)} jars listed in {MANIFEST.name}", f"a file {name!r} of {found[name].st_size} bytes"))
+        problems.append(
+            Problem("unknown", folder / name, f"only the {len(jars)} jars listed in {MANIFEST.name}", f"a file {name!r} of {found[name].st_size} bytes")
+        )
     if read_any and not problems:
-        with contextlib.suppress(OSError):      # a read-only cache is checked in full every time; that is all
+        with contextlib.suppress(OSError):  # a read-only cache is checked in full every time; that is all
             _write_atomically(folder / _STAMP, json.dumps(stamp))
     return problems
 
@@ -240,6 +248,7 @@ def _raise_on(problems: Sequence[Problem], folder: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- fetching
+
 
 def spark_jars(progress: ProgressCallback | None = None) -> list[Path]:
     """Return the connector's jars for ``spark.jars``, fetched when missing and checked."""
@@ -275,7 +284,7 @@ def fetch(names: Iterable[str] = SETS, progress: ProgressCallback | None = None,
     locked = {name: _locked(name) for name in names}
     missing = [n for n in names if force or _existing(n, locked[n]) is None]
     if len(missing) > 1:
-        with ThreadPoolExecutor(len(missing)) as pool:      # two JVMs: most of the time is spent waiting for answers
+        with ThreadPoolExecutor(len(missing)) as pool:  # two JVMs: most of the time is spent waiting for answers
             list(pool.map(lambda n: _fetch_set(n, locked[n], tell, force), missing))
     elif missing:
         _fetch_set(missing[0], locked[missing[0]], tell, force)
@@ -293,19 +302,28 @@ def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bo
     with _file_lock(base / f"{name}.lock", lambda: tell(Progress(name, 0, len(jars), 0, "waiting for another process that fetches them"))):
         if final.is_dir() and not force:
             return
-        for stale in base.glob(f"{name}-*.tmp"):            # left by a process that was killed; the lock is ours
+        for stale in base.glob(f"{name}-*.tmp"):  # left by a process that was killed; the lock is ours
             shutil.rmtree(stale, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{name}-", suffix=".tmp", dir=base))
         try:
             tally = _Tally(name, len(jars), tell)
             runs = -(-len(jars) // _PER_IVY)
             with ThreadPoolExecutor(runs) as pool:
-                list(pool.map(lambda i: _run_ivy([(j.group, j.artifact, j.version) for j in jars[i::runs]], work / str(i), work / "lib",
-                                                 transitive=False, tally=tally), range(runs)))
+                list(
+                    pool.map(
+                        lambda i: _run_ivy(
+                            [(j.group, j.artifact, j.version) for j in jars[i::runs]], work / str(i), work / "lib", transitive=False, tally=tally
+                        ),
+                        range(runs),
+                    )
+                )
             problems = _check(work / "lib", jars, full=True)
             if problems:
-                raise JarsError(f"downloaded {problems[0]}", fix="the repository or mirror served another file than the one this version was tested "
-                                f"with; try again, then look at {MIRROR_VARIABLE}, {IVY_SETTINGS_VARIABLE} and any proxy on the way")
+                raise JarsError(
+                    f"downloaded {problems[0]}",
+                    fix="the repository or mirror served another file than the one this version was tested "
+                    f"with; try again, then look at {MIRROR_VARIABLE}, {IVY_SETTINGS_VARIABLE} and any proxy on the way",
+                )
             (work / "lib").chmod(0o755)
             if final.exists():
                 final.rename(work / "old")
@@ -332,7 +350,7 @@ def _write_atomically(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as f:
             f.write(text)
-        os.chmod(temp, 0o644)           # a cache may be shared; mkstemp makes it private
+        os.chmod(temp, 0o644)  # a cache may be shared; mkstemp makes it private
         os.replace(temp, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -342,22 +360,29 @@ def _write_atomically(path: Path, text: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------- Ivy
 
+
 def _ivy_settings(environ: Mapping[str, str], work: Path) -> list[str]:
     given = environ.get(IVY_SETTINGS_VARIABLE, "")
     if given:
         if not os.path.isfile(os.path.expanduser(given)):
-            raise JarsError(f"{IVY_SETTINGS_VARIABLE} must name an ivysettings.xml, given: {given!r}, which is no file",
-                            fix=f"correct or unset {IVY_SETTINGS_VARIABLE}")
+            raise JarsError(
+                f"{IVY_SETTINGS_VARIABLE} must name an ivysettings.xml, given: {given!r}, which is no file", fix=f"correct or unset {IVY_SETTINGS_VARIABLE}"
+            )
         return ["-settings", os.path.expanduser(given)]
     mirror = environ.get(MIRROR_VARIABLE, "")
     if not mirror:
         return []
     if not re.match(r"(https?|file):", mirror):
-        raise JarsError(f"{MIRROR_VARIABLE} must be a http:, https: or file: address of a Maven repository, given: {redact_url(mirror)!r}",
-                        fix=f"correct or unset {MIRROR_VARIABLE}")
+        raise JarsError(
+            f"{MIRROR_VARIABLE} must be a http:, https: or file: address of a Maven repository, given: {redact_url(mirror)!r}",
+            fix=f"correct or unset {MIRROR_VARIABLE}",
+        )
     settings = work / "ivysettings.xml"
-    settings.write_text('<ivysettings><settings defaultResolver="mirror"/><resolvers>'
-                        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(mirror)}/></resolvers></ivysettings>', encoding="utf-8")
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(mirror)}/></resolvers></ivysettings>',
+        encoding="utf-8",
+    )
     return ["-settings", str(settings)]
 
 
@@ -388,16 +413,34 @@ def _run_ivy(coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path,
         raise JarsError(f"expected an ivy-*.jar in {spark_home() / 'jars'}, given: none", fix="reinstall pyspark, or unset SPARK_HOME")
     java = find_java()
     work.mkdir()
-    conf = "default" if transitive else "master"            # 'master' is the module's own jar and nothing else
+    conf = "default" if transitive else "master"  # 'master' is the module's own jar and nothing else
     dependencies = "\n".join(f"<dependency org={quoteattr(g)} name={quoteattr(a)} rev={quoteattr(v)} conf='default->{conf}'/>" for g, a, v in coordinates)
-    (work / "ivy.xml").write_text(f"<ivy-module version='2.0'><info organisation='dskype' module={quoteattr(tally.name)}/>"
-                                  f"<configurations><conf name='default'/></configurations><dependencies>\n{dependencies}\n</dependencies></ivy-module>",
-                                  encoding="utf-8")
+    (work / "ivy.xml").write_text(
+        f"<ivy-module version='2.0'><info organisation='dskype' module={quoteattr(tally.name)}/>"
+        f"<configurations><conf name='default'/></configurations><dependencies>\n{dependencies}\n</dependencies></ivy-module>",
+        encoding="utf-8",
+    )
     # Ivy's user folder is ours as well: the default is in the home, which may be missing or read-only.
-    command = [str(java.path), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *proxy_flags(),
-               f"-Divy.default.ivy.user.dir={work / 'user'}", "-cp", str(ivy_jars[-1]), "org.apache.ivy.Main",
-               *_ivy_settings(os.environ, work), "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"), "-confs", "default",
-               "-retrieve", str(lib / "[organisation]_[artifact]-[revision](-[classifier]).[ext]")]
+    command = [
+        str(java.path),
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        *proxy_flags(),
+        f"-Divy.default.ivy.user.dir={work / 'user'}",
+        "-cp",
+        str(ivy_jars[-1]),
+        "org.apache.ivy.Main",
+        *_ivy_settings(os.environ, work),
+        "-cache",
+        str(work / "cache"),
+        "-ivy",
+        str(work / "ivy.xml"),
+        "-confs",
+        "default",
+        "-retrieve",
+        str(lib / "[organisation]_[artifact]-[revision](-[classifier]).[ext]"),
+    ]
     for attempt in (1, 2):
         code, output = _follow_ivy(command, tally)
         if code == 0:
@@ -406,9 +449,11 @@ def _run_ivy(coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path,
             tally.add("failed, trying once more")
             time.sleep(2)
     lines = [x.strip() for x in redact_url(output).splitlines() if re.search(r"UNRESOLVED|not found|FAILED|error|Exception|denied|impossible", x)]
-    raise JarsError(f"Ivy could not fetch the {tally.name} jars (exit code {code}):\n    " + "\n    ".join(lines[:8] or output.splitlines()[-8:]),
-                    fix=f"check the network; behind a proxy set HTTPS_PROXY; for a mirror set {MIRROR_VARIABLE} or {IVY_SETTINGS_VARIABLE}; "
-                        f"without a network copy {paths.jars_dir()} from a machine that has it")
+    raise JarsError(
+        f"Ivy could not fetch the {tally.name} jars (exit code {code}):\n    " + "\n    ".join(lines[:8] or output.splitlines()[-8:]),
+        fix=f"check the network; behind a proxy set HTTPS_PROXY; for a mirror set {MIRROR_VARIABLE} or {IVY_SETTINGS_VARIABLE}; "
+        f"without a network copy {paths.jars_dir()} from a machine that has it",
+    )
 
 
 def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
@@ -445,6 +490,7 @@ def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
 
 # ---------------------------------------------------------------------------------------------------- for maintainers
 
+
 def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> None:
     """Resolve both closures afresh and write the lock file: for a new Spark or Kafka version, by a maintainer who then reviews the difference.
 
@@ -456,8 +502,10 @@ def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> N
     text = ["# Checksums of the jars that are fetched: sha256  group:artifact:version. Written by dskype.deploy.jars.relock()."]
     with tempfile.TemporaryDirectory() as temp:
         closures = {}
-        for name, roots in (("spark", [("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", spark_version())]),
-                            ("broker", [("org.apache.kafka", f"kafka_{scala}", KAFKA_VERSION)])):
+        for name, roots in (
+            ("spark", [("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", spark_version())]),
+            ("broker", [("org.apache.kafka", f"kafka_{scala}", KAFKA_VERSION)]),
+        ):
             closures[name] = _resolve(name, roots, Path(temp) / name, tell)
         log4j = next(v for g, a, v in closures["broker"] if a == "log4j-core")
         binding = ("org.apache.logging.log4j", LOG_BINDING, log4j)
@@ -470,8 +518,9 @@ def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> N
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def _resolve(name: str, roots: list[tuple[str, str, str]], work: Path, tell: ProgressCallback,
-             only: set[tuple[str, str, str]] | None = None) -> dict[tuple[str, str, str], Path]:
+def _resolve(
+    name: str, roots: list[tuple[str, str, str]], work: Path, tell: ProgressCallback, only: set[tuple[str, str, str]] | None = None
+) -> dict[tuple[str, str, str], Path]:
     _run_ivy(roots, work, work / "lib", transitive=only is None, tally=_Tally(name, len(roots), tell))
     result = {}
     cached = {p.stem: p for p in (work / "cache").rglob("jars/*.jar")} | {p.stem: p for p in (work / "cache").rglob("bundles/*.jar")}

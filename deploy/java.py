@@ -16,8 +16,10 @@ from dskype.deploy.errors import JavaError
 MINIMUM = 17
 """Oldest Java feature release that Spark 4 runs on."""
 
-_INSTALL = (f"install a Java {MINIMUM} runtime (Debian/Ubuntu: apt-get install openjdk-{MINIMUM}-jre-headless; Fedora: dnf install java-{MINIMUM}-openjdk-headless; "
-            f"macOS: brew install openjdk@{MINIMUM}) and put it on PATH or in JAVA_HOME")
+_INSTALL = (
+    f"install a Java {MINIMUM} runtime (Debian/Ubuntu: apt-get install openjdk-{MINIMUM}-jre-headless; Fedora: dnf install java-{MINIMUM}-openjdk-headless; "
+    f"macOS: brew install openjdk@{MINIMUM}) and put it on PATH or in JAVA_HOME"
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ def locate_java(environ: Mapping[str, str] | None = None) -> Java:
     if java_home:
         path, found_by = Path(java_home) / "bin" / "java", "JAVA_HOME"
         if not os.access(path, os.X_OK):
-            raise JavaError(f"JAVA_HOME must be the folder that holds bin/java, given: {java_home!r}",
-                            fix="correct JAVA_HOME, or unset it to use the java on PATH")
+            raise JavaError(
+                f"JAVA_HOME must be the folder that holds bin/java, given: {java_home!r}", fix="correct JAVA_HOME, or unset it to use the java on PATH"
+            )
     else:
         found = shutil.which("java", path=env.get("PATH"))
         if found is None:
@@ -100,4 +103,4 @@ def _major(version: str) -> int:
     parts = [int(n) for n in re.findall(r"\d+", version)]
     if not parts:
         return 0
-    return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]    # "1.8.0_402" is Java 8
+    return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]  # "1.8.0_402" is Java 8

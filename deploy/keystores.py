@@ -24,18 +24,38 @@ def key_and_chain(location: str, kind: str, password: str | None, key_password: 
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise OptionError(f"kafka.ssl.keystore.type {kind} needs the Python package cryptography, given: it is not installed",
-                          fix="pip install 'dskype[tls]', or use a PEM file with kafka.ssl.keystore.type=PEM") from None
+        raise OptionError(
+            f"kafka.ssl.keystore.type {kind} needs the Python package cryptography, given: it is not installed",
+            fix="pip install 'dskype[tls]', or use a PEM file with kafka.ssl.keystore.type=PEM",
+        ) from None
     if key_password not in (None, password):
-        raise OptionError("kafka.ssl.key.password must be kafka.ssl.keystore.password for a key store that is no PEM, given: another one",
-                          fix="use one password for both, or a PEM file with kafka.ssl.keystore.type=PEM")
+        raise OptionError(
+            "kafka.ssl.key.password must be kafka.ssl.keystore.password for a key store that is no PEM, given: another one",
+            fix="use one password for both, or a PEM file with kafka.ssl.keystore.type=PEM",
+        )
     if kind == "PKCS12":
         data = _read(location)
     else:
         with tempfile.TemporaryDirectory() as folder:  # of mode 0700
             target = os.path.join(folder, "store.p12")
-            _keytool("keystore", location, password, "-importkeystore", "-srckeystore", location, "-srcstoretype", kind, "-srcstorepass:env", _VARIABLE,
-                     "-destkeystore", target, "-deststoretype", "PKCS12", "-noprompt", store_option="-deststorepass:env")
+            _keytool(
+                "keystore",
+                location,
+                password,
+                "-importkeystore",
+                "-srckeystore",
+                location,
+                "-srcstoretype",
+                kind,
+                "-srcstorepass:env",
+                _VARIABLE,
+                "-destkeystore",
+                target,
+                "-deststoretype",
+                "PKCS12",
+                "-noprompt",
+                store_option="-deststorepass:env",
+            )
             data = _read(target)
     try:
         key, own, further = pkcs12.load_key_and_certificates(data, (password or "").encode())
@@ -55,12 +75,20 @@ _VARIABLE = "DSKYPE_STORE_PASSWORD"
 def _keytool(store: str, location: str, password: str | None, *arguments: str, store_option: str = "-storepass:env") -> str:
     _read(location)
     program = find_java().path.resolve().with_name("keytool")
-    done = subprocess.run([str(program), "-J-Xshare:auto", "-J-XX:TieredStopAtLevel=1", *arguments, store_option, _VARIABLE],
-                          env={**os.environ, _VARIABLE: password or "", "LC_ALL": "C"}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(program), "-J-Xshare:auto", "-J-XX:TieredStopAtLevel=1", *arguments, store_option, _VARIABLE],
+        env={**os.environ, _VARIABLE: password or "", "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         said = (done.stdout.strip().splitlines() or ["no reason"])[0]
-        raise OptionError(f"kafka.ssl.{store}.location must be a store that kafka.ssl.{store}.password opens, given: {location!r} ({said})",
-                          fix=f"check kafka.ssl.{store}.type and kafka.ssl.{store}.password")
+        raise OptionError(
+            f"kafka.ssl.{store}.location must be a store that kafka.ssl.{store}.password opens, given: {location!r} ({said})",
+            fix=f"check kafka.ssl.{store}.type and kafka.ssl.{store}.password",
+        )
     return done.stdout
 
 

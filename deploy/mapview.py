@@ -72,15 +72,15 @@ class _View(NamedTuple):
 
     def at(self, lat: float, lon: float) -> tuple[float, float]:
         """Return the pixel of a place."""
-        return (self.x + (lon - self.west) / (self.east - self.west) * self.width,
-                self.y + (self.north - lat) / (self.north - self.south) * self.height)
+        return (self.x + (lon - self.west) / (self.east - self.west) * self.width, self.y + (self.north - lat) / (self.north - self.south) * self.height)
 
     def holds(self, lat: float, lon: float) -> bool:
         return self.west <= lon <= self.east and self.south <= lat <= self.north
 
 
-def draw(lat: np.ndarray, lon: np.ndarray, *, here: tuple[float, float], name: str, pins: Sequence[Pin], title: str, subtitle: str = "",
-         cell_px: float = 1.9) -> str:
+def draw(
+    lat: np.ndarray, lon: np.ndarray, *, here: tuple[float, float], name: str, pins: Sequence[Pin], title: str, subtitle: str = "", cell_px: float = 1.9
+) -> str:
     """Return a map as SVG text.
 
     :param lat: float64[n], degrees, of all messages: faint dots.
@@ -105,9 +105,15 @@ def draw(lat: np.ndarray, lon: np.ndarray, *, here: tuple[float, float], name: s
         f'<rect width="{_WIDTH}" height="{height}" fill="#0b1220"/>',
         f'<text x="{_MARGIN}" y="48" font-size="28" font-weight="700">{_text(_cut(title, 72))}</text>',
         f'<text x="{_MARGIN}" y="76" font-size="15" class="far">{_text(_cut(subtitle, 150))}</text>',
-        *_panel("detail", detail), *_dots(lat, lon, detail, cell_px * 1.15), *_detail_marks(detail, here, name, pins), "</g>",
+        *_panel("detail", detail),
+        *_dots(lat, lon, detail, cell_px * 1.15),
+        *_detail_marks(detail, here, name, pins),
+        "</g>",
         *_list(pins, detail, len(pins)),
-        *_panel("world", world), *_dots(lat, lon, world, cell_px), *_world_marks(world, detail, here, pins), "</g>",
+        *_panel("world", world),
+        *_dots(lat, lon, world, cell_px),
+        *_world_marks(world, detail, here, pins),
+        "</g>",
         "</svg>\n",
     ]
     return "\n".join(parts)
@@ -198,11 +204,15 @@ def _detail_marks(view: _View, here: tuple[float, float], name: str, pins: Seque
         taken.append((bx - _BUBBLE, by - _BUBBLE, bx + _BUBBLE, by + _BUBBLE))
         bubbles.append((rank, pin, x, y, bx, by))
     moved = [(x, y, bx, by) for _, _, x, y, bx, by in bubbles if math.hypot(bx - x, by - y) > 1]
-    parts += [f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{bx:.1f}" y2="{by:.1f}"/><circle class="pin" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-              for x, y, bx, by in moved]
+    parts += [
+        f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{bx:.1f}" y2="{by:.1f}"/><circle class="pin" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+        for x, y, bx, by in moved
+    ]
     for rank, _, _, _, bx, by in reversed(bubbles):
-        parts.append(f'<circle class="pin{" first" if rank == 1 else ""}" cx="{bx:.1f}" cy="{by:.1f}" r="{_BUBBLE}"/>'
-                     f'<text class="rank" x="{bx:.1f}" y="{by + 4:.1f}" font-size="{11 if rank < 100 else 9}">{rank}</text>')
+        parts.append(
+            f'<circle class="pin{" first" if rank == 1 else ""}" cx="{bx:.1f}" cy="{by:.1f}" r="{_BUBBLE}"/>'
+            f'<text class="rank" x="{bx:.1f}" y="{by + 4:.1f}" font-size="{11 if rank < 100 else 9}">{rank}</text>'
+        )
     taken += [(x - 3, y - 3, x + 3, y + 3) for x, y, _, _ in moved]
     for _, pin, _, _, bx, by in bubbles:
         text = _cut(pin.name, 30)
@@ -230,8 +240,12 @@ def _free_spot(x: float, y: float, taken: list[_Box], view: _View) -> tuple[floa
 def _label_spots(text: str, x: float, y: float, away: float, size: float) -> list[tuple[str, float, float, _Box]]:
     """Return where a label may stand beside a point: right, left, above, below, as (anchor, x, y, box)."""
     width, spots = _text_width(text, size), []
-    for anchor, tx, ty in (("start", x + away, y + size * 0.36), ("end", x - away, y + size * 0.36), ("middle", x, y - away - 2),
-                           ("middle", x, y + away + size * 0.8)):
+    for anchor, tx, ty in (
+        ("start", x + away, y + size * 0.36),
+        ("end", x - away, y + size * 0.36),
+        ("middle", x, y - away - 2),
+        ("middle", x, y + away + size * 0.8),
+    ):
         left = tx - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         spots.append((anchor, tx, ty, (left - 2, ty - size * 0.94, left + width + 2, ty + size * 0.28)))
     return spots
@@ -245,17 +259,21 @@ def _label(text: str, spot: tuple[str, float, float, _Box], size: float, style: 
 def _list(pins: Sequence[Pin], detail: _View, total: int) -> list[str]:
     x, right = _WIDTH - _MARGIN - _LIST + 4, _WIDTH - _MARGIN - 4
     step = min(38.0, (_DETAIL - 34) / max(1, min(total, _LISTED)))
-    parts = [f'<text x="{x}" y="{_HEAD + 16}" font-size="13" class="far">rank and place</text>',
-             f'<text x="{right}" y="{_HEAD + 16}" font-size="13" class="score">score</text>',
-             f'<path d="M{x} {_HEAD + 25.5}H{right}" stroke="#22314d"/>']
+    parts = [
+        f'<text x="{x}" y="{_HEAD + 16}" font-size="13" class="far">rank and place</text>',
+        f'<text x="{right}" y="{_HEAD + 16}" font-size="13" class="score">score</text>',
+        f'<path d="M{x} {_HEAD + 25.5}H{right}" stroke="#22314d"/>',
+    ]
     for rank, pin in enumerate(pins[:_LISTED], 1):
         y = _HEAD + 26 + step * (rank - 0.5)
         away = not detail.holds(pin.lat, pin.lon)
         first, dim, far = " first" if rank == 1 else "", ' opacity=".55"' if away else "", ' class="far"' if away else ""
-        parts.append(f'<circle class="pin{first}" cx="{x + 11}" cy="{y:.1f}" r="{_BUBBLE - 0.5}"{dim}/>'
-                     f'<text class="rank" x="{x + 11}" y="{y + 4:.1f}" font-size="11">{rank}</text>'
-                     f'<text x="{x + 30}" y="{y + 5:.1f}" font-size="14"{far}>{_name_and_region(pin, right - x - 84)}</text>'
-                     f'<text class="score" x="{right}" y="{y + 5:.1f}" font-size="14">{pin.score:.3f}</text>')
+        parts.append(
+            f'<circle class="pin{first}" cx="{x + 11}" cy="{y:.1f}" r="{_BUBBLE - 0.5}"{dim}/>'
+            f'<text class="rank" x="{x + 11}" y="{y + 4:.1f}" font-size="11">{rank}</text>'
+            f'<text x="{x + 30}" y="{y + 5:.1f}" font-size="14"{far}>{_name_and_region(pin, right - x - 84)}</text>'
+            f'<text class="score" x="{right}" y="{y + 5:.1f}" font-size="14">{pin.score:.3f}</text>'
+        )
     notes = [f"and {total - _LISTED} more"] if total > _LISTED else []
     if any(not detail.holds(pin.lat, pin.lon) for pin in pins[:_LISTED]):
         notes.append("dimmed: only on the map of the world")
@@ -279,8 +297,10 @@ def _world_marks(view: _View, detail: _View, here: tuple[float, float], pins: Se
     x2, y2 = view.at(max(detail.south, -90), min(detail.east, 180))
     x0, y0 = view.at(*here)
     parts = [f'<circle class="pin" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in (view.at(p.lat, p.lon) for p in reversed(pins))]
-    parts.append(f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(4, x2 - x1):.1f}" height="{max(4, y2 - y1):.1f}" fill="#7df0d0" fill-opacity=".07" '
-                 'stroke="#7df0d0" stroke-width="1.4" rx="2"/>')
+    parts.append(
+        f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(4, x2 - x1):.1f}" height="{max(4, y2 - y1):.1f}" fill="#7df0d0" fill-opacity=".07" '
+        'stroke="#7df0d0" stroke-width="1.4" rx="2"/>'
+    )
     parts.append(f'<circle cx="{x0:.1f}" cy="{y0:.1f}" r="2.2" fill="#7df0d0"/>')
     return parts
 

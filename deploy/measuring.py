@@ -27,8 +27,24 @@ from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import metrics_topic
 
-__all__ = ["BATCH_BUCKETS_S", "BUCKETS_S", "WINDOW_S", "Batches", "Meter", "Passage", "Passages", "Source", "checkpoint_age_ms", "consumer_lag", "describe", "in_flight", "measure", "placements",
-           "registered_subscriptions", "rejected"]
+__all__ = [
+    "BATCH_BUCKETS_S",
+    "BUCKETS_S",
+    "WINDOW_S",
+    "Batches",
+    "Meter",
+    "Passage",
+    "Passages",
+    "Source",
+    "checkpoint_age_ms",
+    "consumer_lag",
+    "describe",
+    "in_flight",
+    "measure",
+    "placements",
+    "registered_subscriptions",
+    "rejected",
+]
 
 WINDOW_S = 60.0
 BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
@@ -75,7 +91,7 @@ class Passages:
         self._window_ms = window_ms
         self._open: dict[str, deque[tuple[int, int, int, int]]] = {}  # bolt -> (watermark, oldest, newest, records)
         self._marks: dict[str, dict[int, int | None]] = {}
-        self._sent: dict[int, int] = {}                               # task of a spout -> its watermark
+        self._sent: dict[int, int] = {}  # task of a spout -> its watermark
         self._recent: deque[tuple[int, int, int, int]] = deque(maxlen=1000)
         self.passed: dict[str, deque[Passage]] = {}
         self.buckets: dict[str, list[int]] = {}
@@ -160,7 +176,7 @@ class Batches:
     def __init__(self, window_ms: float) -> None:
         self._window_ms = window_ms
         self._recent: dict[str, deque[tuple[int, float]]] = {}
-        self._heard: dict[tuple[str, Any], tuple[int, list[Any]]] = {}     # executor -> time and versions of its newest record
+        self._heard: dict[tuple[str, Any], tuple[int, list[Any]]] = {}  # executor -> time and versions of its newest record
         self.buckets: dict[str, list[int]] = {}
         """Component -> how many took at most each of :data:`BATCH_BUCKETS_S`, and how many there were."""
         self.sums_ms: dict[str, float] = {}
@@ -250,9 +266,10 @@ class Meter:
 
     def edges(self) -> list[tuple[str, str, str]]:
         """Return (source, stream, target) of every stream that has brought tuples, without system streams; DSkype's in the order of their numbers."""
-        found = {(*key.rpartition("/")[::2], task["component"]) for task in list(self.stats.tasks.values())
-                 for key in task.get("executed", ()) if "/" in key}
-        return sorted((edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__")), key=lambda edge: (_ORDER.get(edge[1], len(_ORDER)), edge))
+        found = {(*key.rpartition("/")[::2], task["component"]) for task in list(self.stats.tasks.values()) for key in task.get("executed", ()) if "/" in key}
+        return sorted(
+            (edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__")), key=lambda edge: (_ORDER.get(edge[1], len(_ORDER)), edge)
+        )
 
     def distribution(self) -> tuple[str, str] | None:
         """Return the components that distribute and that match messages: the ends of stream ``matching``; None where there is none."""
@@ -327,9 +344,18 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
     rates, stats, conf = _Rates(meter, now_ms), meter.stats, about.get("conf") or {}
     roles = meter.distribution()
     found: dict[str, Any] = {
-        "v": 1, "topology": about.get("name"), "id": about.get("id", stats.topology_id), "status": about.get("status"),
-        "driver_alive": about.get("driver_alive"), "uptime_s": about.get("uptime_secs"), "time_ms": now_ms, "window_s": round(rates.seconds, 3),
-        "messages": None, "communication": None, "replication": None, "balance": None,
+        "v": 1,
+        "topology": about.get("name"),
+        "id": about.get("id", stats.topology_id),
+        "status": about.get("status"),
+        "driver_alive": about.get("driver_alive"),
+        "uptime_s": about.get("uptime_secs"),
+        "time_ms": now_ms,
+        "window_s": round(rates.seconds, 3),
+        "messages": None,
+        "communication": None,
+        "replication": None,
+        "balance": None,
     }
     if roles is not None:
         found.update(_dskype(meter, rates, conf, *roles))
@@ -362,14 +388,20 @@ def _dskype(meter: Meter, rates: _Rates, conf: Mapping[str, Any], source: str, t
 
     return {
         "messages": {"processed": messages, "per_second": rates.per_second(recent)},
-        "communication": {"tuples": sent, "tuples_per_message": _ratio(sent, messages), "tuples_per_message_now": _ratio(sent_recently, recent),
-                          "bytes": size, "bytes_per_message": _ratio(size, messages)},
+        "communication": {
+            "tuples": sent,
+            "tuples_per_message": _ratio(sent, messages),
+            "tuples_per_message_now": _ratio(sent_recently, recent),
+            "bytes": size,
+            "bytes_per_message": _ratio(size, messages),
+        },
         "replication": {"placements": living, "subscriptions": registered, "ratio": _ratio(living, registered) if registered else None},
         "balance": {
             "over": "window" if over_window else "life",
             "subscriptions": _balance(_metric(task, "subscriptions") or 0 for task in tasks.values()),
             "messages": _balance(loads(f"executed/{matching}", lambda task: task["executed"].get(matching, 0))),
-            "busy": _balance(loads("busy_ns", lambda task: task["busy_ns"]))},
+            "busy": _balance(loads("busy_ns", lambda task: task["busy_ns"])),
+        },
     }
 
 
@@ -413,10 +445,19 @@ def _stream(meter: Meter, rates: _Rates, source: str, stream: str, target: str) 
     key = f"{source}/{stream}"
     tuples = rates.grown(target, f"executed/{key}")
     size = rates.grown(target, f"stream_bytes/{key}")
-    tasks = [{"task": id, "tuples": t["executed"].get(key, 0), "frames": t.get("stream_frames", {}).get(key, 0),
-              "bytes": t.get("stream_bytes", {}).get(key, 0)} for id, t in meter.tasks(target).items()]
-    return {"source": source, "stream": stream, "target": target, **{name: sum(t[name] for t in tasks) for name in ("tuples", "frames", "bytes")},
-            "tuples_per_second": rates.per_second(tuples), "bytes_per_second": rates.per_second(size), "tasks": tasks}
+    tasks = [
+        {"task": id, "tuples": t["executed"].get(key, 0), "frames": t.get("stream_frames", {}).get(key, 0), "bytes": t.get("stream_bytes", {}).get(key, 0)}
+        for id, t in meter.tasks(target).items()
+    ]
+    return {
+        "source": source,
+        "stream": stream,
+        "target": target,
+        **{name: sum(t[name] for t in tasks) for name in ("tuples", "frames", "bytes")},
+        "tuples_per_second": rates.per_second(tuples),
+        "bytes_per_second": rates.per_second(size),
+        "tasks": tasks,
+    }
 
 
 def _store(meter: Meter) -> dict[str, int] | None:
@@ -441,13 +482,29 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
     marks = [task["watermark"] for task in tasks.values() if task.get("watermark") is not None]
     batches, (p50, p99) = meter.batches.quantiles(component, rates.start_ms)
     age_ms = checkpoint_age_ms(meter, component)
-    return {"component": component, **totals, "batches": {"count": batches, "p50_ms": p50, "p99_ms": p99},
-            "checkpoint_age_s": None if age_ms is None else age_ms / 1000, "in_bytes": stats.total(component, "in_bytes"), "out_bytes": stats.total(component, "out_bytes"),
-            "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3), "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
-            "watermark": min(marks, default=None), "metrics": metrics,
-            "tasks": [{"task": id, "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")), "busy_s": round(task["busy_ns"] / 1e9, 3),
-                       "busy": rates.per_second(rates.of_task(id, "busy_ns") / 1e9), "watermark": task.get("watermark"),
-                       "subscriptions": _metric(task, "subscriptions")} for id, task in tasks.items()]}
+    return {
+        "component": component,
+        **totals,
+        "batches": {"count": batches, "p50_ms": p50, "p99_ms": p99},
+        "checkpoint_age_s": None if age_ms is None else age_ms / 1000,
+        "in_bytes": stats.total(component, "in_bytes"),
+        "out_bytes": stats.total(component, "out_bytes"),
+        "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3),
+        "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
+        "watermark": min(marks, default=None),
+        "metrics": metrics,
+        "tasks": [
+            {
+                "task": id,
+                "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")),
+                "busy_s": round(task["busy_ns"] / 1e9, 3),
+                "busy": rates.per_second(rates.of_task(id, "busy_ns") / 1e9),
+                "watermark": task.get("watermark"),
+                "subscriptions": _metric(task, "subscriptions"),
+            }
+            for id, task in tasks.items()
+        ],
+    }
 
 
 def rejected(meter: Meter) -> dict[tuple[str, str, str], int]:
@@ -519,6 +576,12 @@ def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
     :param alive: whether its driver is there; None: not known yet.
     """
     state = record["state"]
-    return {"name": state["name"], "id": state["id"], "status": record["summary"]["status"], "conf": state["conf"], "driver_alive": alive,
-            "health": record["summary"].get("health"),
-            "uptime_secs": max(0, (_now_ms() - state["submitted_ms"]) // 1000)}
+    return {
+        "name": state["name"],
+        "id": state["id"],
+        "status": record["summary"]["status"],
+        "conf": state["conf"],
+        "driver_alive": alive,
+        "health": record["summary"].get("health"),
+        "uptime_secs": max(0, (_now_ms() - state["submitted_ms"]) // 1000),
+    }

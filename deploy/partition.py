@@ -47,11 +47,15 @@ def add_arguments(action: Callable[..., argparse.ArgumentParser]) -> None:
     show.add_argument("--messages", metavar="FILE", help="JSON lines: dots on the map")
     show.add_argument("--force", action="store_true", help="replace SVG")
     output(show)
-    for name, run_, text, given in (("split", _split, "give half of a partition to another task", ("partition", "task")),
-                                    ("merge", _merge, "give a partition to the tasks of another one", ("one", "other"))):
+    for name, run_, text, given in (
+        ("split", _split, "give half of a partition to another task", ("partition", "task")),
+        ("merge", _merge, "give a partition to the tasks of another one", ("one", "other")),
+    ):
         parser = action(name, run_, text)
         for number in given:
-            parser.add_argument(number, metavar=number.upper(), type=_number, help="a task's index, from 0" if number == "task" else "a number of 'partition show'")
+            parser.add_argument(
+                number, metavar=number.upper(), type=_number, help="a task's index, from 0" if number == "task" else "a number of 'partition show'"
+            )
         parser.add_argument("--plan", metavar="FILE", help="default: the plan of the running topology")
         if name == "split":
             _sample_options(parser, required=False)
@@ -64,7 +68,9 @@ def add_arguments(action: Callable[..., argparse.ArgumentParser]) -> None:
     watching.add_argument("--high", metavar="X", type=float, default=1.5, help="begin when max / mean is above; default: 1.5")
     watching.add_argument("--low", metavar="X", type=float, default=1.2, help="end when it is below; default: 1.2")
     watching.add_argument("--patience", metavar="N", type=positive, default=3, help="so many measurements in a row, and so many after each change; default: 3")
-    watching.add_argument("--least", metavar="X", type=float, default=0.1, help="change nothing while no task is busy for more than this share of the time; default: 0.1")
+    watching.add_argument(
+        "--least", metavar="X", type=float, default=0.1, help="change nothing while no task is busy for more than this share of the time; default: 0.1"
+    )
     watching.add_argument("--component", metavar="ID", default=_SUBSCRIPTION_BOLT, help=f"default: {_SUBSCRIPTION_BOLT}")
     watching.add_argument("--count", metavar="N", type=positive, help="end after so many measurements")
     watching.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
@@ -132,8 +138,13 @@ def _distributor(plan: Mapping[str, Any]) -> Any:
 def _partitioned(plan: Mapping[str, Any]) -> Partitioned:
     found = _distributor(plan)
     if not isinstance(found, Partitioned):
-        raise IllegalArgumentException(explain("This distributor has no partitions.", given=plan["distributor"],
-                                               legal=", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned)))))
+        raise IllegalArgumentException(
+            explain(
+                "This distributor has no partitions.",
+                given=plan["distributor"],
+                legal=", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned))),
+            )
+        )
     return found
 
 
@@ -149,9 +160,11 @@ def _learn(args: argparse.Namespace) -> int:
     from dskype.distribution.partitioned import measure
 
     found = measure(make_distributor(args.distributor, args.tasks, options, plan), sample)
-    say(f"{args.output}: {args.distributor} on {counted(args.tasks, 'task')}, from {counted(sample.messages.n, 'message')} and "
+    say(
+        f"{args.output}: {args.distributor} on {counted(args.tasks, 'task')}, from {counted(sample.messages.n, 'message')} and "
         f"{counted(sample.n, 'subscription')}: {found.replication:.2f} tasks per subscription, {found.communication:.2f} per message, "
-        f"greatest load / mean {found.balance:.2f}")
+        f"greatest load / mean {found.balance:.2f}"
+    )
     return 0
 
 
@@ -188,16 +201,27 @@ def _tasks(client: Any, component: str = _SUBSCRIPTION_BOLT) -> list[int]:
     reports = ClusterClient(client.kafka).stats(client.name).tasks
     tasks = sorted(task for task, report in reports.items() if report["component"] == component)
     if not tasks:
-        raise TopologyError(explain("The topology has no such component, or its tasks have not reported yet.", given=component,
-                                    legal=", ".join(sorted({r["component"] for r in reports.values() if not r["component"].startswith("__")})) or None))
+        raise TopologyError(
+            explain(
+                "The topology has no such component, or its tasks have not reported yet.",
+                given=component,
+                legal=", ".join(sorted({r["component"] for r in reports.values() if not r["component"].startswith("__")})) or None,
+            )
+        )
     return tasks
 
 
 def _send(client: Any, version: int, plan: Mapping[str, Any]) -> None:
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
     if len(value) > _RECORD_BYTES:
-        raise TopologyError(explain("The plan is too large for a record of Kafka.", given=f"{len(value):,} bytes, {len(_partitioned(plan).partitions()):,} partitions",
-                                    legal=f"up to {_RECORD_BYTES:,} bytes", hint="learn one with fewer partitions: --option method=balanced"))
+        raise TopologyError(
+            explain(
+                "The plan is too large for a record of Kafka.",
+                given=f"{len(value):,} bytes, {len(_partitioned(plan).partitions()):,} partitions",
+                legal=f"up to {_RECORD_BYTES:,} bytes",
+                hint="learn one with fewer partitions: --option method=balanced",
+            )
+        )
     client.send_plan(value)
     client.flush()
 
@@ -221,11 +245,24 @@ def _show(args: argparse.Namespace) -> int:
         _write(args.picture, planview.draw(plan, messages=planview.places_of(args.messages)), args.force)
     loads = distributor.loads()
     if args.output == "json":
-        put(json.dumps({"version": version, "distributor": plan["distributor"], "tasks": plan["tasks"], "loads": loads.tolist(), "balance": balance(loads),
-                        "partitions": rows}))
+        put(
+            json.dumps(
+                {
+                    "version": version,
+                    "distributor": plan["distributor"],
+                    "tasks": plan["tasks"],
+                    "loads": loads.tolist(),
+                    "balance": balance(loads),
+                    "partitions": rows,
+                }
+            )
+        )
         return 0
-    put(f"{plan['distributor']} on {counted(plan['tasks'], 'task')}" + ("" if version is None else f", version {version}")
-        + f"; greatest load / mean {balance(loads):.2f}")
+    put(
+        f"{plan['distributor']} on {counted(plan['tasks'], 'task')}"
+        + ("" if version is None else f", version {version}")
+        + f"; greatest load / mean {balance(loads):.2f}"
+    )
     if rows:
         put(f"{'partition':>9}  {'tasks':<10} {'load':>12}  covers")
     for row in rows:
@@ -359,7 +396,7 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
     :returns: None: nothing is above the mean, or busy tasks share all they have with every other.
     """
     loads, mean = np.array(loads, np.float64), float(np.mean(loads))
-    left: dict[int, dict[int, float]] = {}       # of each task: partition -> its load there; unchanged ones
+    left: dict[int, dict[int, float]] = {}  # of each task: partition -> its load there; unchanged ones
     tasks = {int(p["number"]): list(p["tasks"]) for p in partitions}
     planned = np.zeros(len(loads))
     for p in partitions:
@@ -395,7 +432,7 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
             if loads[cold] + moved >= loads[hot]:
                 break
             halved[chosen[0]] = cold
-            left[hot].clear()       # what the halves are will be seen
+            left[hot].clear()  # what the halves are will be seen
         loads[hot] -= moved
         loads[cold] += moved
         for number in chosen:
@@ -404,9 +441,20 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
     return Change(given, halved) if given or halved else None
 
 
-def watch(measure: Callable[[], Mapping[int, int]], tasks: Sequence[int], current: Callable[[], tuple[int, Mapping[str, Any]]],
-          send: Callable[[int, Mapping[str, Any]], None] | None, band: Band, *, interval_s: float, count: int | None = None,
-          least: float = 0.0, in_force: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep, tell: Callable[[str], None] = say) -> int:
+def watch(
+    measure: Callable[[], Mapping[int, int]],
+    tasks: Sequence[int],
+    current: Callable[[], tuple[int, Mapping[str, Any]]],
+    send: Callable[[int, Mapping[str, Any]], None] | None,
+    band: Band,
+    *,
+    interval_s: float,
+    count: int | None = None,
+    least: float = 0.0,
+    in_force: Callable[[], int] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    tell: Callable[[str], None] = say,
+) -> int:
     """Measure, decide and change, again and again.
 
     :param measure: returns how long each task (by id) has been busy since it began, in ns.
@@ -460,6 +508,15 @@ def _watch(args: argparse.Namespace) -> int:
             versions = [(report.get("metrics") or {}).get("plan_version") for report in nimbus.stats(client.name).tasks.values()]
             return min((version for version in versions if version is not None), default=0)
 
-        watch(busy, tasks, lambda: read_current(client), None if args.dry_run else lambda version, plan: _send(client, version, plan), band,
-              interval_s=args.interval, count=args.count, least=args.least, in_force=in_force)
+        watch(
+            busy,
+            tasks,
+            lambda: read_current(client),
+            None if args.dry_run else lambda version, plan: _send(client, version, plan),
+            band,
+            interval_s=args.interval,
+            count=args.count,
+            least=args.least,
+            in_force=in_force,
+        )
     return 0

@@ -44,14 +44,13 @@ def configured_home(environ: Mapping[str, str] | None = None) -> Path:
     if given:
         path = Path(os.path.expanduser(given))
         if not path.is_absolute():
-            raise OptionError(f"{HOME_VARIABLE} must be an absolute path, given: {given!r}",
-                              fix=f"export {HOME_VARIABLE}={Path(given).resolve()}")
+            raise OptionError(f"{HOME_VARIABLE} must be an absolute path, given: {given!r}", fix=f"export {HOME_VARIABLE}={Path(given).resolve()}")
         return path
     xdg = env.get("XDG_CACHE_HOME", "")
     if xdg and os.path.isabs(xdg):
         return Path(xdg) / "dskype"
     user_home = env.get("HOME") or os.path.expanduser("~")
-    if not os.path.isabs(user_home):        # a system user without a home: "~" stays as it is
+    if not os.path.isabs(user_home):  # a system user without a home: "~" stays as it is
         return _temp_root() / "home"
     return Path(user_home) / ".cache" / "dskype"
 
@@ -69,8 +68,9 @@ def home(environ: Mapping[str, str] | None = None) -> Path:
     fallback.mkdir(mode=0o700, parents=True, exist_ok=True)
     if str(path) not in _warned:
         _warned.add(str(path))
-        warnings.warn(f"{path} cannot be written; using {fallback}. Set {HOME_VARIABLE} to a writable folder to keep caches.",
-                      HomeNotWritableWarning, stacklevel=2)
+        warnings.warn(
+            f"{path} cannot be written; using {fallback}. Set {HOME_VARIABLE} to a writable folder to keep caches.", HomeNotWritableWarning, stacklevel=2
+        )
     return fallback
 
 
@@ -146,8 +146,11 @@ def _check_ours(path: Path) -> None:
     """Refuse a folder of another user; close one of ours to others."""
     info = os.stat(path)
     if info.st_uid != os.getuid():
-        raise OptionError(f"{path} must be a folder of user {os.getuid()}, for jars and compiled code are run from there, given: owner {info.st_uid}, mode "
-                          f"{stat.filemode(info.st_mode)}", fix=f"chown it, or set {HOME_VARIABLE} to a folder of your own")
+        raise OptionError(
+            f"{path} must be a folder of user {os.getuid()}, for jars and compiled code are run from there, given: owner {info.st_uid}, mode "
+            f"{stat.filemode(info.st_mode)}",
+            fix=f"chown it, or set {HOME_VARIABLE} to a folder of your own",
+        )
     if info.st_mode & 0o022:
         os.chmod(path, stat.S_IMODE(info.st_mode) & ~0o022)
 
@@ -163,8 +166,10 @@ def _temp_root() -> Path:
     root.mkdir(mode=0o700, exist_ok=True)
     info = os.lstat(root)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        raise OptionError(f"{root} must be a folder owned by user {os.getuid()}, given: owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
-                          fix=f"set TMPDIR or {HOME_VARIABLE} to a folder of your own")
+        raise OptionError(
+            f"{root} must be a folder owned by user {os.getuid()}, given: owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
+            fix=f"set TMPDIR or {HOME_VARIABLE} to a folder of your own",
+        )
     if info.st_mode & 0o022:
         os.chmod(root, 0o700)
     return root

@@ -66,8 +66,14 @@ class Places:
     def slice(self, start: int, stop: int) -> Places:
         """Return the messages ``start`` to ``stop``."""
         n = max(0, min(stop, len(self)) - start)
-        return Places(self.ids.slice(start, n), self.texts.slice(start, n), self.lat[start:stop], self.lon[start:stop],
-                      self.names.slice(start, n), self.regions.slice(start, n))
+        return Places(
+            self.ids.slice(start, n),
+            self.texts.slice(start, n),
+            self.lat[start:stop],
+            self.lon[start:stop],
+            self.names.slice(start, n),
+            self.regions.slice(start, n),
+        )
 
     def records(self, start: int = 0, stop: int | None = None) -> list[bytes]:
         """Return messages as the JSON values of their records, UTF-8."""
@@ -123,30 +129,43 @@ def load(file: str | Path | None = None) -> Places:
     path = Path(file) if file else places_file()
     data = path.read_bytes().rstrip()
     first = _FIRST.match(data)
-    schema = pa.schema([("geonameid", pa.int64()), ("name", pa.string()), ("latitude", pa.float64()), ("longitude", pa.float64()),
-                        ("countrycode", pa.string()), ("admin1code", pa.string()), ("alternatenames", pa.list_(pa.string()))])
+    schema = pa.schema(
+        [
+            ("geonameid", pa.int64()),
+            ("name", pa.string()),
+            ("latitude", pa.float64()),
+            ("longitude", pa.float64()),
+            ("countrycode", pa.string()),
+            ("admin1code", pa.string()),
+            ("alternatenames", pa.list_(pa.string())),
+        ]
+    )
     try:
         if first is None or not data.endswith(b"}}"):
             raise ValueError("no object of objects")
         # One object a line is what Arrow reads, on all cores. Strings hold no bare quote, so the separator occurs between entries only.
-        lines = _BETWEEN.sub(b"}\n{", data[first.end():-1])
-        table = pj.read_json(io.BytesIO(lines), pj.ReadOptions(block_size=_BLOCK_BYTES),
-                             pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")).combine_chunks()
+        lines = _BETWEEN.sub(b"}\n{", data[first.end() : -1])
+        table = pj.read_json(
+            io.BytesIO(lines), pj.ReadOptions(block_size=_BLOCK_BYTES), pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        ).combine_chunks()
         columns: dict[str, Any] = {name: pa.chunked_array(table[name]).combine_chunks() for name in schema.names}
         required = [columns[name] for name in ("geonameid", "name", "latitude", "longitude")]
         if any(column.null_count for column in required):
             raise ValueError("an entry lacks geonameid, name, latitude or longitude")
     except (ValueError, pa.ArrowInvalid) as ex:
-        raise IllegalArgumentException(explain(
-            "Not a file of places.", given=f"{path}: {ex}",
-            legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., "latitude": ..., "longitude": ..., ...}, ...}')) from ex
+        raise IllegalArgumentException(
+            explain(
+                "Not a file of places.",
+                given=f"{path}: {ex}",
+                legal='a JSON object {"<id>": {"geonameid": ..., "name": ..., "latitude": ..., "longitude": ..., ...}, ...}',
+            )
+        ) from ex
     others = pc.binary_join(columns["alternatenames"], " ")
     texts = pc.binary_join_element_wise(columns["name"], others, " ", null_handling="skip")
     country = columns["countrycode"].fill_null("")
     in_usa = pc.and_(pc.equal(country, "US"), pc.is_valid(columns["admin1code"]))
     regions = pc.if_else(in_usa, pc.binary_join_element_wise("US", columns["admin1code"], "-"), country)
-    return Places(columns["geonameid"].cast(pa.string()), texts, columns["latitude"].to_numpy(), columns["longitude"].to_numpy(),
-                  columns["name"], regions)
+    return Places(columns["geonameid"].cast(pa.string()), texts, columns["latitude"].to_numpy(), columns["longitude"].to_numpy(), columns["name"], regions)
 
 
 def places(seed: int = 0, count: int | None = None, file: str | Path | None = None) -> Places:
@@ -166,12 +185,13 @@ def places(seed: int = 0, count: int | None = None, file: str | Path | None = No
     import pyarrow as pa
 
     ids = shuffled.ids.to_pylist()
-    again = [f'"{id}.{row // len(whole)}"' for row, id in enumerate(ids[len(whole):], len(whole))]
+    again = [f'"{id}.{row // len(whole)}"' for row, id in enumerate(ids[len(whole) :], len(whole))]
     return Places(pa.array(ids[: len(whole)] + again, pa.string()), shuffled.texts, shuffled.lat, shuffled.lon, shuffled.names, shuffled.regions)
 
 
-def subscriptions(messages: Places, n: int, seed: int = 0, *, k: int = 20, keywords: tuple[int, int] = (1, 5), prefix: str = "s",
-                  tokenizer: Tokenizer | None = None) -> Iterator[tuple[str, bytes]]:
+def subscriptions(
+    messages: Places, n: int, seed: int = 0, *, k: int = 20, keywords: tuple[int, int] = (1, 5), prefix: str = "s", tokenizer: Tokenizer | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield (id, JSON value) of top-k subscriptions drawn as in Skype, section 6.
 
     Each has the location of a random message, some of its distinct keywords and alpha ~ U(0, 1). The first *m* of *n* are those
@@ -189,8 +209,13 @@ def subscriptions(messages: Places, n: int, seed: int = 0, *, k: int = 20, keywo
 
     fewest, most = keywords
     if not (n >= 0 and k >= 1 and 1 <= fewest <= most):
-        raise IllegalArgumentException(explain("No such subscriptions.", given=f"n={n}, k={k}, keywords={keywords}",
-                                               legal="n of 0 or more, k of 1 or more, keywords (fewest, most) with 1 <= fewest <= most"))
+        raise IllegalArgumentException(
+            explain(
+                "No such subscriptions.",
+                given=f"n={n}, k={k}, keywords={keywords}",
+                legal="n of 0 or more, k of 1 or more, keywords (fewest, most) with 1 <= fewest <= most",
+            )
+        )
     source = _Source(messages, tokenizer or Tokenizer())
     for number, start in enumerate(range(0, n, _CHUNK)):
         rng = np.random.default_rng([seed, 2, number])

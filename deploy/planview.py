@@ -59,11 +59,17 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
     loads = np.array(plan["loads"], np.float64)
     spread = loads.max() / loads.mean() if loads.any() else 1.0
     title = title or f"{plan['distributor']}: {len(parts)} partitions on {plan['tasks']} tasks"
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
-        f"<title>{title}</title><style>{_STYLE}</style>", f'<rect width="{_WIDTH}" height="{height}" fill="#0b1220"/>',
-        f'<text x="{_MARGIN}" y="36" font-size="22" font-weight="700">{title}</text>',
-        f'<text x="{_MARGIN}" y="58" font-size="13" class="far">greatest load / mean: {spread:.2f}; a colour is a task</text>', *body, "</svg>\n"])
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
+            f"<title>{title}</title><style>{_STYLE}</style>",
+            f'<rect width="{_WIDTH}" height="{height}" fill="#0b1220"/>',
+            f'<text x="{_MARGIN}" y="36" font-size="22" font-weight="700">{title}</text>',
+            f'<text x="{_MARGIN}" y="58" font-size="13" class="far">greatest load / mean: {spread:.2f}; a colour is a task</text>',
+            *body,
+            "</svg>\n",
+        ]
+    )
 
 
 def _maps(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] | None, y0: float) -> tuple[list[str], int]:
@@ -104,7 +110,9 @@ def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] |
         if x2 - x1 < 0.05 or y2 - y1 < 0.05:
             continue
         tint = colour(number if hybrid else own[0], tasks)
-        cells.append(f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}" fill="{tint}" fill-opacity=".22" stroke="{tint}" stroke-width="1"/>')
+        cells.append(
+            f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}" fill="{tint}" fill-opacity=".22" stroke="{tint}" stroke-width="1"/>'
+        )
         if x2 - x1 > 14 and y2 - y1 > 10 and not (hybrid and len(own) > 1):
             cells.append(f'<text x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 4:.1f}" font-size="11" text-anchor="middle">{",".join(map(str, own[:2]))}</text>')
     if messages is not None:
@@ -131,8 +139,10 @@ def _rows(ranges: Mapping[tuple[int, int | None], list[Any]], tasks: int, x_of: 
         begin, end = x_of[terms[0]], _WIDTH - _MARGIN if terms[1] is None else x_of[terms[1]]
         for task in (t for node in nodes for t in node["tasks"]):
             paths[task].append(f"M{begin:.1f} {top + _ROW * (task + 0.5):g}h{max(0.6, end - begin - 0.3):.1f}")
-    return [f'<path d="{"".join(path)}" stroke="{colour(task, tasks)}" stroke-width="{_ROW - 2}" fill="none"><title>task {task}: {len(path)} ranges</title></path>'
-            for task, path in enumerate(paths)]
+    return [
+        f'<path d="{"".join(path)}" stroke="{colour(task, tasks)}" stroke-width="{_ROW - 2}" fill="none"><title>task {task}: {len(path)} ranges</title></path>'
+        for task, path in enumerate(paths)
+    ]
 
 
 def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
@@ -162,12 +172,18 @@ def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
             load = sum(n["load"] for n in nodes)
             bar = max(2.0, (high - 34) * load / greatest)
             tint = colour(own[0], tasks)
-            drawn.append(f'<rect x="{x1:.1f}" y="{top + high - 30 - bar:.1f}" width="{max(0.8, x2 - x1 - 0.6):.1f}" height="{bar:.1f}" fill="{tint}" fill-opacity=".75">'
-                         f"<title>words {terms[0]:,} to {'the last' if terms[1] is None else f'{terms[1] - 1:,}'}: tasks {', '.join(map(str, own))}, load {load:,.1f}</title></rect>")
+            drawn.append(
+                f'<rect x="{x1:.1f}" y="{top + high - 30 - bar:.1f}" width="{max(0.8, x2 - x1 - 0.6):.1f}" height="{bar:.1f}" fill="{tint}" fill-opacity=".75">'
+                f"<title>words {terms[0]:,} to {'the last' if terms[1] is None else f'{terms[1] - 1:,}'}: tasks {', '.join(map(str, own))}, load {load:,.1f}</title></rect>"
+            )
             if x2 - x1 > 16:
-                drawn.append(f'<text x="{(x1 + x2) / 2:.1f}" y="{top + high - 16:.1f}" font-size="10" text-anchor="middle" class="far">{own[0]}'
-                             f'{"" if len(own) == 1 else "+"}</text>')
+                drawn.append(
+                    f'<text x="{(x1 + x2) / 2:.1f}" y="{top + high - 16:.1f}" font-size="10" text-anchor="middle" class="far">{own[0]}'
+                    f"{'' if len(own) == 1 else '+'}</text>"
+                )
         used += high
-    drawn.append(f'<text x="{_MARGIN}" y="{y0 + used + 6:.1f}" font-size="12" class="far">rare words</text>'
-                 f'<text x="{_WIDTH - _MARGIN}" y="{y0 + used + 6:.1f}" font-size="12" text-anchor="end" class="far">frequent words (logarithm of the rank from here)</text>')
+    drawn.append(
+        f'<text x="{_MARGIN}" y="{y0 + used + 6:.1f}" font-size="12" class="far">rare words</text>'
+        f'<text x="{_WIDTH - _MARGIN}" y="{y0 + used + 6:.1f}" font-size="12" text-anchor="end" class="far">frequent words (logarithm of the rank from here)</text>'
+    )
     return drawn, used + 26

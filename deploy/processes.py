@@ -61,7 +61,7 @@ def _serve(requests: queue.SimpleQueue[Any]) -> None:
         command, options, answer = requests.get()
         try:
             answer.put(subprocess.Popen(command, **options))
-        except BaseException as e:      # handed to the caller, who waits for an answer
+        except BaseException as e:  # handed to the caller, who waits for an answer
             answer.put(e)
 
 

@@ -24,7 +24,19 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from dskype.deploy.measuring import BATCH_BUCKETS_S, BUCKETS_S, Meter, Source, checkpoint_age_ms, consumer_lag, describe, in_flight, placements, registered_subscriptions, rejected
+from dskype.deploy.measuring import (
+    BATCH_BUCKETS_S,
+    BUCKETS_S,
+    Meter,
+    Source,
+    checkpoint_age_ms,
+    consumer_lag,
+    describe,
+    in_flight,
+    placements,
+    registered_subscriptions,
+    rejected,
+)
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.liveness import Watched
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
@@ -50,37 +62,90 @@ class Metric(NamedTuple):
 _T = "topology"
 _EDGE = (_T, "source", "stream", "target", "task")
 
-METRICS = tuple(Metric(*row) for row in (
-    ("dskype_build_info", "info", ("version", "python"), "Version of the process that serves these numbers; always 1."),
-    ("dskype_topology_active", "gauge", (_T,), "1 while the topology is active and its process is there, else 0."),
-    ("dskype_topology_healthy", "gauge", (_T,), "1 while the topology starts or runs, 0 while it waits for its brokers, does not get on, or has failed; `dskype list` says why."),
-    ("dskype_query_restarts_total", "counter", (_T, "component"), "Times that the query of a component failed and was started again, by the driver that runs now."),
-    ("dskype_driver_problems_total", "counter", (_T, "part"), "Errors that the driver met in its clock, its watch, a query, or that ended the topology, by the driver that runs now."),
-    ("dskype_comm_tuples_total", "counter", _EDGE, "Tuples of a stream that a task has received."),
-    ("dskype_comm_frames_total", "counter", _EDGE, "Frames (Kafka records) that brought tuples of a stream to a task, repetitions included."),
-    ("dskype_comm_bytes_total", "counter", _EDGE, "Bytes of these frames that belong to the stream."),
-    ("dskype_tuples_emitted_total", "counter", (_T, "component", "stream"), "Tuples that were emitted, before they were sent to one task, many or none."),
-    ("dskype_tuples_sent_total", "counter", (_T, "component", "stream"), "Tuples that were sent: one per task that gets it."),
-    ("dskype_tuples_failed_total", "counter", (_T, "component"), "Tuples that bolts failed, and trees of spouts that failed or timed out."),
-    ("dskype_tuples_in_flight", "gauge", (_T, "component"), "Tuples that were sent to the component and that it has not received."),
-    ("dskype_duplicate_tuples_total", "counter", (_T, "component"), "Tuples that came again after a retry and were dropped."),
-    ("dskype_task_busy_seconds_total", "counter", (_T, "component", "task"), "Time that the task spent in its component's code."),
-    ("dskype_batch_duration_seconds", "histogram", (_T, "component"), "Time that a micro-batch took in an executor of the component, without Spark; from the start of this endpoint on."),
-    ("dskype_checkpoint_age_seconds", "gauge", (_T, "component"), "How much time of its inbox a bolt would read again after a crash: from its newest snapshot to its last micro-batch, of the task that lags most."),
-    ("dskype_task_watermark", "gauge", (_T, "component", "task"), "Position up to which the task has seen everything: a message number, or ms since the epoch."),
-    ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
-    ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
-    ("dskype_records_lost_total", "counter", (_T, "component"), "Records of input topics that were gone before a spout had emitted them, with topology.emulator.on.data.loss: skip."),
-    ("dskype_records_expired_total", "counter", (_T, "topic"), "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, registrations, sequence, dead letters)."),
-    ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
-    ("dskype_end_to_end_latency_seconds", "histogram", (_T, "component"), "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on."),
-    ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
-    ("dskype_results_emitted_total", "counter", (_T, "kind"), "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged."),
-    ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up anew in the window of messages."),
-    ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
-    ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
-    ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
-))
+METRICS = tuple(
+    Metric(*row)
+    for row in (
+        ("dskype_build_info", "info", ("version", "python"), "Version of the process that serves these numbers; always 1."),
+        ("dskype_topology_active", "gauge", (_T,), "1 while the topology is active and its process is there, else 0."),
+        (
+            "dskype_topology_healthy",
+            "gauge",
+            (_T,),
+            "1 while the topology starts or runs, 0 while it waits for its brokers, does not get on, or has failed; `dskype list` says why.",
+        ),
+        (
+            "dskype_query_restarts_total",
+            "counter",
+            (_T, "component"),
+            "Times that the query of a component failed and was started again, by the driver that runs now.",
+        ),
+        (
+            "dskype_driver_problems_total",
+            "counter",
+            (_T, "part"),
+            "Errors that the driver met in its clock, its watch, a query, or that ended the topology, by the driver that runs now.",
+        ),
+        ("dskype_comm_tuples_total", "counter", _EDGE, "Tuples of a stream that a task has received."),
+        ("dskype_comm_frames_total", "counter", _EDGE, "Frames (Kafka records) that brought tuples of a stream to a task, repetitions included."),
+        ("dskype_comm_bytes_total", "counter", _EDGE, "Bytes of these frames that belong to the stream."),
+        ("dskype_tuples_emitted_total", "counter", (_T, "component", "stream"), "Tuples that were emitted, before they were sent to one task, many or none."),
+        ("dskype_tuples_sent_total", "counter", (_T, "component", "stream"), "Tuples that were sent: one per task that gets it."),
+        ("dskype_tuples_failed_total", "counter", (_T, "component"), "Tuples that bolts failed, and trees of spouts that failed or timed out."),
+        ("dskype_tuples_in_flight", "gauge", (_T, "component"), "Tuples that were sent to the component and that it has not received."),
+        ("dskype_duplicate_tuples_total", "counter", (_T, "component"), "Tuples that came again after a retry and were dropped."),
+        ("dskype_task_busy_seconds_total", "counter", (_T, "component", "task"), "Time that the task spent in its component's code."),
+        (
+            "dskype_batch_duration_seconds",
+            "histogram",
+            (_T, "component"),
+            "Time that a micro-batch took in an executor of the component, without Spark; from the start of this endpoint on.",
+        ),
+        (
+            "dskype_checkpoint_age_seconds",
+            "gauge",
+            (_T, "component"),
+            "How much time of its inbox a bolt would read again after a crash: from its newest snapshot to its last micro-batch, of the task that lags most.",
+        ),
+        (
+            "dskype_task_watermark",
+            "gauge",
+            (_T, "component", "task"),
+            "Position up to which the task has seen everything: a message number, or ms since the epoch.",
+        ),
+        ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
+        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
+        (
+            "dskype_records_lost_total",
+            "counter",
+            (_T, "component"),
+            "Records of input topics that were gone before a spout had emitted them, with topology.emulator.on.data.loss: skip.",
+        ),
+        (
+            "dskype_records_expired_total",
+            "counter",
+            (_T, "topic"),
+            "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, registrations, sequence, dead letters).",
+        ),
+        ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
+        (
+            "dskype_end_to_end_latency_seconds",
+            "histogram",
+            (_T, "component"),
+            "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on.",
+        ),
+        ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
+        (
+            "dskype_results_emitted_total",
+            "counter",
+            (_T, "kind"),
+            "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged.",
+        ),
+        ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up anew in the window of messages."),
+        ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
+        ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
+        ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
+    )
+)
 """Every metric that is served. docs/measurements.md has the same table."""
 
 _FAMILIES: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily, "info": InfoMetricFamily}
@@ -198,7 +263,10 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
         count("dskype_records_expired_total", n, topic)
     for topic, n in lag.items():
         count("dskype_consumer_lag_records", n, topic)
-    for metric, bounds_s, observed in (("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages), ("dskype_batch_duration_seconds", BATCH_BUCKETS_S, meter.batches)):
+    for metric, bounds_s, observed in (
+        ("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages),
+        ("dskype_batch_duration_seconds", BATCH_BUCKETS_S, meter.batches),
+    ):
         bounds = [floatToGoString(bound) for bound in (*bounds_s, float("inf"))]
         for component, buckets in sorted(observed.buckets.items()):
             if not component.startswith("__"):
@@ -233,8 +301,9 @@ def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Met
         return
     source, target = roles
     tasks = meter.tasks(target)
-    count("dskype_messages_processed_total", sum(
-        n for task in meter.tasks(source).values() for key, n in task["executed"].items() if key.endswith("/messages")))
+    count(
+        "dskype_messages_processed_total", sum(n for task in meter.tasks(source).values() for key, n in task["executed"].items() if key.endswith("/messages"))
+    )
     metrics = [task.get("metrics") or {} for task in tasks.values()]
     for kind in _RESULTS:
         count("dskype_results_emitted_total", sum(m.get(kind, 0) for m in metrics), kind)
@@ -280,7 +349,11 @@ class Exporter:
 
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
         records = dict(self._records)
-        return [(describe(records[name], self._watched.verdict(name, records[name])), source.meter, self._ends.get(name, {})) for name, (_, source) in sorted(self._sources.items()) if name in records]
+        return [
+            (describe(records[name], self._watched.verdict(name, records[name])), source.meter, self._ends.get(name, {}))
+            for name, (_, source) in sorted(self._sources.items())
+            if name in records
+        ]
 
     def __enter__(self) -> Exporter:
         return self
@@ -373,16 +446,23 @@ class Exporter:
 # --- the verb ---------------------------------------------------------------------------------------------------------
 
 
-def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None],
-          allow_remote: bool = False) -> Exporter:
+def serve(
+    kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None], allow_remote: bool = False
+) -> Exporter:
     """Start to serve, and say where.
 
     :param allow_remote: take an address that other machines reach, too.
     :raises TopologyError: the port is taken, the address is none of this machine's, or others reach it.
     """
     if not _is_loopback(host) and not allow_remote:
-        raise TopologyError(explain("The metrics are served without a password, so to this machine alone.", given=host, legal="127.0.0.1, ::1, localhost",
-                                    hint="--allow-remote serves to whoever reaches that address"))
+        raise TopologyError(
+            explain(
+                "The metrics are served without a password, so to this machine alone.",
+                given=host,
+                legal="127.0.0.1, ::1, localhost",
+                hint="--allow-remote serves to whoever reaches that address",
+            )
+        )
     try:
         exporter = Exporter(kafka, names=names, port=port, host=host)
     except OSError as ex:

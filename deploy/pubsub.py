@@ -31,8 +31,7 @@ from dskype.topology.errors import IllegalArgumentException, TopologyError, expl
 from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
-__all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics",
-           "subscription_type"]
+__all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics", "subscription_type"]
 
 _CREATE_S = 30
 
@@ -56,8 +55,10 @@ class SendError(TopologyError):
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 _WHY = {
-    "cleanup.policy": {"compact": "its records are dropped by age, and what is registered or current with them",
-                       "delete": "records that share a key, or have none, are dropped or refused"},
+    "cleanup.policy": {
+        "compact": "its records are dropped by age, and what is registered or current with them",
+        "delete": "records that share a key, or have none, are dropped or refused",
+    },
     "message.timestamp.type": {"LogAppendTime": "arrival times are those of the clients' clocks, and a ttl depends on them"},
     "compression.type": {"uncompressed": "a small record may unpack to a very large one"},
 }
@@ -117,8 +118,13 @@ def _differences(kafka: KafkaSettings, expected: list[tuple[str, dict[str, str]]
             given = found[topic].get(key, {}).get("value")
             why = _WHY.get(key, {}).get(value)
             if why and given is not None and given != value:
-                told.append(explain(f"Topic {topic} should have {key}={value}.", given=given, hint=f"{why}; change it with kafka-configs.sh --alter, "
-                                    f"--entity-type topics --entity-name {topic} --add-config {key}={value}"))
+                told.append(
+                    explain(
+                        f"Topic {topic} should have {key}={value}.",
+                        given=given,
+                        hint=f"{why}; change it with kafka-configs.sh --alter, --entity-type topics --entity-name {topic} --add-config {key}={value}",
+                    )
+                )
     return told
 
 
@@ -250,8 +256,7 @@ class PubSub:
         """Remove a subscription; an unknown id is no error."""
         self.send_subscription(id.encode(errors="surrogatepass"), None)
 
-    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None,
-                wait: bool = False) -> str | int | None:
+    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
         """Publish a message.
 
         :param id: what results call it; default: ``"<partition>-<offset>"`` of its record.
@@ -312,8 +317,9 @@ class PubSub:
         with self._lock:
             if self._producer is None:
                 # A short linger lets records share requests; nobody waits for a single one.
-                self._producer = self.kafka.producer(allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17,
-                                                     max_block_ms=int(self._timeout_s * 1000), **self._delivery())
+                self._producer = self.kafka.producer(
+                    allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17, max_block_ms=int(self._timeout_s * 1000), **self._delivery()
+                )
             producer = self._producer
         try:
             future = producer.send(topic, key=key, value=value)
@@ -356,8 +362,13 @@ class PubSub:
             finally:
                 admin.close()
         except (KafkaError, OSError) as ex:
-            raise UnreachableError(explain("The brokers do not answer.", given=self.kafka.bootstrap_servers, hint=f"{ex or type(ex).__name__}; "
-                                           f"are they up, and are address and security settings right? They had {self._timeout_s:g} s")) from ex
+            raise UnreachableError(
+                explain(
+                    "The brokers do not answer.",
+                    given=self.kafka.bootstrap_servers,
+                    hint=f"{ex or type(ex).__name__}; are they up, and are address and security settings right? They had {self._timeout_s:g} s",
+                )
+            ) from ex
 
     def require(self, *topics: str) -> None:
         """See to it that topics are there.
@@ -368,10 +379,13 @@ class PubSub:
         if self._known.issuperset(topics) or self._exists(*topics):
             return
         missing = sorted(set(topics) - self._known)
-        raise UnknownTopicError(explain(
-            f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-            hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' "
-            "(-R dskype.yaml is one), or name the one that runs with -t ('dskype list')"))
+        raise UnknownTopicError(
+            explain(
+                f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
+                hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' "
+                "(-R dskype.yaml is one), or name the one that runs with -t ('dskype list')",
+            )
+        )
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
@@ -469,8 +483,13 @@ class PubSub:
         from dskype.bolts.results.base import Opening
 
         if hidden := hidden_in(self.settings.store_options):
-            raise IllegalArgumentException(explain("The running topology does not publish its secrets.", given=f"dskype.store.options without {', '.join(hidden)}",
-                                                   hint="give them: -c 'dskype.store.options={\"password\": \"${ENV-NAME}\", ...}', or --config FILE"))
+            raise IllegalArgumentException(
+                explain(
+                    "The running topology does not publish its secrets.",
+                    given=f"dskype.store.options without {', '.join(hidden)}",
+                    hint='give them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
+                )
+            )
         store = make_store(self.settings.store, self.settings.store_options)
         if store.in_log:
             self.require(self.topics.topk)

@@ -36,11 +36,16 @@ _LINE_EVERY_S = 5.0
 _WIDE, _WIDTH = 116, 120
 
 STREAMS = (
-    (1, streams.MESSAGES, "message-spout", "distribution-bolt"), (2, streams.SUBSCRIPTIONS, "subscription-spout", "distribution-bolt"),
-    (3, streams.MATCHING, "distribution-bolt", "subscription-bolt"), (3, streams.PLACEMENTS, "distribution-bolt", "subscription-bolt"),
-    (4, streams.WINDOW, "distribution-bolt", "message-bolt"), (5, streams.REQUESTS, "subscription-bolt", "message-bolt"),
-    (5, streams.PROGRESS, "subscription-bolt", "message-bolt"), (6, streams.PARTIALS, "message-bolt", "aggregation-bolt"),
-    (7, streams.ANSWERS, "aggregation-bolt", "subscription-bolt"), (8, streams.RESULTS, "subscription-bolt", "result-bolt"),
+    (1, streams.MESSAGES, "message-spout", "distribution-bolt"),
+    (2, streams.SUBSCRIPTIONS, "subscription-spout", "distribution-bolt"),
+    (3, streams.MATCHING, "distribution-bolt", "subscription-bolt"),
+    (3, streams.PLACEMENTS, "distribution-bolt", "subscription-bolt"),
+    (4, streams.WINDOW, "distribution-bolt", "message-bolt"),
+    (5, streams.REQUESTS, "subscription-bolt", "message-bolt"),
+    (5, streams.PROGRESS, "subscription-bolt", "message-bolt"),
+    (6, streams.PARTIALS, "message-bolt", "aggregation-bolt"),
+    (7, streams.ANSWERS, "aggregation-bolt", "subscription-bolt"),
+    (8, streams.RESULTS, "subscription-bolt", "result-bolt"),
 )
 """(number, stream, from, to) as in Table 1 of the journal paper."""
 
@@ -211,7 +216,7 @@ class ResultsWatcher(threading.Thread):
         """Return (how many there were so far, those behind the first ``since``): results of the shown subscriptions, oldest first."""
         with self._lock:
             new = min(self._noted - since, len(self._words))
-            return self._noted, list(self._words)[len(self._words) - new:] if new > 0 else []
+            return self._noted, list(self._words)[len(self._words) - new :] if new > 0 else []
 
     def close(self) -> None:
         """Stop reading."""
@@ -392,9 +397,11 @@ class Screen:
 
 def line(m: Moment) -> str:
     """Return a moment as one line."""
-    return (f"{m.elapsed_s:4.0f} s  {m.published:,} messages, {m.registered:,} subscriptions; {m.matched_per_s:,.0f} messages/s matched, "
-            f"lag {m.lag:,}, {m.pending:,} pending; {m.results.all:,} results ({m.results_per_s:,.0f}/s), "
-            f"latency p50 {milliseconds(m.recent.p50)}, p99 {milliseconds(m.recent.p99)}")
+    return (
+        f"{m.elapsed_s:4.0f} s  {m.published:,} messages, {m.registered:,} subscriptions; {m.matched_per_s:,.0f} messages/s matched, "
+        f"lag {m.lag:,}, {m.pending:,} pending; {m.results.all:,} results ({m.results_per_s:,.0f}/s), "
+        f"latency p50 {milliseconds(m.recent.p50)}, p99 {milliseconds(m.recent.p99)}"
+    )
 
 
 def draw(m: Moment, words: list[str], width: int, height: int = 30) -> Any:
@@ -411,8 +418,9 @@ def draw(m: Moment, words: list[str], width: int, height: int = 30) -> Any:
     head.add_row(*parts, Text(f"{m.published:,} of {m.messages:,} messages"), Text(f"{m.registered:,} subscriptions"))
     flows = _table(("", "stream", "from → to", "tuples", "per s"), left=(1, 2))
     for row in m.streams:
-        flows.add_row(str(row.number), row.name, f"{_short(row.source)} → {_short(row.target)}", f"{row.tuples:,}", f"{row.per_s:,.0f}",
-                      style="" if row.tuples else "dim")
+        flows.add_row(
+            str(row.number), row.name, f"{_short(row.source)} → {_short(row.target)}", f"{row.tuples:,}", f"{row.per_s:,.0f}", style="" if row.tuples else "dim"
+        )
     now = Table.grid(padding=(0, 2))
     now.add_column(style="dim")
     for name, value in _now(m):

@@ -52,8 +52,7 @@ class Registered:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
-        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration,
-                "registered_ms": self.registered_ms, **fields}
+        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,18 @@ class Result:
         # Without the header the content tells duplicates apart.
         content = json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
         identity = content if given is None else given.decode(errors="replace")
-        return cls(str(value["subscription"]), str(value["op"]), value["message"], value.get("watermark"), value.get("score"), value.get("rank"),
-                   value.get("meta"), record.timestamp, identity, value)
+        return cls(
+            str(value["subscription"]),
+            str(value["op"]),
+            value["message"],
+            value.get("watermark"),
+            value.get("score"),
+            value.get("rank"),
+            value.get("meta"),
+            record.timestamp,
+            identity,
+            value,
+        )
 
 
 @dataclass(frozen=True)
@@ -112,15 +121,24 @@ class TopK:
         """Read a state; None for what is none."""
         found = json_object(value)
         try:
-            return None if found is None else cls(str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]],
-                                                  found.get("registration"), time_ms)
+            return (
+                None
+                if found is None
+                else cls(
+                    str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]], found.get("registration"), time_ms
+                )
+            )
         except (KeyError, TypeError):
             return None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values, as in its topic."""
-        return {"subscription": self.subscription, "watermark": self.watermark, "registration": self.registration,
-                "topk": [{"message": m, "score": s} for m, s in self.entries]}
+        return {
+            "subscription": self.subscription,
+            "watermark": self.watermark,
+            "registration": self.registration,
+            "topk": [{"message": m, "score": s} for m, s in self.entries],
+        }
 
 
 def json_object(value: bytes | None) -> dict[str, Any] | None:
@@ -171,6 +189,7 @@ class Follower:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
+
 
 class Once:
     """Tells what was seen before, for the newest ``size`` ids."""

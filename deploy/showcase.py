@@ -68,13 +68,17 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
         earlier = Plan(**json.loads(state.read_text())) if state.is_file() else None
         others = {p.name for p in owned.path.iterdir()} - {*_OWN, "owner.lock", "child.pid"}
         if earlier is None and others:
-            raise TopologyError(explain("The folder holds other things than a demo.", given=str(owned.path),
-                                        legal="an empty folder, or one of an earlier demo"))
+            raise TopologyError(
+                explain("The folder holds other things than a demo.", given=str(owned.path), legal="an empty folder, or one of an earlier demo")
+            )
         if resume and earlier is not None:
             fixed = {k: v for k, v in given.items() if k in ("window", "seed") and v != getattr(earlier, k)}
             if fixed:
-                raise TopologyError(explain("A run is resumed as it was begun.", given=fixed, legal={k: getattr(earlier, k) for k in fixed},
-                                            hint="without --resume it begins anew"))
+                raise TopologyError(
+                    explain(
+                        "A run is resumed as it was begun.", given=fixed, legal={k: getattr(earlier, k) for k in fixed}, hint="without --resume it begins anew"
+                    )
+                )
             plan = replace(earlier, **given)
             say(f"going on with the run in {owned.path}")
         else:
@@ -139,8 +143,9 @@ class _Preparation(threading.Thread):
         return message if row is None else self.messages.label(row)
 
 
-def run(plan: Plan, *, folder: Path | None = None, resumed: bool = False, picture: Path | None = None, verify: bool = True, say: Any = None,
-        console: Any = None) -> int:
+def run(
+    plan: Plan, *, folder: Path | None = None, resumed: bool = False, picture: Path | None = None, verify: bool = True, say: Any = None, console: Any = None
+) -> int:
     """Run the demo from its start to its results.
 
     :param folder: where data and snapshots are kept; None: nowhere, nothing stays.
@@ -206,8 +211,11 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
         console.print(plain(report.as_text(3)), markup=False, emoji=False, soft_wrap=True)
         return 1
     n = report.compared
-    console.print(f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
-                  f"{n['final lists']:,} subscriptions are those of a plain computation ({time.monotonic() - began:.0f} s)", soft_wrap=True)
+    console.print(
+        f"verified  {n['deltas'] + n['matches']:,} results, {n['lists']:,} published lists and the final lists of "
+        f"{n['final lists']:,} subscriptions are those of a plain computation ({time.monotonic() - began:.0f} s)",
+        soft_wrap=True,
+    )
     return 0
 
 
@@ -263,8 +271,17 @@ class _Live:
         """Return how things stand."""
         now = time.monotonic()
         recent, overall = self.watcher.latency()
-        moment = Moment(phase=phase, elapsed_s=now - self.began, published=self.feeder.published, messages=self.plan.messages,
-                        registered=self.feeder.registered, subscriptions=self.total, results=self.watcher.counts, recent=recent, overall=overall)
+        moment = Moment(
+            phase=phase,
+            elapsed_s=now - self.began,
+            published=self.feeder.published,
+            messages=self.plan.messages,
+            registered=self.feeder.registered,
+            subscriptions=self.total,
+            results=self.watcher.counts,
+            recent=recent,
+            overall=overall,
+        )
         return self.figures.read(self.handle.stats, moment, now)
 
     def until_ready(self) -> None:
@@ -283,8 +300,11 @@ class _Live:
 
     def _stuck(self, what: str, moment: Moment) -> str:
         errors = [error["error"][-300:] for error in list(self.handle.stats.errors)[-3:]]
-        return explain(f"{what} within {_STUCK_S:.0f} s.", given=f"{moment.matched:,} of {moment.published:,} messages matched",
-                       hint=f"errors of the topology: {'; '.join(errors) or 'none'}")
+        return explain(
+            f"{what} within {_STUCK_S:.0f} s.",
+            given=f"{moment.matched:,} of {moment.published:,} messages matched",
+            hint=f"errors of the topology: {'; '.join(errors) or 'none'}",
+        )
 
     def until_done(self, screen: Screen) -> None:
         """Show what happens until every message is matched and every result read.
@@ -380,8 +400,7 @@ def _facts(plan: Plan, m: Moment, live: _Live) -> list[tuple[str, str]]:
     return [
         ("messages", f"{m.matched:,} places, {live.published_per_s:,.0f}/s; the window holds the last {plan.window:,}"),
         ("subscriptions", f"{m.registered:,}, registered while messages came"),
-        ("results", f"{m.results.all:,}: {m.results.adds:,} entered a list, {m.results.removes:,} left one, "
-                    f"{m.results.matches:,} met a boolean subscription"),
+        ("results", f"{m.results.all:,}: {m.results.adds:,} entered a list, {m.results.removes:,} left one, {m.results.matches:,} met a boolean subscription"),
         ("arrival to result", f"p50 {milliseconds(m.overall.p50)}, p99 {milliseconds(m.overall.p99)}"),
         ("all matched", f"{live.ended_s - live.fed_s:.1f} s after the last message"),
         ("evaluations", f"{m.evaluations:,} of the window"),
@@ -400,9 +419,16 @@ def _draw(path: Path, plan: Plan, live: _Live, preparation: _Preparation) -> Non
         row = preparation.rows[message]
         pins.append(mapview.Pin(float(messages.lat[row]), float(messages.lon[row]), messages.names[row].as_py(), messages.region(row), score))
     r = shown.record
-    svg = mapview.draw(messages.lat, messages.lon, here=(r["lat"], r["lon"]), name=shown.place, pins=pins, title=shown.title,
-                       subtitle=f"top {r['k']} of the last {min(plan.window, plan.messages):,} places, alpha {r['alpha']:g}; every dot is a message",
-                       cell_px=2.3)
+    svg = mapview.draw(
+        messages.lat,
+        messages.lon,
+        here=(r["lat"], r["lon"]),
+        name=shown.place,
+        pins=pins,
+        title=shown.title,
+        subtitle=f"top {r['k']} of the last {min(plan.window, plan.messages):,} places, alpha {r['alpha']:g}; every dot is a message",
+        cell_px=2.3,
+    )
     mapview.write(path, svg)
 
 
@@ -436,8 +462,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run begins anew")
-    parser.add_argument("--picture", metavar="FILE", type=Path,
-                        help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
 

@@ -46,8 +46,12 @@ SHOWN = (
     _near("san-jose", "san jose", "Costa Rica", 9.93, -84.08, 0.9),
     _near("santa-maria", "santa maria", "São Paulo", -23.55, -46.63, 0.9),
     _near("new-york", "new york", "New York", 40.71, -74.0, 0.8),
-    Shown("saints", "saint or santa, and maria or martin, in Europe", "Europe",
-          {"type": "boolean", "bbox": [-11, 35, 32, 60], "expression": "(saint OR santa OR sankt) AND (maria OR martin)"}),
+    Shown(
+        "saints",
+        "saint or santa, and maria or martin, in Europe",
+        "Europe",
+        {"type": "boolean", "bbox": [-11, 35, 32, 60], "expression": "(saint OR santa OR sankt) AND (maria OR martin)"},
+    ),
 )
 """Readable subscriptions; the first one's results are drawn on the map."""
 
@@ -86,8 +90,16 @@ class Feeder(threading.Thread):
     :ivar held: the limit is in the way.
     """
 
-    def __init__(self, pubsub: PubSub, messages: Places, subscriptions: Iterator[tuple[str, bytes]], total: int, rate: float,
-                 arrivals: Arrivals, done: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self,
+        pubsub: PubSub,
+        messages: Places,
+        subscriptions: Iterator[tuple[str, bytes]],
+        total: int,
+        rate: float,
+        arrivals: Arrivals,
+        done: tuple[int, int] = (0, 0),
+    ) -> None:
         super().__init__(name="feeder", daemon=True)
         self._pubsub, self._messages, self._arrivals, self._rate = pubsub, messages, arrivals, rate
         self.published, self.registered = min(done[0], len(messages)), min(done[1], total)

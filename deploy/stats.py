@@ -27,7 +27,9 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
     if topology is None and len(states) == 1:
         topology = next(iter(states))
     if topology is None:
-        raise TopologyError(explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs"))
+        raise TopologyError(
+            explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
+        )
     if topology not in states:
         raise NotAliveException.of(topology)
     return describe(states[topology], watch_drivers(kafka, {topology: states[topology]})[topology])
@@ -68,13 +70,33 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
         messages, communication, replication, balance = m["messages"], m["communication"], m["replication"], m["balance"]
         lines.append(("messages", f"{_count(messages['processed'])}, {_rate(messages['per_second'])}/s"))
         now = "" if communication["tuples_per_message_now"] is None else f" ({_figure(communication['tuples_per_message_now'])} now)"
-        lines.append(("communication", f"{_figure(communication['tuples_per_message'])} tuples per message{now}, {_size(communication['bytes_per_message'])} per message"))
-        lines.append(("replication", f"{_figure(replication['ratio'])}: {_count(replication['placements'])} placements of {_count(replication['subscriptions'])} subscriptions"))
+        lines.append(
+            (
+                "communication",
+                f"{_figure(communication['tuples_per_message'])} tuples per message{now}, {_size(communication['bytes_per_message'])} per message",
+            )
+        )
+        lines.append(
+            (
+                "replication",
+                f"{_figure(replication['ratio'])}: {_count(replication['placements'])} placements of {_count(replication['subscriptions'])} subscriptions",
+            )
+        )
         over = "in the window" if balance["over"] == "window" else "since the start"
-        lines.append(("balance (max/mean)", f"subscriptions {_figure(balance['subscriptions'])}, messages {_figure(balance['messages'])}, busy {_figure(balance['busy'])} {over}"))
+        lines.append(
+            (
+                "balance (max/mean)",
+                f"subscriptions {_figure(balance['subscriptions'])}, messages {_figure(balance['messages'])}, busy {_figure(balance['busy'])} {over}",
+            )
+        )
     total = m["total"]
-    lines.append(("between tasks", f"{_count(total['tuples'])} tuples in {_count(total['frames'])} frames of {_size(total['bytes'])}; "
-                                   f"{_rate(total['tuples_per_second'])} tuples/s, {_size(total['bytes_per_second'])}/s"))
+    lines.append(
+        (
+            "between tasks",
+            f"{_count(total['tuples'])} tuples in {_count(total['frames'])} frames of {_size(total['bytes'])}; "
+            f"{_rate(total['tuples_per_second'])} tuples/s, {_size(total['bytes_per_second'])}/s",
+        )
+    )
     for row in m["latency"]:
         lines.append((f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records"))
     lag = [f"{n:,} of {topic}" for topic, n in sorted(m["lag"]["records"].items())]
@@ -101,11 +123,33 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     for name, value in _headlines(m):
         heads.add_row(Text(name), Text(value))
     flows = Table(title="streams", title_justify="left")
-    for column, justify in (("stream", "left"), ("from", "left"), ("to", "left"), ("tuples", "right"), ("/s", "right"), ("frames", "right"), ("bytes", "right"), ("bytes/s", "right")):
+    for column, justify in (
+        ("stream", "left"),
+        ("from", "left"),
+        ("to", "left"),
+        ("tuples", "right"),
+        ("/s", "right"),
+        ("frames", "right"),
+        ("bytes", "right"),
+        ("bytes/s", "right"),
+    ):
         flows.add_column(column, justify=justify)
     for s in m["streams"]:
-        flows.add_row(*(Text(x) for x in (s["stream"], s["source"], s["target"], _count(s["tuples"]), _rate(s["tuples_per_second"]), _count(s["frames"]),
-                                          _size(s["bytes"]), _size(s["bytes_per_second"]))))
+        flows.add_row(
+            *(
+                Text(x)
+                for x in (
+                    s["stream"],
+                    s["source"],
+                    s["target"],
+                    _count(s["tuples"]),
+                    _rate(s["tuples_per_second"]),
+                    _count(s["frames"]),
+                    _size(s["bytes"]),
+                    _size(s["bytes_per_second"]),
+                )
+            )
+        )
         for t in s["tasks"] if tasks else ():
             flows.add_row("", "", f"task {t['task']}", _count(t["tuples"]), "", _count(t["frames"]), _size(t["bytes"]), "", style="dim")
     parts = Table(title="components", title_justify="left")
@@ -113,12 +157,35 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     for column in ("tasks", "executed", "emitted", "busy s", "busy", "batch ms", "checkpoint s", "watermark", "errors", "dead letters"):
         parts.add_column(column, justify="right")
     for c in m["components"]:
-        parts.add_row(Text(c["component"]), str(len(c["tasks"])), _count(c["executed"]), _count(c["emitted"]), _figure(c["busy_s"], 1), _share(c["busy"]),
-                      "-" if not c["batches"]["count"] else f"{c['batches']['p50_ms']:,.0f} / {c['batches']['p99_ms']:,.0f}", _figure(c["checkpoint_age_s"], 1), _count(c["watermark"]), _count(c["errors"]), _count(c["dead_letters"]))
+        parts.add_row(
+            Text(c["component"]),
+            str(len(c["tasks"])),
+            _count(c["executed"]),
+            _count(c["emitted"]),
+            _figure(c["busy_s"], 1),
+            _share(c["busy"]),
+            "-" if not c["batches"]["count"] else f"{c['batches']['p50_ms']:,.0f} / {c['batches']['p99_ms']:,.0f}",
+            _figure(c["checkpoint_age_s"], 1),
+            _count(c["watermark"]),
+            _count(c["errors"]),
+            _count(c["dead_letters"]),
+        )
         for t in c["tasks"] if tasks else ():
             subscriptions = "" if t["subscriptions"] is None else f", {_count(t['subscriptions'])} subscriptions"
-            parts.add_row(f"  task {t['task']}{subscriptions}", "", _count(t["executed"]), "", _figure(t["busy_s"], 1), _share(t["busy"]), "", "", _count(t["watermark"]),
-                          "", "", style="dim")
+            parts.add_row(
+                f"  task {t['task']}{subscriptions}",
+                "",
+                _count(t["executed"]),
+                "",
+                _figure(t["busy_s"], 1),
+                _share(t["busy"]),
+                "",
+                "",
+                _count(t["watermark"]),
+                "",
+                "",
+                style="dim",
+            )
     found: list[Any] = [Text(title), heads, flows, parts]
     if m["dead_letters"]:
         letters = Table(title="dead letters", title_justify="left")
@@ -138,7 +205,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     from dskype.deploy.arguments import output, positive, positive_seconds
 
     parser.add_argument("name", metavar="TOPOLOGY", nargs="?", help="default: the only one that runs")
-    parser.add_argument("--window", metavar="SECS", type=positive_seconds, default=WINDOW_S, help=f"rates, latency and balance over so long; default: {WINDOW_S:g}")
+    parser.add_argument(
+        "--window", metavar="SECS", type=positive_seconds, default=WINDOW_S, help=f"rates, latency and balance over so long; default: {WINDOW_S:g}"
+    )
     parser.add_argument("--tasks", action="store_true", help="a line for every task (JSON always has them)")
     parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C; with -o json an object a line")
     parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=2, help="of --watch; default: 2")

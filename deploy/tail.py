@@ -148,8 +148,7 @@ class Texts:
         """Read the record that a default id names; a message with an id of its own has no such name."""
         self._keep(name, None)
         if self._single is None:
-            self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16,
-                                                 fetch_max_wait_ms=1)
+            self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
         if where.partition not in self._single.partitions_for_topic(self._topic):
             return
         self._single.assign([where])
@@ -169,8 +168,10 @@ def result_line(result: Result, text: str | None) -> str:
 
 def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
     """Return the entries of a top-k list as lines: rank, score, message, text."""
-    return [f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := texts.get(json.dumps(message))) else "")
-            for rank, (message, score) in enumerate(state.entries, 1)]
+    return [
+        f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := texts.get(json.dumps(message))) else "")
+        for rank, (message, score) in enumerate(state.entries, 1)
+    ]
 
 
 def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:

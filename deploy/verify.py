@@ -32,9 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's own options."""
     group = parser.add_argument_group("options of verify")
     group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
-    group.add_argument("--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own")
-    group.add_argument("--final", action="store_true", help="the topology is at rest: everything must have been handled, the time of every message must have come, "
-                       "and the last lists must be those at the newest message")
+    group.add_argument(
+        "--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own"
+    )
+    group.add_argument(
+        "--final",
+        action="store_true",
+        help="the topology is at rest: everything must have been handled, the time of every message must have come, "
+        "and the last lists must be those at the newest message",
+    )
     group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
     group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
     group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")
@@ -79,8 +85,16 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
         if not any(inputs.counts().values()):
             progress.end()
             raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
-        report = verify(inputs, settings, final=final, since=args.since, sample=args.sample, seed=args.seed,
-                        writes=args.since is None and args.sample is None, progress=progress)
+        report = verify(
+            inputs,
+            settings,
+            final=final,
+            since=args.since,
+            sample=args.sample,
+            seed=args.seed,
+            writes=args.since is None and args.sample is None,
+            progress=progress,
+        )
         if report.ok or final or attempt == 2:
             break
         # A sink that fails may lose records of a batch and write the batch again: nobody sees that a moment later.
@@ -146,8 +160,9 @@ def _wait(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: fl
         if ends != before:
             before, since = ends, now
         elif now - since >= rest_s:
-            if at_rest(kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}, source) \
-                    and time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > _last_time_ms(kafka, topics.messages, settings):
+            if at_rest(
+                kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}, source
+            ) and time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > _last_time_ms(kafka, topics.messages, settings):
                 return True
             since = now
         if now >= deadline:

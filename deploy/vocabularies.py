@@ -24,10 +24,10 @@ def build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace OUT")
     parser.add_argument("--field", metavar="NAME", default="text", help="the field of a line that holds the text; default: text")
     parser.add_argument("--plain", action="store_true", help="a line is a text")
-    parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages",
-                        help="read a topic and no file: messages (the topology's), or a whole name")
-    parser.add_argument("--sample", metavar="N", type=positive,
-                        help="so many texts: the newest of a topic (default: 100000), a random sample of a file (default: all)")
+    parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages", help="read a topic and no file: messages (the topology's), or a whole name")
+    parser.add_argument(
+        "--sample", metavar="N", type=positive, help="so many texts: the newest of a topic (default: 100000), a random sample of a file (default: all)"
+    )
 
 
 def build(args: argparse.Namespace) -> int:
@@ -37,8 +37,9 @@ def build(args: argparse.Namespace) -> int:
     if os.path.exists(args.output) and not args.force:
         from dskype.topology.errors import IllegalArgumentException, explain
 
-        raise IllegalArgumentException(explain(f"{args.output} is there already; a running topology may use it.", given=args.output,
-                                               hint="name another file with -o, or --force"))
+        raise IllegalArgumentException(
+            explain(f"{args.output} is there already; a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
+        )
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 

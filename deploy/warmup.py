@@ -67,8 +67,11 @@ def _run_small_topology() -> None:
         place = {"lat": number % 9, "lon": number % 7}
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **place}).encode())
         if number % 4 == 0:
-            value = ({"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place} if number % 8 else
-                     {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"})
+            value = (
+                {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
+                if number % 8
+                else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
+            )
             log.append(topics.subscriptions, 0, f"s{number % 40}".encode(), None if number > 48 else json.dumps(value).encode())
         time_ms[0] += 100
         simulation.tick_clock()

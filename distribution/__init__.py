@@ -20,12 +20,30 @@ if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
     from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["DISTRIBUTORS", "Distributor", "HashingDistributor", "KeywordDistributor", "KeywordFirstDistributor", "LocationDistributor", "Partitioned",
-           "Placed", "PrefixDistributor", "Sample", "SpatialFirstDistributor", "check_distributor", "distributor_class", "distributor_files", "make_distributor",
-           "read_plan", "start_distributor"]
+__all__ = [
+    "DISTRIBUTORS",
+    "Distributor",
+    "HashingDistributor",
+    "KeywordDistributor",
+    "KeywordFirstDistributor",
+    "LocationDistributor",
+    "Partitioned",
+    "Placed",
+    "PrefixDistributor",
+    "Sample",
+    "SpatialFirstDistributor",
+    "check_distributor",
+    "distributor_class",
+    "distributor_files",
+    "make_distributor",
+    "read_plan",
+    "start_distributor",
+]
 
-DISTRIBUTORS: dict[str, type[Distributor]] = {kind.name: kind for kind in (
-    HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)}
+DISTRIBUTORS: dict[str, type[Distributor]] = {
+    kind.name: kind
+    for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)
+}
 """Distributors by the name that ``dskype.distributor`` gives."""
 
 
@@ -37,8 +55,9 @@ def distributor_class(name: str) -> type[Distributor]:
     kind = DISTRIBUTORS.get(name)
     if kind is None:
         near = difflib.get_close_matches(str(name), DISTRIBUTORS, 1)
-        raise IllegalArgumentException(explain("The distributor is not known.", given=name, legal=", ".join(sorted(DISTRIBUTORS)),
-                                               hint=f"did you mean {near[0]}?" if near else None))
+        raise IllegalArgumentException(
+            explain("The distributor is not known.", given=name, legal=", ".join(sorted(DISTRIBUTORS)), hint=f"did you mean {near[0]}?" if near else None)
+        )
     return kind
 
 
@@ -106,8 +125,9 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as ex:
-        raise IllegalArgumentException(explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'",
-                                               hint=str(ex) or type(ex).__name__)) from None
+        raise IllegalArgumentException(
+            explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'", hint=str(ex) or type(ex).__name__)
+        ) from None
     if not isinstance(plan, dict) or type(plan.get("tasks")) is not int or plan["tasks"] < 1 or not isinstance(plan.get("distributor"), str):
         raise IllegalArgumentException(explain("The file is no plan.", given=str(path), legal="a file of 'dskype partition learn'"))
     return plan
@@ -123,6 +143,7 @@ def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
         raise IllegalArgumentException(explain("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name"))
     files = source.get("sample", {"messages": "", "subscriptions": ""})
     if not isinstance(files, Mapping) or set(files) != {"messages", "subscriptions"} or not all(isinstance(f, str) for f in files.values()):
-        raise IllegalArgumentException(explain("The option sample of dskype.distributor.options is not usable.", given=files,
-                                               legal="{messages: FILE, subscriptions: FILE}"))
+        raise IllegalArgumentException(
+            explain("The option sample of dskype.distributor.options is not usable.", given=files, legal="{messages: FILE, subscriptions: FILE}")
+        )
     return source, options

@@ -5,8 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["axis_costs", "cap_ranges", "cells_of", "halve_range", "place", "place_all", "prefix_lengths", "range_cost", "route",
-           "shared_rest", "short_ranges", "thresholds", "together_sweep"]
+__all__ = [
+    "axis_costs",
+    "cap_ranges",
+    "cells_of",
+    "halve_range",
+    "place",
+    "place_all",
+    "prefix_lengths",
+    "range_cost",
+    "route",
+    "shared_rest",
+    "short_ranges",
+    "thresholds",
+    "together_sweep",
+]
 
 MARGIN = 1e-9
 """Added to every guard: more than all rounding errors of a score together."""
@@ -53,7 +66,7 @@ def route(offsets, terms, tasks, bounds, route_offsets, route_tasks):
                 most += route_offsets[e + 1] - route_offsets[e]
         total += min(most, tasks)
     rows, to = np.empty(total, np.int64), np.empty(total, np.int32)
-    last = np.full(tasks, -1, np.int64)     # the last message that went to a task
+    last = np.full(tasks, -1, np.int64)  # the last message that went to a task
     found = 0
     for i in range(n):
         begin = found
@@ -74,7 +87,7 @@ def route(offsets, terms, tasks, bounds, route_offsets, route_tasks):
                         found += 1
         for p in range(begin, found):
             rows[p] = i
-        for p in range(begin + 1, found):       # few: insertion sort
+        for p in range(begin + 1, found):  # few: insertion sort
             task, q = to[p], p
             while q > begin and to[q - 1] > task:
                 to[q] = to[q - 1]
@@ -84,8 +97,30 @@ def route(offsets, terms, tasks, bounds, route_offsets, route_tasks):
 
 
 @njit(cache=True)
-def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, root, axis, at, below, above, cells, ranges, roots, group_offsets, group_tasks,
-          bounds, route_offsets, route_tasks, placed):
+def place(
+    terms,
+    weights,
+    alpha,
+    lat,
+    lon,
+    limit,
+    id_hash,
+    tasks,
+    root,
+    axis,
+    at,
+    below,
+    above,
+    cells,
+    ranges,
+    roots,
+    group_offsets,
+    group_tasks,
+    bounds,
+    route_offsets,
+    route_tasks,
+    placed,
+):
     """Choose tasks, keywords from the first on, until no message that misses them all scores ``limit``; return the guard.
 
     :param limit: -inf: until all keywords are covered; inf: one keyword is enough.
@@ -132,8 +167,30 @@ def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, root, axis, at
 
 
 @njit(cache=True)
-def place_all(offsets, terms, weights, alpha, lat, lon, limits, hashes, tasks, root, axis, at, below, above, cells, ranges, roots, group_offsets, group_tasks,
-              bounds, route_offsets, route_tasks):
+def place_all(
+    offsets,
+    terms,
+    weights,
+    alpha,
+    lat,
+    lon,
+    limits,
+    hashes,
+    tasks,
+    root,
+    axis,
+    at,
+    below,
+    above,
+    cells,
+    ranges,
+    roots,
+    group_offsets,
+    group_tasks,
+    bounds,
+    route_offsets,
+    route_tasks,
+):
     """Return (offsets int64[n + 1], tasks int32[], guards float64[n]): :func:`place` for many."""
     n = len(offsets) - 1
     out_offsets, guards = np.zeros(n + 1, np.int64), np.empty(n)
@@ -143,8 +200,30 @@ def place_all(offsets, terms, weights, alpha, lat, lon, limits, hashes, tasks, r
     for i in range(n):
         placed[:] = False
         begin, end = offsets[i], offsets[i + 1]
-        guards[i] = place(terms[begin:end], weights[begin:end], alpha[i], lat[i], lon[i], limits[i], hashes[i], tasks, root, axis, at, below, above, cells, ranges,
-                          roots, group_offsets, group_tasks, bounds, route_offsets, route_tasks, placed)
+        guards[i] = place(
+            terms[begin:end],
+            weights[begin:end],
+            alpha[i],
+            lat[i],
+            lon[i],
+            limits[i],
+            hashes[i],
+            tasks,
+            root,
+            axis,
+            at,
+            below,
+            above,
+            cells,
+            ranges,
+            roots,
+            group_offsets,
+            group_tasks,
+            bounds,
+            route_offsets,
+            route_tasks,
+            placed,
+        )
         if found + tasks > len(out):
             grown = np.empty(2 * len(out) + tasks, np.int32)
             grown[:found] = out[:found]
@@ -223,7 +302,7 @@ def cap_ranges(cap, overhead, most, shared, s_start, s_before, s_weight, m_start
         s += ds
         m += dm
         term += 1
-        if over:        # a keyword that is too much alone (with others that cost nothing)
+        if over:  # a keyword that is too much alone (with others that cost nothing)
             wanted = 1
             if shared and overhead < 0:
                 wanted = int(np.ceil(cost / cap))
@@ -321,8 +400,9 @@ def shared_rest(offsets, shared, group_offsets, group_tasks, s_on, spread, work)
 
 
 @njit(cache=True)
-def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near, m_on, subscriptions, worked, messages, work, overhead, gain, cap,
-                   product_mean, work_mean):
+def together_sweep(
+    order, label, s_start, s_rows, m_start, m_rows, s_on, s_near, m_on, subscriptions, worked, messages, work, overhead, gain, cap, product_mean, work_mean
+):
     """Assign partitions, one after another, to the task where most of their documents are already and both loads stay within the cap; return how many moved.
 
     :param label: int64[], task of each partition, -1: none yet; changed, as ``s_on``, ``m_on`` and the three loads of tasks.
@@ -370,7 +450,7 @@ def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near,
                 if s_on[i, t] > 0:
                     here[t] += 1.0
                     here_work[t] += work[i]
-                elif s_near[i, t] > 0:      # it would be there for the shared one as well
+                elif s_near[i, t] > 0:  # it would be there for the shared one as well
                     near[t] += 1.0
         for p in range(m_begin, m_end):
             j = m_rows[p]
@@ -388,7 +468,7 @@ def together_sweep(order, label, s_start, s_rows, m_start, m_rows, s_on, s_near,
             above += max(0.0, second - cap) ** 2 - max(0.0, (worked[t] + overhead * messages[t]) / max(work_mean, 1e-12) - cap) ** 2
             score = here[t] + near[t] + gain * heard[t] - 1e9 * above
             if beginning:
-                score -= 1e-3 * max(first, second)      # of equal ones the emptiest
+                score -= 1e-3 * max(first, second)  # of equal ones the emptiest
             if score > most or (score == most and t == old):
                 best, most = t, score
         product -= subscriptions[best] * messages[best]
@@ -468,7 +548,7 @@ def thresholds(k, alpha, lat, lon, offsets, terms, weights, diagonal_deg, m_lat,
         if count < k[i]:
             found[i] = -np.inf
             continue
-        best = np.full(k[i], -np.inf)       # a heap, its least first
+        best = np.full(k[i], -np.inf)  # a heap, its least first
         for j in range(count):
             row = touched[j]
             dx, dy = m_lon[row] - lon[i], m_lat[row] - lat[i]

@@ -126,13 +126,25 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
     """Refuse a plan of another distributor, another number of tasks or another version."""
     name, given = kind.name, dict(plan) if isinstance(plan, Mapping) else {}
     if given.get("v") != PLAN_FORMAT:
-        raise IllegalArgumentException(explain("This is no plan of a distributor that is understood here.", given=given.get("v"), legal=f'"v": {PLAN_FORMAT}',
-                                               hint="'dskype partition learn' makes plans"))
+        raise IllegalArgumentException(
+            explain(
+                "This is no plan of a distributor that is understood here.",
+                given=given.get("v"),
+                legal=f'"v": {PLAN_FORMAT}',
+                hint="'dskype partition learn' makes plans",
+            )
+        )
     if given.get("distributor") != name:
         raise IllegalArgumentException(explain("The plan is of another distributor.", given=given.get("distributor"), legal=name))
     if given.get("tasks") != tasks:
-        raise IllegalArgumentException(explain("The plan is for another number of tasks of the subscription bolt.", given=given.get("tasks"), legal=tasks,
-                                               hint="learn it anew with --tasks, or change the bolt's parallelism"))
+        raise IllegalArgumentException(
+            explain(
+                "The plan is for another number of tasks of the subscription bolt.",
+                given=given.get("tasks"),
+                legal=tasks,
+                hint="learn it anew with --tasks, or change the bolt's parallelism",
+            )
+        )
 
 
 def refuse_options(name: str, options: Mapping[str, Any] | None, legal: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -145,7 +157,12 @@ def refuse_options(name: str, options: Mapping[str, Any] | None, legal: tuple[st
     for option in options or {}:
         if option not in legal:
             near = difflib.get_close_matches(str(option), legal, 1)
-            raise IllegalArgumentException(explain(
-                f"The {name} distributor takes " + ("no such option." if legal else "no options."), given=option if legal else dict(options or {}),
-                legal=", ".join(legal) or None, hint=f"did you mean {near[0]}?" if near else None))
+            raise IllegalArgumentException(
+                explain(
+                    f"The {name} distributor takes " + ("no such option." if legal else "no options."),
+                    given=option if legal else dict(options or {}),
+                    legal=", ".join(legal) or None,
+                    hint=f"did you mean {near[0]}?" if near else None,
+                )
+            )
     return dict(options or {})

@@ -33,20 +33,27 @@ class _Hybrid(PrefixDistributor):
         """Return all options, checked."""
         found = {"keywords": "prefix", **super().checked(tasks, options)}
         if found["keywords"] not in ("prefix", "keyword"):
-            raise IllegalArgumentException(explain(f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"],
-                                                   legal="prefix | keyword"))
+            raise IllegalArgumentException(
+                explain(f"The option keywords of the {cls.name} distributor is not usable.", given=found["keywords"], legal="prefix | keyword")
+            )
         for option in ("n1", "n2"):
             if option in found and (type(found[option]) is not int or found[option] < 1):
-                raise IllegalArgumentException(explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option],
-                                                       legal="an integer, 1 or more"))
+                raise IllegalArgumentException(
+                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal="an integer, 1 or more")
+                )
         n1, n2 = found.get("n1"), found.get("n2")
         if n1 is None:
-            n1 = tasks // n2 if n2 else max(n for n in range(1, int(tasks ** 0.5) + 1) if tasks % n == 0)
+            n1 = tasks // n2 if n2 else max(n for n in range(1, int(tasks**0.5) + 1) if tasks % n == 0)
         if n2 is None:
             n2 = max(1, tasks // n1)
         if n1 * n2 != tasks:
-            raise IllegalArgumentException(explain(f"The options n1 and n2 of the {cls.name} distributor do not fit the tasks of the subscription bolt.",
-                                                   given=f"{n1} x {n2}", legal=f"n1 * n2 = {tasks}"))
+            raise IllegalArgumentException(
+                explain(
+                    f"The options n1 and n2 of the {cls.name} distributor do not fit the tasks of the subscription bolt.",
+                    given=f"{n1} x {n2}",
+                    legal=f"n1 * n2 = {tasks}",
+                )
+            )
         return {**found, "n1": n1, "n2": n2}
 
     def limit(self, threshold: float | None) -> float:
@@ -103,8 +110,11 @@ class KeywordFirstDistributor(_Hybrid):
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
         """Return equal ranges with equal areas."""
         n2 = options["n2"]
-        return {"ranges": [{"from": part["from"], "node": uniform_tree(_block(part["node"]["tasks"][0], n2))}
-                           for part in uniform_ranges(range(options["n1"]))["ranges"]]}
+        return {
+            "ranges": [
+                {"from": part["from"], "node": uniform_tree(_block(part["node"]["tasks"][0], n2))} for part in uniform_ranges(range(options["n1"]))["ranges"]
+            ]
+        }
 
     @classmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
@@ -138,7 +148,7 @@ def _replaced(node: Node, make: Callable[[int], Node], n2: int) -> Node:
         return {**node, "below": _replaced(node["below"], make, n2), "above": _replaced(node["above"], make, n2)}
     first, *others = node["tasks"]
     ranges = make(first)
-    for part in ranges["ranges"]:       # cells that cannot be told apart share their subscriptions
+    for part in ranges["ranges"]:  # cells that cannot be told apart share their subscriptions
         own = part["node"]["tasks"]
         part["node"]["tasks"] = [*own, *(task + (other - first) * n2 for other in others for task in own)]
     return ranges

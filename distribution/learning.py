@@ -30,7 +30,7 @@ class _Points(NamedTuple):
     s_weight: np.ndarray
     m_lat: np.ndarray
     m_lon: np.ndarray
-    weighed: bool       # by messages
+    weighed: bool  # by messages
 
     @property
     def cost(self) -> float:
@@ -39,12 +39,16 @@ class _Points(NamedTuple):
     def parted(self, axis: str, at: float) -> tuple[_Points, _Points]:
         s, m = (self.s_lat, self.m_lat) if axis == "lat" else (self.s_lon, self.m_lon)
         one, two = s < at, m < at
-        return (_Points(self.s_lat[one], self.s_lon[one], self.s_weight[one], self.m_lat[two], self.m_lon[two], self.weighed),
-                _Points(self.s_lat[~one], self.s_lon[~one], self.s_weight[~one], self.m_lat[~two], self.m_lon[~two], self.weighed))
+        return (
+            _Points(self.s_lat[one], self.s_lon[one], self.s_weight[one], self.m_lat[two], self.m_lon[two], self.weighed),
+            _Points(self.s_lat[~one], self.s_lon[~one], self.s_weight[~one], self.m_lat[~two], self.m_lon[~two], self.weighed),
+        )
 
     def marks(self) -> dict[str, list[float]]:
-        return {axis: sorted(set(np.quantile(s, np.arange(1, 8) / 8, method="lower").tolist()) - {float(s.min())}) if len(s) else []
-                for axis, s in (("lat", self.s_lat), ("lon", self.s_lon))}
+        return {
+            axis: sorted(set(np.quantile(s, np.arange(1, 8) / 8, method="lower").tolist()) - {float(s.min())}) if len(s) else []
+            for axis, s in (("lat", self.s_lat), ("lon", self.s_lon))
+        }
 
 
 def _line(points: _Points, below_share: float, bias: float, longer_first: bool) -> tuple[str, float] | None:
@@ -57,7 +61,7 @@ def _line(points: _Points, below_share: float, bias: float, longer_first: bool) 
         if not len(at):
             continue
         if below_share == 0.5 and not bias:
-            off = np.abs(below - above) / max(points.cost, 1.0)     # the paper's: least difference
+            off = np.abs(below - above) / max(points.cost, 1.0)  # the paper's: least difference
         else:
             off = np.abs(np.log((below + 1e-9) / (above + 1e-9)) - power * math.log(below_share / (1 - below_share)) - bias)
         best = int(np.argmin(off))
@@ -76,8 +80,17 @@ def best_line(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np
     return _line(_Points(s_lat, s_lon, np.ones(len(s_lat)) if weights is None else weights, m_lat, m_lon, len(m_lat) > 0), 0.5, 0.0, True)
 
 
-def learn_tree(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray, tasks: Sequence[int], *, weighed: bool = True,
-               weights: np.ndarray | None = None, balanced: bool = True) -> Node:
+def learn_tree(
+    s_lat: np.ndarray,
+    s_lon: np.ndarray,
+    m_lat: np.ndarray,
+    m_lon: np.ndarray,
+    tasks: Sequence[int],
+    *,
+    weighed: bool = True,
+    weights: np.ndarray | None = None,
+    balanced: bool = True,
+) -> Node:
     """Return a tree with a leaf for each task.
 
     Its cost is what Algorithm 3 equalises: subscriptions inside x the probability of a message inside; without ``weighed``, subscriptions alone
@@ -144,7 +157,7 @@ def _halved_tree(points: _Points, tasks: list[int], finished: Any) -> Node:
             heapq.heappush(heap, (-child.cost, count, child, slot[side]))
     cells = [*done, *((part, slot) for _, _, part, slot in sorted(heap, key=lambda h: h[1]))]
     for number, (part, slot) in enumerate(cells):
-        slot.update(finished(part, tasks[number::len(cells)]))
+        slot.update(finished(part, tasks[number :: len(cells)]))
     return root
 
 
@@ -182,7 +195,7 @@ def first_terms(offsets: np.ndarray, terms: np.ndarray, lengths: np.ndarray) -> 
     nth = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
     rows = np.repeat(np.arange(len(lengths)), np.diff(offsets))
     counted = nth < lengths[rows]
-    return rows[counted], terms[offsets[0]:offsets[-1]][counted]
+    return rows[counted], terms[offsets[0] : offsets[-1]][counted]
 
 
 class Postings(NamedTuple):
@@ -201,16 +214,16 @@ class Postings(NamedTuple):
     @classmethod
     def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
         """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over. Weights of documents: default 1."""
-        terms = terms[offsets[0]:offsets[-1]]
+        terms = terms[offsets[0] : offsets[-1]]
         ends = (offsets - offsets[0])[1:-1]
-        before = np.concatenate([[-1], np.maximum(terms[:-1], -1)])[:len(terms)]
-        after = np.concatenate([terms[1:], [vocabulary]])[:len(terms)]
+        before = np.concatenate([[-1], np.maximum(terms[:-1], -1)])[: len(terms)]
+        after = np.concatenate([terms[1:], [vocabulary]])[: len(terms)]
         before[ends[ends < len(terms)]] = -1
         after[ends[ends > 0] - 1] = vocabulary
         if len(terms):
             before[0] = -1
         order = np.argsort(terms, kind="stable")
-        order = order[np.searchsorted(terms[order], 0):]
+        order = order[np.searchsorted(terms[order], 0) :]
         start = np.searchsorted(terms[order], np.arange(vocabulary + 1))
         weight = np.ones(len(terms)) if weights is None else np.repeat(weights, np.diff(offsets))
         return cls(len(offsets) - 1, start.astype(np.int64), before[order].astype(np.int64), after[order].astype(np.int64), weight[order])
@@ -241,8 +254,20 @@ class Cost(NamedTuple):
 
     def halve(self, begin: int, end: int) -> int:
         """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
-        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s.start, self.s.before, self.s.after, self.s.weight,
-                                       self.m.start, self.m.before, self.m.after))
+        return int(
+            kernels.halve_range(
+                begin,
+                min(end, self.vocabulary),
+                self.overhead,
+                self.s.start,
+                self.s.before,
+                self.s.after,
+                self.s.weight,
+                self.m.start,
+                self.m.before,
+                self.m.after,
+            )
+        )
 
     def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
         """Return terms that halve a range, its halves and so on."""
@@ -258,7 +283,7 @@ def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, sha
     :param shared: with ``balanced``: a keyword that is above the cap alone is shared by several tasks, each with a part of its subscriptions.
     """
     n, s, m = len(tasks), cost.s, cost.m
-    parts = [(0, cost.vocabulary, 1)]       # begin, end, among how many tasks
+    parts = [(0, cost.vocabulary, 1)]  # begin, end, among how many tasks
     if balanced and cost.vocabulary > 0:
         first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
 
@@ -302,11 +327,11 @@ def _filled(parts: list[tuple[int, int, int]], n: int, cost: Cost, shared: bool)
 def _ranges_node(parts: list[tuple[int, int, int]], tasks: list[int], cost: Cost) -> Node:
     found, at = [], 0
     for begin, end, among in parts:
-        own = tasks[at:at + among]
+        own = tasks[at : at + among]
         at += among
         found.append({"from": begin, "node": leaf(own, cost.per_task(begin, end, among) * among, term=cost.marks(begin, end))})
     found[0]["from"] = 0
-    if at < len(tasks):     # words that are too few: who has none helps the costliest
+    if at < len(tasks):  # words that are too few: who has none helps the costliest
         costliest = max(found, key=lambda part: part["node"]["load"] / len(part["node"]["tasks"]))["node"]
         costliest["tasks"] = [*costliest["tasks"], *tasks[at:]]
     return {"ranges": found}

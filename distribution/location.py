@@ -41,8 +41,16 @@ class LocationDistributor(Partitioned):
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
         """Return the tree of Algorithm 3."""
         by_work = options["cost"] == "work"
-        return learn_tree(sample.lat, sample.lon, sample.messages.lat, sample.messages.lon, range(tasks), weighed=not by_work,
-                          weights=work_of(sample) if by_work else None, balanced=options["method"] == "balanced")
+        return learn_tree(
+            sample.lat,
+            sample.lon,
+            sample.messages.lat,
+            sample.messages.lon,
+            range(tasks),
+            weighed=not by_work,
+            weights=work_of(sample) if by_work else None,
+            balanced=options["method"] == "balanced",
+        )
 
     def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
         """Return the one task of its place."""

@@ -97,7 +97,9 @@ class Partitioned(Distributor):
         found = {**{option: values[0] for option, values in legal.items()}, **refuse_options(cls.name, options, cls.legal_options)}
         for option, values in legal.items():
             if found[option] not in values:
-                raise IllegalArgumentException(explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values)))
+                raise IllegalArgumentException(
+                    explain(f"The option {option} of the {cls.name} distributor is not usable.", given=found[option], legal=" | ".join(values))
+                )
         return found
 
     @classmethod
@@ -161,8 +163,18 @@ class Partitioned(Distributor):
         :returns: (offsets int64[n + 1], tasks int32[], guards float64[n]).
         """
         limits = np.full(sample.n, self.limit(None)) if thresholds is None else np.array([self.limit(t) for t in thresholds.tolist()])
-        return kernels.place_all(sample.offsets, sample.terms, sample.weights, sample.alpha, sample.lat, sample.lon, limits,
-                                 default_hashes(sample.n) if hashes is None else hashes, self.tasks, *self._flat)
+        return kernels.place_all(
+            sample.offsets,
+            sample.terms,
+            sample.weights,
+            sample.alpha,
+            sample.lat,
+            sample.lon,
+            limits,
+            default_hashes(sample.n) if hashes is None else hashes,
+            self.tasks,
+            *self._flat,
+        )
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
         """Return the tasks of each message's keywords."""
@@ -233,7 +245,9 @@ class Partitioned(Distributor):
             node, tasks = part.node, part.node["tasks"]
             if not 0 <= task < self.tasks or task in tasks:
                 legal = [t for t in range(self.tasks) if t not in tasks]
-                raise IllegalArgumentException(explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none"))
+                raise IllegalArgumentException(
+                    explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                )
             cut = None
             if len(tasks) == 1:
                 cut = self._cut_terms(part, task, sample) if self.cuts == "terms" else self._cut_places(part, task, sample)
@@ -253,9 +267,9 @@ class Partitioned(Distributor):
         """
         nodes = [part.node for part in leaves(self._root)]
         own = np.array([max(node["load"], 1e-9) for node in nodes])
-        if sample is not None:      # by subscriptions, and where messages differ half by them: their product does not add up
+        if sample is not None:  # by subscriptions, and where messages differ half by them: their product does not add up
             alone, own = self._alone(sample), np.full(len(nodes), 1e-9)
-            for counts in (alone.subscriptions, alone.messages)[:1 if self.cuts == "places" else 2]:
+            for counts in (alone.subscriptions, alone.messages)[: 1 if self.cuts == "places" else 2]:
                 own += counts / max(1, counts.sum())
         planned = np.zeros(self.tasks)
         for node, load in zip(nodes, own.tolist()):
@@ -272,7 +286,7 @@ class Partitioned(Distributor):
         """Return what a sample would do if each partition had a task for itself."""
         n = len(self.partitions())
         root = edited(self._root, lambda number, node: {**node, "tasks": [number]})
-        options = {option: value for option, value in self.options.items() if option not in ("n1", "n2")}       # these are for the tasks that there are
+        options = {option: value for option, value in self.options.items() if option not in ("n1", "n2")}  # these are for the tasks that there are
         return measure(type(self)(n, options, self.planned(n, root, [1.0] * n)), sample)
 
     def prefixes(self, sample: Sample) -> np.ndarray:
@@ -301,8 +315,12 @@ class Partitioned(Distributor):
         if at == begin:
             at = marks[len(marks) // 2] if marks else 2 * begin + 1 if end is None else max(begin + 1, round((max(1, begin) * end) ** 0.5))
         lower, upper = [t for t in marks if t < at], [t for t in marks if t > at]
-        return {"ranges": [{"from": 0 if part.in_range else begin, "node": leaf(part.node["tasks"], load, term=lower)},
-                           {"from": at, "node": leaf([task], load, term=upper)}]}
+        return {
+            "ranges": [
+                {"from": 0 if part.in_range else begin, "node": leaf(part.node["tasks"], load, term=lower)},
+                {"from": at, "node": leaf([task], load, term=upper)},
+            ]
+        }
 
     def _cut_places(self, part: Leaf, task: int, sample: Sample | None) -> Node | None:
         marks, load = part.node["marks"], part.node["load"] / 2

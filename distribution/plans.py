@@ -54,8 +54,8 @@ def leaves(root: Node) -> Iterator[Leaf]:
             yield Leaf(node, box, terms, in_range)
         elif "axis" in node:
             low = 1 if node["axis"] == "lat" else 0
-            yield from walk(node["below"], (*box[:low + 2], node["at"], *box[low + 3:]), terms, False)
-            yield from walk(node["above"], (*box[:low], node["at"], *box[low + 1:]), terms, False)
+            yield from walk(node["below"], (*box[: low + 2], node["at"], *box[low + 3 :]), terms, False)
+            yield from walk(node["above"], (*box[:low], node["at"], *box[low + 1 :]), terms, False)
         else:
             ends = [r["from"] for r in node["ranges"][1:]]
             for part, end in zip(node["ranges"], [*ends, None]):
@@ -115,7 +115,7 @@ def edited(root: Node, change: Callable[[int, Node], Node]) -> Node:
         parts: list[dict[str, Any]] = []
         for part in node["ranges"]:
             child, begin = walk(part["node"]), part["from"]
-            for inner in child["ranges"] if "ranges" in child else [{"from": begin, "node": child}]:     # a range that was cut is a list of ranges
+            for inner in child["ranges"] if "ranges" in child else [{"from": begin, "node": child}]:  # a range that was cut is a list of ranges
                 at = begin if inner["from"] == 0 else inner["from"]
                 if parts and (both := joined(parts[-1]["node"], inner["node"], at)):
                     parts[-1]["node"] = both
@@ -137,7 +137,7 @@ def joined(one: Node, other: Node, term: int | None = None) -> Node | None:
     for key in {**one["marks"], **other["marks"], **({"term": []} if term is not None else {})}:
         values = sorted({*one["marks"].get(key, ()), *other["marks"].get(key, ()), *((term,) if key == "term" and term is not None else ())})
         step = -(-len(values) // _MARKS)
-        marks[key] = values[step // 2::step]
+        marks[key] = values[step // 2 :: step]
     return leaf(one["tasks"], one["load"] + other["load"], **marks)
 
 
@@ -170,7 +170,7 @@ class Flat(NamedTuple):
 def flatten(root: Node) -> Flat:
     """Return a plan as arrays."""
     lines: list[tuple[int, float, int, int]] = []
-    cells: list[list[tuple[int, int, set[int]]]] = []       # first term, root, tasks of each range
+    cells: list[list[tuple[int, int, set[int]]]] = []  # first term, root, tasks of each range
     groups: list[list[int]] = []
 
     def walk(node: Node, end: Callable[[Node], int]) -> int:
@@ -208,7 +208,18 @@ def flatten(root: Node) -> Flat:
 
     axis, at, below, above = zip(*lines) if lines else ((), (), (), ())
     flat = [part for parts in cells for part in parts]
-    return Flat(begin, np.array(axis, np.int64), np.array(at, np.float64), np.array(below, np.int64), np.array(above, np.int64), starts(cells),
-                np.array([first for first, _, _ in flat], np.int64), np.array([inner for _, inner, _ in flat], np.int64),
-                starts(groups), np.array([t for g in groups for t in g], np.int64), np.array(bounds, np.int64),
-                starts(routes), np.array([t for r in routes for t in r], np.int64))
+    return Flat(
+        begin,
+        np.array(axis, np.int64),
+        np.array(at, np.float64),
+        np.array(below, np.int64),
+        np.array(above, np.int64),
+        starts(cells),
+        np.array([first for first, _, _ in flat], np.int64),
+        np.array([inner for _, inner, _ in flat], np.int64),
+        starts(groups),
+        np.array([t for g in groups for t in g], np.int64),
+        np.array(bounds, np.int64),
+        starts(routes),
+        np.array([t for r in routes for t in r], np.int64),
+    )

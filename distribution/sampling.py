@@ -79,8 +79,9 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
     tokenizer = Tokenizer(settings.stop_words)
     offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
     n = len(messages)
-    batch = MessageBatch(np.arange(n), np.arange(n), np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64),
-                         offsets, terms, weights)
+    batch = MessageBatch(
+        np.arange(n), np.arange(n), np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64), offsets, terms, weights
+    )
     rows = []
     for s in subscriptions:
         if isinstance(s, TopkSubscription):
@@ -91,9 +92,18 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
             covering = np.array(cover(expression.map_terms(s.expression, ids.__getitem__)), np.int64)
             rows.append((1, 0.0, *centre(s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
     k, alpha, lat, lon, own_terms, own_weights, bounded = zip(*rows)
-    sample = Sample(batch, np.array(k, np.int64), np.array(alpha, np.float64), np.array(lat, np.float64), np.array(lon, np.float64),
-                    np.cumsum([0, *map(len, own_terms)]).astype(np.int64), np.concatenate(own_terms).astype(np.int64), np.concatenate(own_weights),
-                    np.full(len(rows), -np.inf), np.ones(len(rows)))
+    sample = Sample(
+        batch,
+        np.array(k, np.int64),
+        np.array(alpha, np.float64),
+        np.array(lat, np.float64),
+        np.array(lon, np.float64),
+        np.cumsum([0, *map(len, own_terms)]).astype(np.int64),
+        np.concatenate(own_terms).astype(np.int64),
+        np.concatenate(own_weights),
+        np.full(len(rows), -np.inf),
+        np.ones(len(rows)),
+    )
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch
     found, counts = sample_thresholds(sample, window, settings.space.diagonal_deg)
     return sample._replace(thresholds=np.where(np.array(bounded), found, -np.inf), filled=np.minimum(1.0, counts / sample.k))
@@ -101,10 +111,24 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
 
 def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the score of the k-th best message of a window for each subscription, float64[n], and how many share a keyword, int64[n]; -inf where these are fewer."""
-    terms = window.terms[window.offsets[0]:window.offsets[-1]]
-    weights = window.weights[window.offsets[0]:window.offsets[-1]]
+    terms = window.terms[window.offsets[0] : window.offsets[-1]]
+    weights = window.weights[window.offsets[0] : window.offsets[-1]]
     order = np.argsort(terms, kind="stable")
     rows = np.repeat(np.arange(window.n), np.diff(window.offsets))[order]
     different, start = np.unique(terms[order], return_index=True)
-    return kernels.thresholds(np.asarray(sample.k, np.int64), sample.alpha, sample.lat, sample.lon, sample.offsets, sample.terms, sample.weights, diagonal_deg,
-                              window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
+    return kernels.thresholds(
+        np.asarray(sample.k, np.int64),
+        sample.alpha,
+        sample.lat,
+        sample.lon,
+        sample.offsets,
+        sample.terms,
+        sample.weights,
+        diagonal_deg,
+        window.lat,
+        window.lon,
+        different,
+        np.append(start, len(order)).astype(np.int64),
+        rows,
+        weights[order],
+    )

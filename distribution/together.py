@@ -97,9 +97,9 @@ def _short_ranges(terms: np.ndarray, m_terms: np.ndarray, count: int) -> np.ndar
 def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, tasks: int) -> tuple[list[list[int]], np.ndarray]:
     """Return the tasks of each partition, and its load: its part of its tasks' subscriptions x messages, per message."""
     product, work_of, heard = s.sizes * m.sizes.astype(np.float64), s.weights(work), overhead * m.sizes
-    spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)     # as hashes of ids will do it
+    spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)  # as hashes of ids will do it
     # To begin with, loads as if documents had all their words at different tasks.
-    product_mean, work_mean = float(s.sizes.sum()) * float(m.sizes.sum()) / tasks ** 2, float(work_of.sum() + heard.sum()) / tasks
+    product_mean, work_mean = float(s.sizes.sum()) * float(m.sizes.sum()) / tasks**2, float(work_of.sum() + heard.sum()) / tasks
     for _ in range(_ROUNDS):
         sizes = np.maximum(product / max(1e-12, product_mean), (work_of + heard) / max(1e-12, work_mean))
         parts = np.maximum(product / max(1e-12, product_mean), work_of / np.maximum(work_mean - heard, 1e-3 * work_mean + 1e-12))
@@ -112,8 +112,24 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
         for sweep in range(-1, _SWEEPS):
             state.share(spread, work)
             cap = 1.0 if sweep < 0 else _CAP + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
-            moved = kernels.together_sweep(order, label, s.start, s.rows, m.start, m.rows, *state.on, state.subscriptions, state.worked, state.messages, work, overhead,
-                                           s.n / max(1, m.n), cap, product_mean if sweep < 0 else -1.0, work_mean)
+            moved = kernels.together_sweep(
+                order,
+                label,
+                s.start,
+                s.rows,
+                m.start,
+                m.rows,
+                *state.on,
+                state.subscriptions,
+                state.worked,
+                state.messages,
+                work,
+                overhead,
+                s.n / max(1, m.n),
+                cap,
+                product_mean if sweep < 0 else -1.0,
+                work_mean,
+            )
             if not moved and cap == _CAP:
                 break
         product_mean, work_mean = float((state.subscriptions * state.messages).mean()), float((state.worked + overhead * state.messages).mean())
@@ -126,7 +142,7 @@ def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int
     """Return the tasks of each shared partition: those that have least so far."""
     load, groups = np.zeros(tasks), {}
     for p in shared.tolist():
-        group = np.sort(np.argsort(load, kind="stable")[:among[p]])
+        group = np.sort(np.argsort(load, kind="stable")[: among[p]])
         groups[p] = group.tolist()
         load[group] += sizes[p] / among[p]
     return groups
@@ -152,14 +168,18 @@ class _State:
         state = cls(s, m, tasks)
         if not groups:
             return state
-        rows = [s.rows[s.start[p]:s.start[p + 1]] for p in groups]
+        rows = [s.rows[s.start[p] : s.start[p + 1]] for p in groups]
         for (p, group), own in zip(groups.items(), rows):
             state.on[1][np.ix_(own, group)] += 1
-            state.on[2][np.ix_(m.rows[m.start[p]:m.start[p + 1]], group)] += 1
+            state.on[2][np.ix_(m.rows[m.start[p] : m.start[p + 1]], group)] += 1
         state.messages[:] = (state.on[2] > 0).sum(axis=0)
         owners, number = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-        state._shared = (np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=s.n))]).astype(np.int64), number[np.argsort(owners, kind="stable")],
-                         np.cumsum([0, *map(len, groups.values())]).astype(np.int64), np.concatenate([np.array(group, np.int64) for group in groups.values()]))
+        state._shared = (
+            np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=s.n))]).astype(np.int64),
+            number[np.argsort(owners, kind="stable")],
+            np.cumsum([0, *map(len, groups.values())]).astype(np.int64),
+            np.concatenate([np.array(group, np.int64) for group in groups.values()]),
+        )
         return state
 
     def share(self, spread: np.ndarray, work: np.ndarray) -> None:

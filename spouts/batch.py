@@ -49,7 +49,7 @@ class MessageBatch(NamedTuple):
         starts = np.cumsum([0, *(b.offsets[-1] - b.offsets[0] for b in batches)])
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(4)]
-        terms, weights = (np.concatenate([b[i][b.offsets[0]:b.offsets[-1]] for b in batches]) for i in (5, 6))
+        terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (5, 6))
         return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
 
     @property
@@ -67,5 +67,12 @@ class MessageBatch(NamedTuple):
 
     def slice(self, start: int, stop: int) -> MessageBatch:
         """Return the messages ``start`` to ``stop`` without copying keywords."""
-        return MessageBatch(self.seq[start:stop], self.position[start:stop], self.lat[start:stop], self.lon[start:stop],
-                            self.offsets[start:stop + 1], self.terms, self.weights)
+        return MessageBatch(
+            self.seq[start:stop],
+            self.position[start:stop],
+            self.lat[start:stop],
+            self.lon[start:stop],
+            self.offsets[start : stop + 1],
+            self.terms,
+            self.weights,
+        )

@@ -54,8 +54,13 @@ def _from_arrow(column: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _no_lists(column: Any, dtype: Any) -> IllegalArgumentException:
-    return IllegalArgumentException(explain("A column does not hold lists of numbers.", given=f"{column!r:.200}",
-                                            legal=f"a pyarrow array of lists, or a sequence of lists, of {np.dtype(dtype).name}"))
+    return IllegalArgumentException(
+        explain(
+            "A column does not hold lists of numbers.",
+            given=f"{column!r:.200}",
+            legal=f"a pyarrow array of lists, or a sequence of lists, of {np.dtype(dtype).name}",
+        )
+    )
 
 
 def csr_to_lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
@@ -66,11 +71,12 @@ def csr_to_lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
     :raises IllegalArgumentException: more values than a column can have (2^31 - 1).
     """
     if len(offsets) and offsets[-1] > _MOST_VALUES:
-        values = values[offsets[0]:offsets[-1]]
+        values = values[offsets[0] : offsets[-1]]
         offsets = np.asarray(offsets) - offsets[0]
         if offsets[-1] > _MOST_VALUES:
-            raise IllegalArgumentException(explain("A column of lists has too many values.", given=int(offsets[-1]), legal=f"at most {_MOST_VALUES}",
-                                                   hint="emit fewer tuples at once"))
+            raise IllegalArgumentException(
+                explain("A column of lists has too many values.", given=int(offsets[-1]), legal=f"at most {_MOST_VALUES}", hint="emit fewer tuples at once")
+            )
     return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), pa.array(values))
 
 

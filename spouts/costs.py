@@ -31,8 +31,12 @@ class CostCeiling:
         if ceiling is None or (cost := subscription_cost(subscription, self._settings, self._vocabulary)) <= ceiling:
             return None
         hint = "a smaller k" if isinstance(subscription, TopkSubscription) else "rarer words, more of them joined by AND, or a smaller bbox"
-        return explain(f"Subscription {subscription.id[:80]!r} is expected to make too many results", given=round(cost, 4),
-                       legal=f"up to {ceiling} per message (dskype.limits.subscription.cost)", hint=hint)
+        return explain(
+            f"Subscription {subscription.id[:80]!r} is expected to make too many results",
+            given=round(cost, 4),
+            legal=f"up to {ceiling} per message (dskype.limits.subscription.cost)",
+            hint=hint,
+        )
 
     def check(self, subscription: Subscription) -> str | None:
         """Refuse a subscription above the ceiling, or return the warning, as the settings say.

@@ -50,9 +50,9 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
     >>> parse("tea or coffee and (coffee and cake)", Tokenizer())
     ['or', 'tea', ['and', 'coffee', 'cake']]
     """
-    frames: list[list[list[Expression]]] = [[[]]]    # by open parenthesis: factors of each alternative
+    frames: list[list[list[Expression]]] = [[[]]]  # by open parenthesis: factors of each alternative
     opened: list[int] = []
-    operand = False      # whether the part before was one
+    operand = False  # whether the part before was one
     count, last = 0, ""
     for match in _PARTS.finditer(text):
         part, position = match[0], match.start() + 1
@@ -73,8 +73,9 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
                 frames[-2][-1].append(_either(frames.pop()))
             operand = part == ")"
         elif word == "NOT" or part[0] in "-!":
-            raise ExpressionError("no negation", position, given=part, legal="words, quoted phrases, AND, OR, parentheses",
-                                  hint="to search for the word, put it in quotes")
+            raise ExpressionError(
+                "no negation", position, given=part, legal="words, quoted phrases, AND, OR, parentheses", hint="to search for the word, put it in quotes"
+            )
         elif part in ("&&", "&", "||", "|"):
             raise ExpressionError("AND or OR in letters", position, given=part, hint=f"write {'AND' if part[0] == '&' else 'OR'}")
         else:

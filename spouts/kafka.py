@@ -54,10 +54,15 @@ class MessageSpout(KafkaSpout):
         spec = topology.components[component_id]
         tasks = spec.conf.get("topology.tasks") or spec.parallelism_hint or 1
         if settings.window_kind == "count" and tasks > 1:
-            raise InvalidTopologyException(explain(
-                "A count window is the last |W| sequence numbers, and only one task can number all messages.", given=f"{tasks} tasks",
-                legal="1 task, or a time window (dskype.window.span.ms)", hint="one task numbers far more messages than the rest can match",
-                component=component_id))
+            raise InvalidTopologyException(
+                explain(
+                    "A count window is the last |W| sequence numbers, and only one task can number all messages.",
+                    given=f"{tasks} tasks",
+                    legal="1 task, or a time window (dskype.window.span.ms)",
+                    hint="one task numbers far more messages than the rest can match",
+                    component=component_id,
+                )
+            )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of messages and the one of the sequence."""
@@ -111,10 +116,18 @@ class MessageSpout(KafkaSpout):
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
         position = np.array([p for _, _, p in good], np.int64) if timed else seq
         ids = [m.id if m.id is not None else f'"{r.partition}-{r.offset}"' for r, m, _ in good]
-        self._collector.emit_batch([
-            seq, position, pa.array(ids, pa.string()), np.array([m.lat for _, m, _ in good], np.float64),
-            np.array([m.lon for _, m, _ in good], np.float64), pa.array([m.text for _, m, _ in good], pa.string()),
-            np.array([r.timestamp_ms for r, _, _ in good], np.int64)], stream=streams.MESSAGES)
+        self._collector.emit_batch(
+            [
+                seq,
+                position,
+                pa.array(ids, pa.string()),
+                np.array([m.lat for _, m, _ in good], np.float64),
+                np.array([m.lon for _, m, _ in good], np.float64),
+                pa.array([m.text for _, m, _ in good], pa.string()),
+                np.array([r.timestamp_ms for r, _, _ in good], np.int64),
+            ],
+            stream=streams.MESSAGES,
+        )
         self._numbered += n
         self._write_runs(good, first)
         if timed:
@@ -137,8 +150,14 @@ class MessageSpout(KafkaSpout):
         offsets = np.array([r.offset for r, _, _ in good], np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(good)]
         for start, stop in zip(cuts, cuts[1:]):
-            run = {"v": 1, "task": self._task, "first": (first + start) * self._step + self._index, "partition": partition,
-                   "offset": int(offsets[start]), "n": stop - start}
+            run = {
+                "v": 1,
+                "task": self._task,
+                "first": (first + start) * self._step + self._index,
+                "partition": partition,
+                "offset": int(offsets[start]),
+                "n": stop - start,
+            }
             if self._step > 1:
                 run["step"] = self._step
             self._collector.send_record(self._topic, None, json.dumps(run).encode())
@@ -176,8 +195,11 @@ class SubscriptionSpout(KafkaSpout):
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None, plans: str | None = None) -> None:
         names = [topics] if isinstance(topics, str) else list(topics)
-        super().__init__([*names, plans] if plans else names, kafka_options=kafka_options,
-                         outputs={stream: streams.FIELDS[stream] for stream in (streams.SUBSCRIPTIONS, streams.PLANS)})
+        super().__init__(
+            [*names, plans] if plans else names,
+            kafka_options=kafka_options,
+            outputs={stream: streams.FIELDS[stream] for stream in (streams.SUBSCRIPTIONS, streams.PLANS)},
+        )
         self._plans = plans
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quoted      # type: ignore[attr-defined]
+from json.encoder import encode_basestring as _quoted  # type: ignore[attr-defined]
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from dskype.spouts import expression as expressions
@@ -17,8 +17,19 @@ from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
 
-__all__ = ["BooleanSubscription", "Limits", "Message", "RecordError", "Subscription", "TopkSubscription",
-           "longest_record_bytes", "parse_message", "parse_subscription", "parse_key", "subscription_from_record"]
+__all__ = [
+    "BooleanSubscription",
+    "Limits",
+    "Message",
+    "RecordError",
+    "Subscription",
+    "TopkSubscription",
+    "longest_record_bytes",
+    "parse_message",
+    "parse_subscription",
+    "parse_key",
+    "subscription_from_record",
+]
 
 
 class RecordError(DeadLetter):
@@ -95,8 +106,16 @@ class TopkSubscription:
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        return {"type": "topk", "id": self.id, "keywords": list(self.keywords), "k": self.k, "alpha": self.alpha,
-                "lat": self.lat, "lon": self.lon, "meta": self.meta}
+        return {
+            "type": "topk",
+            "id": self.id,
+            "keywords": list(self.keywords),
+            "k": self.k,
+            "alpha": self.alpha,
+            "lat": self.lat,
+            "lon": self.lon,
+            "meta": self.meta,
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
@@ -139,8 +158,14 @@ def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
     return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
 
 
-def parse_message(value: bytes | None, *, space: Space = WORLD, text_max_bytes: int = _DEFAULTS.text_max_bytes,
-                  id_max_bytes: int = _DEFAULTS.id_max_bytes, words_max: int = _DEFAULTS.words_max) -> Message:
+def parse_message(
+    value: bytes | None,
+    *,
+    space: Space = WORLD,
+    text_max_bytes: int = _DEFAULTS.text_max_bytes,
+    id_max_bytes: int = _DEFAULTS.id_max_bytes,
+    words_max: int = _DEFAULTS.words_max,
+) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
 
     :raises RecordError: if it cannot be used.
@@ -176,19 +201,20 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     :raises RecordError: if it is none.
     """
     if not key:
-        raise RecordError(explain("Expected the subscription id as the record's key", given=key,
-                                  legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+        raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
     if len(key) > limits.id_max_bytes:
-        raise RecordError(explain("Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"),
-                                  legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
+        raise RecordError(
+            explain(
+                "Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"), legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"
+            )
+        )
     try:
         return key.decode()
     except UnicodeDecodeError as e:
         raise RecordError(explain(f"Expected the record's key in UTF-8 (wrong at byte {e.start + 1})", given=key[:40])) from None
 
 
-def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD,
-                       limits: Limits = _DEFAULTS) -> Subscription:
+def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
     """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_key`).
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
@@ -246,8 +272,9 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(id, (float(west), float(south), float(east), float(north)), expression, None if ttl_s is None else float(ttl_s),
-                               _meta(record, limits))
+    return BooleanSubscription(
+        id, (float(west), float(south), float(east), float(north)), expression, None if ttl_s is None else float(ttl_s), _meta(record, limits)
+    )
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -275,16 +302,17 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
     """Return the JSON object of a record; a record that is far too long is not even read."""
     if value is None:
         raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
-    longest = 6 * (text_max_bytes + more_bytes) + 65536      # an escape takes up to six bytes for one
+    longest = 6 * (text_max_bytes + more_bytes) + 65536  # an escape takes up to six bytes for one
     if len(value) > longest:
         raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
     try:
         record = _parsed(value.decode())
     except UnicodeDecodeError as e:
-        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start:e.start + 20])) from None
+        raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20])) from None
     except json.JSONDecodeError as e:
-        raise RecordError(explain(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})",
-                                  given=_Shown(_short(repr(e.doc[e.pos:e.pos + 40]))))) from None
+        raise RecordError(
+            explain(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", given=_Shown(_short(repr(e.doc[e.pos : e.pos + 40]))))
+        ) from None
     except ValueError as e:
         raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None
     except RecursionError:
@@ -302,7 +330,7 @@ class _Shown(str):
 
 
 def _short(text: str, limit: int = 80) -> str:
-    return text if len(text) <= limit else text[:limit - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _shown(value: Any) -> str:
@@ -336,8 +364,13 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
         place.append(float(degrees))
     lat, lon = place
     if not space.contains(lat, lon):
-        raise RecordError(explain("Expected a place inside the data space", given=_Shown(f"lat {lat}, lon {lon}"),
-                                  legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"))
+        raise RecordError(
+            explain(
+                "Expected a place inside the data space",
+                given=_Shown(f"lat {lat}, lon {lon}"),
+                legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}",
+            )
+        )
     return lat, lon
 
 
@@ -347,19 +380,33 @@ def _check_text(text: Any, name: str, max_bytes: int) -> str:
     try:
         size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
     except UnicodeEncodeError as e:
-        raise RecordError(explain(f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})",
-                                  given=_Shown(_shown(text[e.start:e.start + 1])))) from None
+        raise RecordError(
+            explain(
+                f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})",
+                given=_Shown(_shown(text[e.start : e.start + 1])),
+            )
+        ) from None
     if size > max_bytes:
-        raise RecordError(explain(f"Expected a shorter '{name}'", given=_Shown(f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"),
-                                  legal=f"up to {max_bytes} bytes of UTF-8"))
+        raise RecordError(
+            explain(
+                f"Expected a shorter '{name}'",
+                given=_Shown(f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"),
+                legal=f"up to {max_bytes} bytes of UTF-8",
+            )
+        )
     return text
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
     """Refuse a text that becomes far longer when it is normalised, before that is done."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise RecordError(explain(f"Expected '{name}' shorter when it is normalised", given=_Shown(f"{size} bytes"),
-                                  legal=f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded"))
+        raise RecordError(
+            explain(
+                f"Expected '{name}' shorter when it is normalised",
+                given=_Shown(f"{size} bytes"),
+                legal=f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded",
+            )
+        )
     return text
 
 
@@ -376,8 +423,11 @@ def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise RecordError(explain("Expected 'id' as a string or an integer", given=_Shown(_shown(id)),
-                                  legal=f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"))
+        raise RecordError(
+            explain(
+                "Expected 'id' as a string or an integer", given=_Shown(_shown(id)), legal=f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"
+            )
+        )
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
@@ -404,16 +454,21 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     if len(given) > (most := _REPEATED * limits.keywords_max):
         raise RecordError(explain("Expected fewer 'keywords'", given=_Shown(_shown(given)), legal=f"up to {most}, repetitions included"))
     found: dict[str, None] = {}
-    left = 2 * limits.text_max_bytes        # together they are no longer than a text
+    left = 2 * limits.text_max_bytes  # together they are no longer than a text
     for i, keyword in enumerate(given, 1):
         _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
-            raise RecordError(explain("Expected shorter 'keywords'", given=_Shown(_shown(given)), legal=f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"))
+            raise RecordError(
+                explain(
+                    "Expected shorter 'keywords'",
+                    given=_Shown(_shown(given)),
+                    legal=f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded",
+                )
+            )
         tokens = tokenizer.tokens(keyword)
         if not tokens:
-            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)),
-                                      legal="letters or digits that are not a stop word"))
+            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)), legal="letters or digits that are not a stop word"))
         found.update(dict.fromkeys(tokens))
         if len(found) > limits.keywords_max:
             break
@@ -422,8 +477,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if len(keywords) > limits.keywords_max:
-        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"),
-                                  legal=f"1 to {limits.keywords_max}"))
+        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"), legal=f"1 to {limits.keywords_max}"))
     return keywords
 
 
@@ -441,8 +495,7 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     except RecursionError:
         raise RecordError("Expected 'meta' with less nesting") from None
     if size > limits.meta_max_bytes:
-        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"),
-                                  legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
+        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"), legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
     return meta
 
 

@@ -158,8 +158,12 @@ class Settings:
     store_options: dict[str, Any] = field(default_factory=dict)
 
     _PLUGINS: ClassVar[dict[str, str]] = {
-        "distributor": "distributor", "index": "index", "buffer": "buffer", "boolean_index": "boolean.index",
-        "window_index": "window.index", "store": "store",
+        "distributor": "distributor",
+        "index": "index",
+        "buffer": "buffer",
+        "boolean_index": "boolean.index",
+        "window_index": "window.index",
+        "store": "store",
     }
 
     @classmethod
@@ -172,14 +176,22 @@ class Settings:
         for key in given:
             if key not in DEFAULTS:
                 near = difflib.get_close_matches(key, DEFAULTS, 1)
-                raise IllegalArgumentException(explain(f"The configuration key {key} is not known.", given=key, legal=", ".join(DEFAULTS),
-                                                       hint=f"did you mean {near[0]}?" if near else None))
+                raise IllegalArgumentException(
+                    explain(
+                        f"The configuration key {key} is not known.", given=key, legal=", ".join(DEFAULTS), hint=f"did you mean {near[0]}?" if near else None
+                    )
+                )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
-        limits = replace(Limits(), k_max=_integer(conf, "dskype.k.max", 1), keywords_max=_integer(conf, "dskype.keywords.max", 1),
-                         text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1), words_max=_integer(conf, "dskype.text.max.words", 1),
-                         expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
-                         expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1))
+        limits = replace(
+            Limits(),
+            k_max=_integer(conf, "dskype.k.max", 1),
+            keywords_max=_integer(conf, "dskype.keywords.max", 1),
+            text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
+            words_max=_integer(conf, "dskype.text.max.words", 1),
+            expression_max_depth=_integer(conf, "dskype.expression.max.depth", 1, _DEEPEST),
+            expression_max_terms=_integer(conf, "dskype.expression.max.terms", 1),
+        )
         ceiling, action = conf["dskype.limits.subscription.cost"], conf["dskype.limits.subscription.cost.action"]
         if ceiling is not None and (type(ceiling) not in (int, float) or not 0 < ceiling < float("inf")):
             raise _refuse("dskype.limits.subscription.cost", ceiling, "a number above 0, or null for no ceiling")
@@ -194,20 +206,35 @@ class Settings:
             raise _refuse("dskype.stop.words", words, "a list of words")
         plugins = {name: _text(conf, f"dskype.{key}") for name, key in cls._PLUGINS.items()}
         options = {f"{name}_options": _options(conf, f"dskype.{key}.options") for name, key in cls._PLUGINS.items()}
-        return cls(space=cls._space(conf["dskype.space"]), window_kind=kind, extent=extent,
-                   lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0), ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
-                   idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
-                   vocabulary=conf["dskype.vocabulary"] or None, stop_words=tuple(words), limits=limits, subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1), cost_ceiling=ceiling, cost_action=action,
-                   results_per_s=_bound(conf, "dskype.limits.results.per.second"), results=conf["dskype.results"],
-                   topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
-                   results_retention_ms=_bound(conf, "dskype.results.retention.ms"), results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
-                   **plugins, **options)
+        return cls(
+            space=cls._space(conf["dskype.space"]),
+            window_kind=kind,
+            extent=extent,
+            lateness_ms=_integer(conf, "dskype.window.lateness.ms", 0),
+            ahead_ms=_integer(conf, "dskype.window.ahead.ms", 0),
+            idle_ms=_integer(conf, "dskype.window.idle.ms", 0),
+            vocabulary=conf["dskype.vocabulary"] or None,
+            stop_words=tuple(words),
+            limits=limits,
+            subscriptions_max=_integer(conf, "dskype.limits.subscriptions", 1),
+            cost_ceiling=ceiling,
+            cost_action=action,
+            results_per_s=_bound(conf, "dskype.limits.results.per.second"),
+            results=conf["dskype.results"],
+            topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
+            results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
+            results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),
+            **plugins,
+            **options,
+        )
 
     @staticmethod
     def _window(conf: Mapping[str, Any]) -> tuple[str, int]:
         messages, span = conf["dskype.window.messages"], conf["dskype.window.span.ms"]
         if messages is not None and span is not None:
-            raise _refuse("dskype.window.messages", messages, "either dskype.window.messages or dskype.window.span.ms", "a window is counted or timed, not both")
+            raise _refuse(
+                "dskype.window.messages", messages, "either dskype.window.messages or dskype.window.span.ms", "a window is counted or timed, not both"
+            )
         if span is not None:
             return "time", _integer(conf, "dskype.window.span.ms", 1)
         if messages is not None:

@@ -36,10 +36,18 @@ class Space:
 
     def __post_init__(self) -> None:
         borders = (self.west, self.south, self.east, self.north)
-        if not (all(isinstance(b, (int, float)) and not isinstance(b, bool) for b in borders)
-                and -180 <= self.west < self.east <= 180 and -90 <= self.south < self.north <= 90):
-            raise IllegalArgumentException(explain("Expected a data space [west, south, east, north] in degrees", given=list(borders),
-                                                   legal="-180 <= west < east <= 180, -90 <= south < north <= 90"))
+        if not (
+            all(isinstance(b, (int, float)) and not isinstance(b, bool) for b in borders)
+            and -180 <= self.west < self.east <= 180
+            and -90 <= self.south < self.north <= 90
+        ):
+            raise IllegalArgumentException(
+                explain(
+                    "Expected a data space [west, south, east, north] in degrees",
+                    given=list(borders),
+                    legal="-180 <= west < east <= 180, -90 <= south < north <= 90",
+                )
+            )
         for name, border in zip(("west", "south", "east", "north"), borders):
             object.__setattr__(self, name, float(border))
         object.__setattr__(self, "diagonal_deg", math.hypot(self.east - self.west, self.north - self.south))

@@ -25,8 +25,24 @@ from __future__ import annotations
 
 from dskype.topology.fields import Fields
 
-__all__ = ["ANSWERS", "FIELDS", "LISTS", "MATCHING", "MESSAGES", "PARTIALS", "PLACEMENTS", "PLANS", "PROGRESS", "REGISTRATIONS", "REQUESTS", "RESULTS",
-           "SHORTAGES", "SUBSCRIPTIONS", "SWITCHED", "WINDOW"]
+__all__ = [
+    "ANSWERS",
+    "FIELDS",
+    "LISTS",
+    "MATCHING",
+    "MESSAGES",
+    "PARTIALS",
+    "PLACEMENTS",
+    "PLANS",
+    "PROGRESS",
+    "REGISTRATIONS",
+    "REQUESTS",
+    "RESULTS",
+    "SHORTAGES",
+    "SUBSCRIPTIONS",
+    "SWITCHED",
+    "WINDOW",
+]
 
 MESSAGES, SUBSCRIPTIONS, MATCHING, PLACEMENTS, WINDOW = "messages", "subscriptions", "matching", "placements", "window"
 REQUESTS, PROGRESS, PARTIALS, ANSWERS, RESULTS = "requests", "progress", "partials", "answers", "results"

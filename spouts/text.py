@@ -49,7 +49,7 @@ class Tokenizer:
             raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
         #: The tokens that are left out.
         self.stop_words: frozenset[str] = frozenset(token for word in words for token in _tokens(word))
-        self._table: Any = None     # a compiled form of the stop words, of whoever needs one
+        self._table: Any = None  # a compiled form of the stop words, of whoever needs one
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order, with repetitions, without stop words. O(length)."""
@@ -83,6 +83,7 @@ def _heaps() -> re.Pattern[str]:
 
     Normalisation sorts them by insertion: 100 KB of them would take ten seconds. Sorted already, they take no time.
     """
+
     def combines(point: int) -> bool:
         return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(point))))
 
@@ -101,7 +102,7 @@ def _runs() -> Callable[[str], list[str]]:
     ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one: it should not do so at each separator.
     """
     basic = _character_class(range(0x10000))
-    beyond = _character_class(range(0x10000, 0x40000)) + _character_class(range(0xE0000, 0xF0000))     # other planes have no letters
+    beyond = _character_class(range(0x10000, 0x40000)) + _character_class(range(0xE0000, 0xF0000))  # other planes have no letters
     return re.compile(f"(?:[{basic}]++|(?=[\U00010000-\U0010ffff])[{beyond}])++").findall
 
 
@@ -155,7 +156,7 @@ def folded_characters() -> np.ndarray:
     0: it separates tokens. Above 0: the code point that it counts as, in no more bytes of UTF-8. -1: that depends on its neighbours, or is not
     one such character. A text without the last kind can be cut character by character: normalisation composes and sorts nothing there.
     """
-    seconds = {*range(0x1160, 0x1200)}     # what may be composed with the character before it: vowels and finals of Hangul, and others
+    seconds = {*range(0x1160, 0x1200)}  # what may be composed with the character before it: vowels and finals of Hangul, and others
     for point in range(0x20000):
         parts = unicodedata.decomposition(chr(point)).split()
         if len(parts) == 2 and parts[0][0] != "<":

@@ -125,8 +125,8 @@ class Vocabulary:
         blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
         yield b'{"documents": %d}\n' % self._documents
         for first in range(0, len(self), 1 << 16):
-            ends = offsets[first:first + (1 << 16) + 1]
-            df = self._df[first:first + (1 << 16)].tolist()
+            ends = offsets[first : first + (1 << 16) + 1]
+            df = self._df[first : first + (1 << 16)].tolist()
             yield b"".join(b"%b\t%d\n" % (blob[a:b], n) for a, b, n in zip(ends, ends[1:], df))
 
     @property
@@ -153,8 +153,9 @@ class Vocabulary:
                 if real not in _LOADED or _LOADED[real][0] != version:
                     _LOADED[real] = version, cls._read(Path(real))
             except OSError as e:
-                raise IllegalArgumentException(explain("Cannot read the vocabulary file", given=str(path), hint=e.strerror,
-                                                       legal="a file written by Vocabulary.save")) from e
+                raise IllegalArgumentException(
+                    explain("Cannot read the vocabulary file", given=str(path), hint=e.strerror, legal="a file written by Vocabulary.save")
+                ) from e
             return _LOADED[real][1]
 
     @classmethod
@@ -178,15 +179,20 @@ class Vocabulary:
         try:
             body.decode()
         except UnicodeDecodeError as e:
-            raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start:e.end]) from None
+            raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start : e.end]) from None
         blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
         if not error:
-            table, line = _Table.of(blob[:offsets[-1]].copy(), offsets)
+            table, line = _Table.of(blob[: offsets[-1]].copy(), offsets)
             if line < 0:
                 return cls(table, df, documents, digest)
             error = 5
-        expected = ("a term of letters, marks and digits, folded as the tokenizer does it, then a tab", "a tab and the document frequency as an integer",
-                    f"a document frequency from 1 to {documents}", "lines by rising document frequency, ties by term", "each term once")[error - 1]
+        expected = (
+            "a term of letters, marks and digits, folded as the tokenizer does it, then a tab",
+            "a tab and the document frequency as an integer",
+            f"a document frequency from 1 to {documents}",
+            "lines by rising document frequency, ties by term",
+            "each term once",
+        )[error - 1]
         raise refuse(line + 2, expected, body.split(b"\n", line + 1)[line][:80].decode(errors="replace"))
 
     @property
@@ -209,7 +215,7 @@ class Vocabulary:
         """Return the term of an id; None for one that the vocabulary does not have."""
         if not 0 <= id < len(self):
             return None
-        return self._table.blob[self._table.offsets[id]:self._table.offsets[id + 1]].tobytes().decode()
+        return self._table.blob[self._table.offsets[id] : self._table.offsets[id + 1]].tobytes().decode()
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
         """Return the ids of tokens, int64[len(tokens)]; negative for unknown ones (:func:`unknown_id`)."""
@@ -263,14 +269,14 @@ def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.nda
     if not isinstance(texts, pa.Array):
         try:
             texts = pa.array(texts, pa.string())
-        except UnicodeEncodeError:      # half a surrogate pair: no token character
+        except UnicodeEncodeError:  # half a surrogate pair: no token character
             texts = pa.array([text and text.encode(errors="replace").decode() for text in texts], pa.string())
     if texts.null_count:
         texts = texts.fill_null("")
     if not pa.types.is_string(texts.type):
         texts = texts.cast(pa.large_string())
     _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets or bytes(8), np.int32 if pa.types.is_string(texts.type) else np.int64)[texts.offset:texts.offset + len(texts) + 1]
+    ends = np.frombuffer(offsets or bytes(8), np.int32 if pa.types.is_string(texts.type) else np.int64)[texts.offset : texts.offset + len(texts) + 1]
     ends = ends.astype(np.int64)
     first, last = (int(ends[0]), int(ends[-1])) if len(ends) else (0, 0)
     view = np.frombuffer(data, np.uint8)[first:last] if data is not None else np.zeros(0, np.uint8)

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from dskype.topology.local import LocalCluster
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # started in the background: what tests start would ignore Ctrl-C, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
 
-paths.export_numba_cache()      # before any test imports numba: kernels are then compiled once and not once per run
+paths.export_numba_cache()  # before any test imports numba: kernels are then compiled once and not once per run
 
 
-_MACHINE = ("topology/runtime/", "security/", "endtoend/test_on_spark.py", "endtoend/test_on_cluster.py", "bolts/results/test_stores.py", *(f"deploy/test_{name}.py" for name in (
-    "broker", "chaos_on_spark", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")))
+_MACHINE = (
+    "topology/runtime/",
+    "security/",
+    "endtoend/test_on_spark.py",
+    "endtoend/test_on_cluster.py",
+    "bolts/results/test_stores.py",
+    *(f"deploy/test_{name}.py" for name in ("broker", "chaos_on_spark", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")),
+)
 """Files whose tests need Spark or a broker."""
 
 _SPREAD = ("endtoend/test_exactness.py",)
@@ -64,7 +70,7 @@ def broker() -> Iterator[object]:
 @pytest.fixture(scope="session")
 def bootstrap_servers(broker: object) -> str:
     """Address of the session's broker."""
-    return broker.bootstrap_servers     # type: ignore[attr-defined,no-any-return]
+    return broker.bootstrap_servers  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 
 def count_windows(items: Sequence[Any], length: int, slide: int) -> list[list[Any]]:
     """Return the last ``length`` items after every ``slide`` items."""
-    return [list(items[max(0, end - length):end]) for end in range(slide, len(items) + 1, slide)]
+    return [list(items[max(0, end - length) : end]) for end in range(slide, len(items) + 1, slide)]
 
 
 def time_windows(arrivals: Sequence[tuple[int, Any]], length_ms: int, slide_ms: int, until_ms: int) -> list[list[Any]]:
@@ -26,9 +26,7 @@ def time_windows(arrivals: Sequence[tuple[int, Any]], length_ms: int, slide_ms: 
     return [w for w in windows if w]
 
 
-def event_time_windows(
-    steps: Sequence[Sequence[tuple[int, Any]]], length_ms: int, slide_ms: int, lag_ms: int
-) -> tuple[list[tuple[int, list[Any]]], list[Any]]:
+def event_time_windows(steps: Sequence[Sequence[tuple[int, Any]]], length_ms: int, slide_ms: int, lag_ms: int) -> tuple[list[tuple[int, list[Any]]], list[Any]]:
     """Return the windows ``(end, items)`` in event time, and the late items.
 
     :param steps: what arrives between two looks at the watermark: (timestamp in ms, item).
@@ -107,8 +105,11 @@ def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], water
 
     :param messages: with ``seq`` and ``position``; best score first, ties by newer (position, seq) first.
     """
-    found = [(s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark
-             and (s := score(subscription, m, diagonal_deg)) is not None]
+    found = [
+        (s, m["position"], m["seq"])
+        for m in messages
+        if watermark - extent < m["position"] <= watermark and (s := score(subscription, m, diagonal_deg)) is not None
+    ]
     found.sort(reverse=True)
     return [(seq, s) for s, _, seq in found[: subscription["k"]]]
 
@@ -118,9 +119,11 @@ def same_topk(found: Sequence[tuple[int, float]], expected: Sequence[tuple[int, 
 
     :param scores: seq -> score of everything in the window, for a message that only one of the lists has.
     """
-    return len(found) == len(expected) and all(
-        abs(fs - es) <= tolerance and (seq == eseq or abs(scores[seq] - es) <= tolerance)
-        for (seq, fs), (eseq, es) in zip(found, expected)) and len({seq for seq, _ in found}) == len(found)
+    return (
+        len(found) == len(expected)
+        and all(abs(fs - es) <= tolerance and (seq == eseq or abs(scores[seq] - es) <= tolerance) for (seq, fs), (eseq, es) in zip(found, expected))
+        and len({seq for seq, _ in found}) == len(found)
+    )
 
 
 def satisfies(expression: Any, terms: set[Any]) -> bool:

@@ -39,7 +39,11 @@ def test_imports_follow_the_data(folder, above):
     assert not {path.name: found for path in in_folder(folder) if (found := uses(path, *(f"dskype.{name}" for name in above)))}
 
 
-@pytest.mark.parametrize("path", [p for p in in_folder("spouts") + in_folder("distribution") + in_folder("bolts") if p.parent.name != "results"], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [p for p in in_folder("spouts") + in_folder("distribution") + in_folder("bolts") if p.parent.name != "results"],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
 def test_only_result_stores_know_clients_and_nothing_here_knows_spark(path):
     assert not uses(path, "pyspark", "kafka", "dskype.topology.runtime")
 
@@ -63,6 +67,10 @@ def test_only_component_code_is_pickled():
 def test_yaml_is_read_safely():
     for path in MODULES:
         calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-        unsafe = [c for c in calls if c.func.attr in ("unsafe_load", "full_load") or (
-            c.func.attr == "load" and getattr(c.func.value, "id", "") == "yaml" and not any("Loader" in ast.dump(k) for k in c.args[1:] + c.keywords))]
+        unsafe = [
+            c
+            for c in calls
+            if c.func.attr in ("unsafe_load", "full_load")
+            or (c.func.attr == "load" and getattr(c.func.value, "id", "") == "yaml" and not any("Loader" in ast.dump(k) for k in c.args[1:] + c.keywords))
+        ]
         assert not unsafe, path

@@ -28,5 +28,4 @@ def test_the_example_of_the_readme_counts_words():
         cluster.advance_cluster_time(10)
         counts = [c.counts for c in topology.backend.components("count")]
         assert topology.stats.total("count", "executed") == 6000
-        assert {word: n for part in counts for word, n in part.items()} == {
-            "the": 2000, "cow": 1000, "jumped": 1000, "over": 1000, "moon": 1000}
+        assert {word: n for part in counts for word, n in part.items()} == {"the": 2000, "cow": 1000, "jumped": 1000, "over": 1000, "moon": 1000}

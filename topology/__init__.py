@@ -1,18 +1,7 @@
 """The topology model: what a user needs to write spouts and bolts and to put them together."""
 
 from dskype.topology.builder import BoltDeclarer, ComponentSpec, SpoutDeclarer, StormTopology, TopologyBuilder
-from dskype.topology.components import (
-    BaseBolt,
-    BasicBolt,
-    BatchBolt,
-    Bolt,
-    Component,
-    KafkaBolt,
-    KafkaSpout,
-    OutputFieldsDeclarer,
-    Spout,
-    stateful,
-)
+from dskype.topology.components import BaseBolt, BasicBolt, BatchBolt, Bolt, Component, KafkaBolt, KafkaSpout, OutputFieldsDeclarer, Spout, stateful
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.errors import (

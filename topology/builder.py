@@ -1,9 +1,9 @@
 """Building a topology: ``TopologyBuilder`` -> ``StormTopology``::
 
-    builder = TopologyBuilder()
-    builder.set_spout("words", WordSpout(), 2)
-    builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))
-    topology = builder.create_topology()
+builder = TopologyBuilder()
+builder.set_spout("words", WordSpout(), 2)
+builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))
+topology = builder.create_topology()
 """
 
 from __future__ import annotations
@@ -126,9 +126,7 @@ class StormTopology:
         if ACKER_COMPONENT_ID in self.components:
             return self
         full = merge(DEFAULTS, conf)
-        components = {
-            c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in self.components.values()
-        }
+        components = {c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in self.components.values()}
         ackers = full[Config.TOPOLOGY_ACKER_EXECUTORS]
         if ackers is None:
             ackers = full[Config.TOPOLOGY_WORKERS] or 1
@@ -151,20 +149,13 @@ def _make_acker() -> Component:
     return Acker()
 
 
-def _add_acker(
-    components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component
-) -> ComponentSpec:
+def _add_acker(components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component) -> ComponentSpec:
     by_id = FieldsGrouping(Fields("id"))
     tick = {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS]}
     answer = StreamInfo(Fields("id", "time_delta_ms"), direct=True)
     answers = (ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID)
     acker = ComponentSpec(
-        ACKER_COMPONENT_ID,
-        "bolt",
-        obj,
-        executors,
-        conf={Config.TOPOLOGY_TASKS: executors, **tick},
-        outputs={stream: answer for stream in answers},
+        ACKER_COMPONENT_ID, "bolt", obj, executors, conf={Config.TOPOLOGY_TASKS: executors, **tick}, outputs={stream: answer for stream in answers}
     )
     for spec in components.values():
         if spec.kind == "spout":
@@ -196,9 +187,7 @@ class _Declarer:
     def add_configurations(self, conf: Mapping[str, Any]) -> Self:
         """Lay ``conf`` over the component's own configuration."""
         if conf.get(Config.TOPOLOGY_KRYO_REGISTER) is not None:
-            raise IllegalArgumentException(
-                explain("Cannot set serializations for a component using fluent API", component=self._spec.id)
-            )
+            raise IllegalArgumentException(explain("Cannot set serializations for a component using fluent API", component=self._spec.id))
         self._spec.conf.update(conf)
         return self
 
@@ -254,9 +243,7 @@ class BoltDeclarer(_Declarer):
         """
         for what, value in (("component", component_id), ("stream", stream_id)):
             if not isinstance(value, str):
-                raise IllegalArgumentException(
-                    explain(f"The {what} id of a grouping must be a string.", given=value, component=self._spec.id)
-                )
+                raise IllegalArgumentException(explain(f"The {what} id of a grouping must be a string.", given=value, component=self._spec.id))
         if not isinstance(grouping, Grouping):
             raise IllegalArgumentException(explain("Not a grouping.", given=grouping, component=self._spec.id))
         self._spec.inputs[GlobalStreamId(component_id, stream_id)] = grouping
@@ -266,9 +253,7 @@ class BoltDeclarer(_Declarer):
         """Subscribe with equal shares for all tasks."""
         return self.grouping(component_id, ShuffleGrouping(), stream_id)
 
-    def fields_grouping(
-        self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID
-    ) -> Self:
+    def fields_grouping(self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> Self:
         """Subscribe so that equal values of ``fields`` go to the same task."""
         return self.grouping(component_id, FieldsGrouping(as_fields(fields)), stream_id)
 
@@ -292,9 +277,7 @@ class BoltDeclarer(_Declarer):
         """Subscribe with shuffle among the tasks of the producer's worker, if there are any, else among all."""
         return self.grouping(component_id, LocalOrShuffleGrouping(), stream_id)
 
-    def partial_key_grouping(
-        self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID
-    ) -> Self:
+    def partial_key_grouping(self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> Self:
         """Subscribe with two tasks for each key, of which the less used one is taken."""
         names = as_fields(fields)
         if not len(names):
@@ -304,9 +287,7 @@ class BoltDeclarer(_Declarer):
     def custom_grouping(self, component_id: str, grouping: CustomStreamGrouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
         """Subscribe with a grouping of the user's own."""
         if not isinstance(grouping, CustomStreamGrouping):
-            raise IllegalArgumentException(
-                explain("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object")
-            )
+            raise IllegalArgumentException(explain("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object"))
         return self.grouping(component_id, CustomGrouping(grouping), stream_id)
 
 
@@ -351,17 +332,11 @@ class TopologyBuilder:
             raise IllegalArgumentException(explain("A component id must be a string.", given=component_id))
         if component_id in self._specs:
             other = self._specs[component_id].kind.capitalize()
-            raise IllegalArgumentException(
-                explain(f"{other} has already been declared for id {component_id}", given=type(obj).__name__)
-            )
+            raise IllegalArgumentException(explain(f"{other} has already been declared for id {component_id}", given=type(obj).__name__))
         if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int)):
-            raise IllegalArgumentException(
-                explain("The parallelism hint must be an integer.", given=hint, component=component_id, legal="an integer >= 1")
-            )
+            raise IllegalArgumentException(explain("The parallelism hint must be an integer.", given=hint, component=component_id, legal="an integer >= 1"))
         if hint is not None and hint < 1:
-            raise IllegalArgumentException(
-                explain("Parallelism must be positive.", given=hint, component=component_id, legal="an integer >= 1")
-            )
+            raise IllegalArgumentException(explain("Parallelism must be positive.", given=hint, component=component_id, legal="an integer >= 1"))
         conf = dict(obj.get_component_configuration() or {})
         spec = self._specs[component_id] = ComponentSpec(component_id, kind, obj, hint, conf)
         return spec
@@ -384,9 +359,7 @@ class TopologyBuilder:
                 raise IllegalArgumentException(explain(str(ex), component=spec.id)) from ex
             if check_serializable:
                 _check_serializable(spec)
-            components[spec.id] = replace(
-                spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams)
-            )
+            components[spec.id] = replace(spec, conf=dict(spec.conf), inputs=dict(spec.inputs), outputs=dict(declarer.streams))
         return StormTopology(components)
 
 

@@ -20,18 +20,7 @@ if TYPE_CHECKING:
     from dskype.topology.core.frames import InRecord
     from dskype.topology.tuples import Tuple, TupleBatch
 
-__all__ = [
-    "BaseBolt",
-    "BasicBolt",
-    "BatchBolt",
-    "Bolt",
-    "Component",
-    "KafkaBolt",
-    "KafkaSpout",
-    "OutputFieldsDeclarer",
-    "Spout",
-    "stateful",
-]
+__all__ = ["BaseBolt", "BasicBolt", "BatchBolt", "Bolt", "Component", "KafkaBolt", "KafkaSpout", "OutputFieldsDeclarer", "Spout", "stateful"]
 
 
 class OutputFieldsDeclarer:
@@ -214,10 +203,7 @@ class BatchBolt(BaseBolt):
 def stateful(component: Component) -> bool:
     """Tell whether ``component`` keeps state: its class overrides both ``snapshot`` and ``restore``."""
     cls = type(component)
-    return (
-        getattr(cls, "snapshot", None) not in (None, Component.snapshot)
-        and getattr(cls, "restore", None) not in (None, Component.restore)
-    )
+    return getattr(cls, "snapshot", None) not in (None, Component.snapshot) and getattr(cls, "restore", None) not in (None, Component.restore)
 
 
 FirstPollStrategy = Literal["EARLIEST", "LATEST", "UNCOMMITTED_EARLIEST", "UNCOMMITTED_LATEST"]
@@ -263,9 +249,7 @@ class KafkaSpout(Spout):
     ) -> None:
         names = [topics] if isinstance(topics, str) else list(topics or ())
         if bool(names) == bool(pattern):
-            raise IllegalArgumentException(
-                explain("KafkaSpout needs exactly one of topics and pattern.", given={"topics": topics, "pattern": pattern})
-            )
+            raise IllegalArgumentException(explain("KafkaSpout needs exactly one of topics and pattern.", given={"topics": topics, "pattern": pattern}))
         self.topics: list[str] = names
         self.pattern = pattern
         self.kafka_options = dict(kafka_options or {})
@@ -285,14 +269,7 @@ class KafkaSpout(Spout):
             declarer.declare_stream(stream, fields)
 
     def translate(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: Sequence[tuple[str, bytes]],
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Sequence[tuple[str, bytes]]
     ) -> Sequence[tuple[str, Sequence[Any]]]:
         """Turn one record into tuples; must depend on its arguments alone, for records are read again after a crash.
 
@@ -338,9 +315,7 @@ def _as_bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(
-        explain("A Kafka key or value is bytes, str or None.", given=value, hint="convert it before, or override KafkaBolt.translate")
-    )
+    raise TypeError(explain("A Kafka key or value is bytes, str or None.", given=value, hint="convert it before, or override KafkaBolt.translate"))
 
 
 class KafkaBolt(BaseBolt):

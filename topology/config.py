@@ -202,13 +202,24 @@ DEFAULTS: dict[str, Any] = {
 }
 """Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
 
-_FIXED = {Config.TOPOLOGY_TASKS, Config.TOPOLOGY_ACKER_EXECUTORS, Config.TOPOLOGY_EVENTLOGGER_EXECUTORS, Config.TOPOLOGY_MAX_TASK_PARALLELISM,
-          Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS, Config.TOPOLOGY_NAME,
-          Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES}  # (decides which records get a number, also when an inbox is run again)
+_FIXED = {
+    Config.TOPOLOGY_TASKS,
+    Config.TOPOLOGY_ACKER_EXECUTORS,
+    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS,
+    Config.TOPOLOGY_MAX_TASK_PARALLELISM,
+    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS,
+    Config.TOPOLOGY_NAME,
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES,
+}  # (decides which records get a number, also when an inbox is run again)
 
 CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
-    Config.TOPOLOGY_SUBMITTER_USER, Config.UI_HOST, Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
-    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB, Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT, Config.TOPOLOGY_METRICS_CONSUMER_REGISTER}
+    Config.TOPOLOGY_SUBMITTER_USER,
+    Config.UI_HOST,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
+    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,
+    Config.TOPOLOGY_METRICS_CONSUMER_REGISTER,
+}
 """Keys that may change between a stop and a resume: the state that tasks have kept does not depend on them."""
 
 
@@ -231,10 +242,7 @@ def _java_class(value: Any) -> str:
 
 def _of_type(name: str, java_class: str, value: Any) -> None:
     raise IllegalArgumentException(
-        explain(
-            f"Field {name} must be of type class {java_class}. Object: {value} actual type: class {_java_class(value)}",
-            given=value,
-        )
+        explain(f"Field {name} must be of type class {java_class}. Object: {value} actual type: class {_java_class(value)}", given=value)
     )
 
 
@@ -250,9 +258,7 @@ def _string(name: str, value: Any) -> None:
 
 def _integer(name: str, value: Any) -> None:
     if isinstance(value, float) and value.is_integer():
-        raise IllegalArgumentException(
-            explain(f"Don't know how to convert {value} to int", given=value, hint=f"write {int(value)} for {name}")
-        )
+        raise IllegalArgumentException(explain(f"Don't know how to convert {value} to int", given=value, hint=f"write {int(value)} for {name}"))
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
         raise IllegalArgumentException(explain(f"Field {name} must be an Integer within type range.", given=value))
 
@@ -281,20 +287,14 @@ def _rate(name: str, value: Any) -> None:
         _positive(name, value, zero=True)
     if math.isnan(value) or not 0 <= value <= 1:
         raise IllegalArgumentException(
-            explain(
-                f"Field {name} must be a share between 0 and 1.",
-                given=value,
-                hint="1.0 counts every tuple, 0.05 one in twenty",
-            )
+            explain(f"Field {name} must be a share between 0 and 1.", given=value, hint="1.0 counts every tuple, 0.05 one in twenty")
         )
 
 
 def _tick(name: str, value: Any) -> None:
     _integer(name, value)
     if value <= 0:
-        raise IllegalArgumentException(
-            explain(f"Field {name} must be at least 1 second.", given=value, hint="leave the key out (or None) for no ticks")
-        )
+        raise IllegalArgumentException(explain(f"Field {name} must be at least 1 second.", given=value, hint="leave the key out (or None) for no ticks"))
 
 
 def _retention(name: str, value: Any) -> None:
@@ -307,9 +307,7 @@ def _tasks(name: str, value: Any) -> None:
     if value <= 0:
         raise IllegalArgumentException(
             explain(
-                f"Field {name} must be at least 1.",
-                given=value,
-                hint="a component without tasks would never run; leave the key out for one task per executor",
+                f"Field {name} must be at least 1.", given=value, hint="a component without tasks would never run; leave the key out for one task per executor"
             )
         )
 
@@ -377,9 +375,7 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 
-_CONSTANTS: dict[str, str] = {
-    value: name for name, value in vars(Config).items() if name.isupper() and isinstance(value, str)
-}
+_CONSTANTS: dict[str, str] = {value: name for name, value in vars(Config).items() if name.isupper() and isinstance(value, str)}
 
 
 def validate(conf: Mapping[str, Any]) -> None:

@@ -138,13 +138,7 @@ class TopologyContext:
     :param resources: the worker's shared resources for :meth:`get_resource`; default none.
     """
 
-    def __init__(
-        self,
-        plan: TopologyPlan,
-        task: int,
-        executor_data: dict[str, Any] | None = None,
-        resources: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, plan: TopologyPlan, task: int, executor_data: dict[str, Any] | None = None, resources: Mapping[str, Any] | None = None) -> None:
         self.plan = plan
         self._task = task
         self._component = plan.component_of(task)
@@ -303,9 +297,7 @@ class TopologyContext:
         :raises IllegalArgumentException: the name is taken.
         """
         if name in self.metrics:
-            raise IllegalArgumentException(
-                explain("The same metric name was registered twice.", given=name, component=self._component)
-            )
+            raise IllegalArgumentException(explain("The same metric name was registered twice.", given=name, component=self._component))
         self.metrics[name] = (metric, time_bucket_size_in_secs)
         return metric
 

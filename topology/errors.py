@@ -31,14 +31,7 @@ __all__ = [
 _NOT_GIVEN = object()
 
 
-def explain(
-    words: str,
-    *,
-    given: Any = _NOT_GIVEN,
-    component: str | None = None,
-    legal: str | None = None,
-    hint: str | None = None,
-) -> str:
+def explain(words: str, *, given: Any = _NOT_GIVEN, component: str | None = None, legal: str | None = None, hint: str | None = None) -> str:
     """Join an error's words with the facts a reader needs to correct it.
 
     :param words: the sentence itself, Storm's wording where Storm has one; it opens the message unchanged.
@@ -73,7 +66,7 @@ def shorten(text: str, limit: int) -> str:
         return text
     middle = f" ... ({len(text) - limit} characters and more are left out) ... "
     half = max(0, limit - len(middle)) // 2
-    return text[:half] + middle + text[len(text) - half:]
+    return text[:half] + middle + text[len(text) - half :]
 
 
 def text_of(error: BaseException) -> str:

@@ -39,9 +39,7 @@ class Fields:
         index: dict[str, int] = {}
         for name in given:
             if not isinstance(name, str):
-                raise IllegalArgumentException(
-                    explain("A field name must be a string.", given=name, hint="Fields('a', 'b') or Fields(['a', 'b'])")
-                )
+                raise IllegalArgumentException(explain("A field name must be a string.", given=name, hint="Fields('a', 'b') or Fields(['a', 'b'])"))
             if name in index:
                 raise IllegalArgumentException(explain(f"duplicate field '{name}'", given=list(given)))
             index[name] = len(index)
@@ -117,9 +115,7 @@ def as_fields(value: Fields | str | Iterable[str]) -> Fields:
     try:
         names = list(value)
     except TypeError:
-        raise IllegalArgumentException(
-            explain("Fields expected.", given=value, legal="Fields, a field name, or a list of field names")
-        ) from None
+        raise IllegalArgumentException(explain("Fields expected.", given=value, legal="Fields, a field name, or a list of field names")) from None
     return Fields(names)
 
 

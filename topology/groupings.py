@@ -444,9 +444,7 @@ class _PartialKeyGrouper(Grouper):
 
 
 class _CustomGrouper(Grouper):
-    def __init__(
-        self, spec: CustomGrouping, target_tasks: Sequence[int], context: Any, producer_task: int, stream: GlobalStreamId
-    ) -> None:
+    def __init__(self, spec: CustomGrouping, target_tasks: Sequence[int], context: Any, producer_task: int, stream: GlobalStreamId) -> None:
         super().__init__(spec, target_tasks)
         import copy
 
@@ -483,11 +481,7 @@ class _CustomGrouper(Grouper):
 
     def _refuse(self, chosen: Any) -> None:
         raise IllegalArgumentException(
-            explain(
-                f"The custom grouping {type(self._grouping).__name__} chose tasks that are not its targets.",
-                given=chosen,
-                legal=str(self.all_tasks),
-            )
+            explain(f"The custom grouping {type(self._grouping).__name__} chose tasks that are not its targets.", given=chosen, legal=str(self.all_tasks))
         )
 
     def snapshot(self) -> Any:

@@ -76,9 +76,15 @@ class Keeper:
     :param resumed: states of topologies that an earlier process ran and that :meth:`submit` takes up again.
     """
 
-    def __init__(self, make_backend: Callable[[TopologyPlan], Backend], now_ms: Callable[[], int], *,
-                 on_change: Callable[..., None] = lambda managed, removed=False: None, local: bool = True,
-                 resumed: Iterable[TopologyState] = ()) -> None:
+    def __init__(
+        self,
+        make_backend: Callable[[TopologyPlan], Backend],
+        now_ms: Callable[[], int],
+        *,
+        on_change: Callable[..., None] = lambda managed, removed=False: None,
+        local: bool = True,
+        resumed: Iterable[TopologyState] = (),
+    ) -> None:
         self._make_backend, self._now_ms, self._on_change, self._local = make_backend, now_ms, on_change, local
         self._resumed = {state.name: state for state in resumed}
         self.nimbus = Nimbus()
@@ -195,9 +201,17 @@ class Keeper:
         """Return a topology's line for ``list``."""
         managed = self.get(name)
         state, plan = managed.state, managed.plan
-        return {"name": state.name, "id": state.id, "status": state.status, "owner": state.owner,
-                "num_tasks": plan.num_tasks, "num_workers": plan.used_workers, "num_executors": plan.total_executors,
-                "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000), "health": managed.backend.health()}
+        return {
+            "name": state.name,
+            "id": state.id,
+            "status": state.status,
+            "owner": state.owner,
+            "num_tasks": plan.num_tasks,
+            "num_workers": plan.used_workers,
+            "num_executors": plan.total_executors,
+            "uptime_secs": max(0, (self._now_ms() - state.submitted_ms) // 1000),
+            "health": managed.backend.health(),
+        }
 
     def info(self, name: str, *, system: bool = False) -> dict[str, Any]:
         """Return a topology's summary with its components, executors, counters and errors.
@@ -212,9 +226,14 @@ class Keeper:
                 continue
             counters = {c: stats.total(component, c) for c in ("emitted", "transferred", "executed", "acked", "failed", "dead_letters")}
             latencies = {f"{kind}_latency_ms": stats.mean_latency_ms(component, kind) for kind in ("execute", "process", "complete")}
-            components[component] = {"kind": plan.spec(component).kind, "tasks": list(plan.component_tasks(component)),
-                                     "executors": plan.executors(component), "capacity": stats.capacity(component),
-                                     **counters, **latencies}
+            components[component] = {
+                "kind": plan.spec(component).kind,
+                "tasks": list(plan.component_tasks(component)),
+                "executors": plan.executors(component),
+                "capacity": stats.capacity(component),
+                **counters,
+                **latencies,
+            }
         errors: dict[str, list[dict[str, Any]]] = {}
         for error in list(stats.errors):
             errors.setdefault(error["component"], []).append({**error, "error": redact_text(error["error"])})

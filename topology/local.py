@@ -72,8 +72,9 @@ class LocalCluster:
         ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.bringup``.
     """
 
-    def __init__(self, simulated: bool = False, *, seed: int | None = None, faults: Faults = Faults(),
-                 start_ms: int = 1_000_000_000_000, **options: Any) -> None:
+    def __init__(
+        self, simulated: bool = False, *, seed: int | None = None, faults: Faults = Faults(), start_ms: int = 1_000_000_000_000, **options: Any
+    ) -> None:
         self.simulated = simulated
         self._closed = False
         self.environment: Any = None
@@ -115,8 +116,7 @@ class LocalCluster:
 
     # -- Storm's calls ----------------------------------------------------------------------------
 
-    def submit_topology(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *,
-                        active: bool = True) -> LocalTopology:
+    def submit_topology(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *, active: bool = True) -> LocalTopology:
         """Start a topology.
 
         :param active: False: submitted inactive; nothing is opened or prepared before :meth:`activate`.
@@ -142,8 +142,7 @@ class LocalCluster:
             self.keeper.command(name, "INACTIVATE")
         self._settle()
 
-    def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None,
-                  executors: Mapping[str, int] | None = None) -> None:
+    def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None, executors: Mapping[str, int] | None = None) -> None:
         """Change workers and executors after a wait (default: the message timeout)."""
         with self._lock:
             rebalance = Rebalance(num_workers, dict(executors or {}))
@@ -216,8 +215,10 @@ def _bring_up(**options: Any) -> Any:
     """Return what the installed bring-up makes: Spark, a broker, and backends on them."""
     found = list(importlib.metadata.entry_points(group=BRINGUP_GROUP, name="local"))
     if not found:
-        msg = ("nothing is installed that brings up Spark and Kafka (entry point group "
-               f"{BRINGUP_GROUP!r}, name 'local'); hint: install the package dskype as a whole")
+        msg = (
+            "nothing is installed that brings up Spark and Kafka (entry point group "
+            f"{BRINGUP_GROUP!r}, name 'local'); hint: install the package dskype as a whole"
+        )
         raise TopologyError(msg)
     if "folder" in options and options["folder"] is not None:
         options["folder"] = Path(options["folder"])

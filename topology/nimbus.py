@@ -24,14 +24,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from dskype.topology.config import DEFAULTS, Config
-from dskype.topology.errors import (
-    AlreadyAliveException,
-    IllegalArgumentException,
-    InvalidTopologyException,
-    NotAliveException,
-    TransitionException,
-    explain,
-)
+from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException, explain
 from dskype.topology.redaction import redact
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
@@ -87,25 +80,15 @@ class Rebalance:
         """
         known = sorted(components)
         if self.workers is not None and not _count(self.workers):
-            raise InvalidTopologyException(
-                explain("Number of workers must be greater than 0", given=self.workers, legal="an integer >= 1")
-            )
+            raise InvalidTopologyException(explain("Number of workers must be greater than 0", given=self.workers, legal="an integer >= 1"))
         for component, executors in self.executors.items():
             if component not in known:
                 raise InvalidTopologyException(
-                    explain(
-                        f"Invalid component {component} for topology {name}, valid values are {','.join(known)}",
-                        given=component,
-                    )
+                    explain(f"Invalid component {component} for topology {name}, valid values are {','.join(known)}", given=component)
                 )
             if not _count(executors):
                 raise InvalidTopologyException(
-                    explain(
-                        "Number of executors must be greater than 0",
-                        given=executors,
-                        component=component,
-                        legal="an integer >= 1",
-                    )
+                    explain("Number of executors must be greater than 0", given=executors, component=component, legal="an integer >= 1")
                 )
 
 
@@ -144,9 +127,7 @@ class TopologyState:
     executors: dict[str, int] = field(default_factory=dict)
     owner: str = ""
 
-    def transition(
-        self, event: Event, now_ms: int, *, wait_secs: float | None = None, rebalance: Rebalance | None = None
-    ) -> list[Action]:
+    def transition(self, event: Event, now_ms: int, *, wait_secs: float | None = None, rebalance: Rebalance | None = None) -> list[Action]:
         """Apply one event.
 
         :param event: see the table at the top of the module.
@@ -183,9 +164,7 @@ class TopologyState:
             timeout = self.conf.get(Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS)
             return DEFAULTS[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] if timeout is None else timeout
         if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
-            raise IllegalArgumentException(
-                explain("The wait must be a number of seconds.", given=given, legal="a number >= 0", hint="0 does not wait")
-            )
+            raise IllegalArgumentException(explain("The wait must be a number of seconds.", given=given, legal="a number >= 0", hint="0 does not wait"))
         return given
 
     def _arm(self, now_ms: int) -> Action:
@@ -248,9 +227,7 @@ class TopologyState:
         :raises IllegalArgumentException: the document is of a newer format or misses a key.
         """
         if document.get("v") != _FORMAT:
-            raise IllegalArgumentException(
-                explain("Not a topology state of this version.", given=document.get("v"), legal=str(_FORMAT))
-            )
+            raise IllegalArgumentException(explain("Not a topology state of this version.", given=document.get("v"), legal=str(_FORMAT)))
         values = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
         if values.get("rebalance") is not None:
             values["rebalance"] = Rebalance(**values["rebalance"])
@@ -313,14 +290,7 @@ class Nimbus:
             raise NotAliveException.of(name) from None
 
     def submit(
-        self,
-        name: str,
-        conf: Mapping[str, Any],
-        components: Iterable[str],
-        now_ms: int,
-        *,
-        active: bool = True,
-        owner: str = "",
+        self, name: str, conf: Mapping[str, Any], components: Iterable[str], now_ms: int, *, active: bool = True, owner: str = ""
     ) -> tuple[TopologyState, list[Action]]:
         """Take a topology in; it must have passed ``validate_submission``.
 
@@ -332,20 +302,12 @@ class Nimbus:
             raise AlreadyAliveException.of(name)
         self.counter += 1
         state = TopologyState(
-            topology_id(name, self.counter, now_ms),
-            name,
-            dict(conf),
-            sorted(components),
-            now_ms,
-            status="ACTIVE" if active else "INACTIVE",
-            owner=owner,
+            topology_id(name, self.counter, now_ms), name, dict(conf), sorted(components), now_ms, status="ACTIVE" if active else "INACTIVE", owner=owner
         )
         self._topologies[name] = state
         return state, [Action("activate spouts")] if active else []
 
-    def transition(
-        self, name: str, event: Event, now_ms: int, *, wait_secs: float | None = None, rebalance: Rebalance | None = None
-    ) -> list[Action]:
+    def transition(self, name: str, event: Event, now_ms: int, *, wait_secs: float | None = None, rebalance: Rebalance | None = None) -> list[Action]:
         """Apply an event to the topology of that name; a removed one is forgotten.
 
         :raises NotAliveException: ``x is not alive``.

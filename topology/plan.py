@@ -82,22 +82,14 @@ class TopologyPlan:
             tasks[component_id] = list(range(next_task, next_task + count))
             task_component.update(dict.fromkeys(tasks[component_id], component_id))
             next_task += count
-        executors = {
-            c: [(part[0], part[-1]) for part in partition_fixed(self.executor_counts[c], tasks[c])] for c in tasks
-        }
+        executors = {c: [(part[0], part[-1]) for part in partition_fixed(self.executor_counts[c], tasks[c])] for c in tasks}
         # Storm's even scheduler deals the executors, ordered by first task, over the workers.
         worker: dict[int, int] = {}
         in_order = sorted(e for of_component in executors.values() for e in of_component)
         for i, (first, last) in enumerate(in_order):
             for task in range(first, last + 1):
                 worker[task] = i % self.num_workers
-        for name, value in (
-            ("task_component", task_component),
-            ("_tasks", tasks),
-            ("_executors", executors),
-            ("_worker", worker),
-            ("_confs", confs),
-        ):
+        for name, value in (("task_component", task_component), ("_tasks", tasks), ("_executors", executors), ("_worker", worker), ("_confs", confs)):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -140,9 +132,7 @@ class TopologyPlan:
         try:
             return self.task_component[task]
         except KeyError:
-            raise IllegalArgumentException(
-                explain("No such task.", given=task, legal=f"1..{len(self.task_component)}")
-            ) from None
+            raise IllegalArgumentException(explain("No such task.", given=task, legal=f"1..{len(self.task_component)}")) from None
 
     def task_index(self, task: int) -> int:
         """Return the 0-based position of a task within its component: its partition of the inbox topic."""
@@ -209,13 +199,9 @@ class TopologyPlan:
         for component_id, count in (executors or {}).items():
             if component_id not in self._tasks:
                 legal = ",".join(c for c in self._tasks if not is_system_id(c))
-                raise InvalidTopologyException(
-                    f"Invalid component {component_id} for topology {self.name}, valid values are {legal}"
-                )
+                raise InvalidTopologyException(f"Invalid component {component_id} for topology {self.name}, valid values are {legal}")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise IllegalArgumentException(
-                    explain("Number of executors must be greater than 0", given=count, component=component_id)
-                )
+                raise IllegalArgumentException(explain("Number of executors must be greater than 0", given=count, component=component_id))
             counts[component_id] = count
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
             raise IllegalArgumentException(explain("Number of workers must be greater than 0", given=workers))
@@ -232,21 +218,12 @@ class TopologyPlan:
 
     def _known(self, component_id: str) -> str:
         if component_id not in self._tasks:
-            raise IllegalArgumentException(
-                explain("No such component.", given=component_id, legal=", ".join(self._tasks))
-            )
+            raise IllegalArgumentException(explain("No such component.", given=component_id, legal=", ".join(self._tasks)))
         return component_id
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What follows from the rest is built again: smaller on the way, and no two versions of it.
-        return TopologyPlan, (
-            self.name,
-            self.topology_id,
-            self.conf,
-            self.topology,
-            self.num_workers,
-            self.executor_counts,
-        )
+        return TopologyPlan, (self.name, self.topology_id, self.conf, self.topology, self.num_workers, self.executor_counts)
 
 
 def _num_tasks(spec: ComponentSpec, conf: Mapping[str, Any]) -> int:
@@ -257,11 +234,7 @@ def _num_tasks(spec: ComponentSpec, conf: Mapping[str, Any]) -> int:
         tasks = hint
     if tasks > 0 and hint <= 0:
         raise InvalidTopologyException(
-            explain(
-                "Number of executors must be greater than 0 when number of tasks is greater than 0",
-                given=hint,
-                component=spec.id,
-            )
+            explain("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
         )
     bound = conf.get(Config.TOPOLOGY_MAX_TASK_PARALLELISM)
     return tasks if bound is None or is_system_id(spec.id) else min(tasks, bound)

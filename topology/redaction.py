@@ -27,8 +27,11 @@ _SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])auth$|{_KEYS}(?!store)", re.I)
 _WHERE = re.compile(r"[._-](?:env|file|path|location|class|type|algorithm)$", re.I)
 _IN_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:\"']{0,256}:)[^\s\"']{0,256}?(?=@[^\s@/\"']*(?:[/\s\"'?#,]|$))")
 _PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
-_ASSIGNED = re.compile(r"""((?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:access|api)[._-]?key)["']?\s*[=:]\s*)"""
-                       r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&"'(){}\[\]]+)""", re.I)
+_ASSIGNED = re.compile(
+    r"""((?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:access|api)[._-]?key)["']?\s*[=:]\s*)"""
+    r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&"'(){}\[\]]+)""",
+    re.I,
+)
 
 
 def is_secret(key: object) -> bool:
@@ -74,9 +77,13 @@ def filled(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     missing: list[str] = []
     result = {k: _filled(v, given.get(k), k, missing) for k, v in stored.items()}
     if missing:
-        raise TopologyError(explain("Secrets of a configuration are not stored: a topology that is taken up again needs them again.",
-                                    given=f"a configuration without {', '.join(sorted(missing))}",
-                                    hint="submit it with the configuration it was first submitted with"))
+        raise TopologyError(
+            explain(
+                "Secrets of a configuration are not stored: a topology that is taken up again needs them again.",
+                given=f"a configuration without {', '.join(sorted(missing))}",
+                hint="submit it with the configuration it was first submitted with",
+            )
+        )
     return result
 
 

@@ -237,9 +237,7 @@ class FeederSpout(Spout):
         :param msg_id: message id; default: a new unique string, so that the tree is tracked.
         """
         if len(values) != len(self._fields):
-            raise IllegalArgumentException(
-                explain(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}")
-            )
+            raise IllegalArgumentException(explain(f"Expected {len(self._fields)} values but got {len(values)}.", given=list(values), legal=f"{self._fields}"))
         self._fed.append((list(values), uuid.uuid4().hex if msg_id is None else msg_id))
 
     feed_no_wait = feed
@@ -712,9 +710,7 @@ class TupleCaptureBolt(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         """Capture."""
-        self._captured.append(
-            (self._task, self._count, tup.get_source_component(), tup.get_source_stream_id(), list(tup.values))
-        )
+        self._captured.append((self._task, self._count, tup.get_source_component(), tup.get_source_stream_id(), list(tup.values)))
         self._count += 1
         self._collector.ack(tup)
 

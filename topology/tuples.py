@@ -293,6 +293,4 @@ def check_arity(values: Sequence[Any], fields: Fields) -> None:
     :raises IllegalArgumentException: with Storm's wording.
     """
     if len(values) != len(fields.names):
-        raise IllegalArgumentException(
-            f"Tuple created with wrong number of fields. Expected {len(fields.names)} fields but got {len(values)} fields"
-        )
+        raise IllegalArgumentException(f"Tuple created with wrong number of fields. Expected {len(fields.names)} fields but got {len(values)} fields")

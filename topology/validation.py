@@ -38,12 +38,7 @@ _SYSTEM_STREAMS: dict[str, Fields] = {
 
 
 def validate_submission(
-    name: str,
-    conf: Mapping[str, Any] | None,
-    topology: StormTopology,
-    existing_names: Collection[str] = (),
-    *,
-    local: bool = False,
+    name: str, conf: Mapping[str, Any] | None, topology: StormTopology, existing_names: Collection[str] = (), *, local: bool = False
 ) -> list[str]:
     """Refuse a topology that must not run.
 
@@ -62,9 +57,7 @@ def validate_submission(
         raise AlreadyAliveException.of(name)
     conf = _validate_conf(conf)
     if not local and not topology.spouts:
-        raise InvalidTopologyException(
-            explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout")
-        )
+        raise InvalidTopologyException(explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout"))
     _validate_basic(topology)
     _validate_component_confs(topology)
     system = topology.with_system(conf)
@@ -91,11 +84,7 @@ def validate_name(name: str) -> None:
         )
     if not _BLOB_KEY.fullmatch(name):
         raise InvalidTopologyException(
-            explain(
-                f"Topology name '{name}' is not valid. {name} does not appear to be a valid blob key",
-                given=name,
-                legal="letters, digits, blanks, _ and -",
-            )
+            explain(f"Topology name '{name}' is not valid. {name} does not appear to be a valid blob key", given=name, legal="letters, digits, blanks, _ and -")
         )
 
 
@@ -103,9 +92,7 @@ def _validate_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if conf is None:
         return {}
     if not isinstance(conf, Mapping):
-        raise IllegalArgumentException(
-            explain("Storm conf is not valid. Must be json-serializable", given=conf, legal="a dict or a Config")
-        )
+        raise IllegalArgumentException(explain("Storm conf is not valid. Must be json-serializable", given=conf, legal="a dict or a Config"))
     config.check_json(conf)
     config.validate(conf)
     return conf
@@ -116,23 +103,14 @@ def _validate_basic(topology: StormTopology) -> None:
     specs = topology.components.values()
     for spec in specs:
         if not isinstance(spec.id, str) or not spec.id:
-            raise InvalidTopologyException(
-                explain(f"{spec.id} is not a valid component id.", given=spec.id, legal="a string of at least one character")
-            )
+            raise InvalidTopologyException(explain(f"{spec.id} is not a valid component id.", given=spec.id, legal="a string of at least one character"))
         if is_system_id(spec.id):
-            raise InvalidTopologyException(
-                explain(f"{spec.id} is not a valid component id.", given=spec.id, hint="ids that start with __ are reserved")
-            )
+            raise InvalidTopologyException(explain(f"{spec.id} is not a valid component id.", given=spec.id, hint="ids that start with __ are reserved"))
     for spec in specs:
         for stream_id in spec.outputs:
             if is_system_id(stream_id):
                 raise InvalidTopologyException(
-                    explain(
-                        f"{stream_id} is not a valid stream id.",
-                        given=stream_id,
-                        component=spec.id,
-                        hint="ids that start with __ are reserved",
-                    )
+                    explain(f"{stream_id} is not a valid stream id.", given=stream_id, component=spec.id, hint="ids that start with __ are reserved")
                 )
     ids = [spec.id for spec in specs]
     repeated = sorted({i for i in ids if ids.count(i) > 1})
@@ -140,9 +118,7 @@ def _validate_basic(topology: StormTopology) -> None:
         raise InvalidTopologyException(f"Duplicate component ids: [{', '.join(repeated)}]")
     for spec in specs:
         if spec.kind == "spout" and spec.inputs:
-            raise InvalidTopologyException(
-                explain("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id)
-            )
+            raise InvalidTopologyException(explain("May not declare inputs for a spout", given=[tuple(s) for s in spec.inputs], component=spec.id))
 
 
 def _validate_component_confs(topology: StormTopology) -> None:
@@ -155,11 +131,7 @@ def _validate_component_confs(topology: StormTopology) -> None:
         hint = 1 if spec.parallelism_hint is None else spec.parallelism_hint
         if hint <= 0:
             raise InvalidTopologyException(
-                explain(
-                    "Number of executors must be greater than 0 when number of tasks is greater than 0",
-                    given=hint,
-                    component=spec.id,
-                )
+                explain("Number of executors must be greater than 0 when number of tasks is greater than 0", given=hint, component=spec.id)
             )
 
 
@@ -178,8 +150,7 @@ def _validate_structure(topology: StormTopology) -> None:
             if stream_id not in streams:
                 raise InvalidTopologyException(
                     explain(
-                        f"Component: [{component_id}] subscribes from non-existent stream: [{stream_id}] "
-                        f"of component [{source_id}]",
+                        f"Component: [{component_id}] subscribes from non-existent stream: [{stream_id}] of component [{source_id}]",
                         legal=", ".join(s for s in streams if not is_system_id(s)) or "(it declares no stream)",
                     )
                 )

@@ -31,15 +31,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
 from dskype.topology.tuples import Tuple
 
-__all__ = [
-    "LATE_TUPLE_FIELD",
-    "Count",
-    "Duration",
-    "TupleWindow",
-    "WindowedBolt",
-    "WindowedBoltExecutor",
-    "WindowedOutputCollector",
-]
+__all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt", "WindowedBoltExecutor", "WindowedOutputCollector"]
 
 _log = logging.getLogger(__name__)
 
@@ -137,9 +129,7 @@ class TupleWindow:
 
     __slots__ = ("_end_ms", "_expired", "_new", "_start_ms", "_tuples")
 
-    def __init__(
-        self, tuples: list[Tuple], new: list[Tuple], expired: list[Tuple], start_ms: int | None, end_ms: int | None
-    ) -> None:
+    def __init__(self, tuples: list[Tuple], new: list[Tuple], expired: list[Tuple], start_ms: int | None, end_ms: int | None) -> None:
         self._tuples, self._new, self._expired = tuples, new, expired
         self._start_ms, self._end_ms = start_ms, end_ms
 
@@ -215,13 +205,10 @@ class WindowedBolt(BaseBolt):
         """
         for what, value, by_count, by_ms in (
             ("Window length", length, Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT, Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS),
-            ("Sliding interval", sliding_interval, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT,
-             Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS),
+            ("Sliding interval", sliding_interval, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS),
         ):
             if not isinstance(value, (Count, Duration)):
-                raise IllegalArgumentException(
-                    explain(f"{what} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)")
-                )
+                raise IllegalArgumentException(explain(f"{what} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)"))
             if value.value <= 0:
                 raise IllegalArgumentException(f"{what} must be positive [{value}]")
             self.window_configuration.pop(by_ms if isinstance(value, Count) else by_count, None)
@@ -302,9 +289,7 @@ class WindowedOutputCollector:
         """Emit a tuple; ``anchors`` None stands for the window's tuples, an empty list leaves it untracked."""
         return self._collector.emit(values, stream, self.window if anchors is None else anchors)
 
-    def emit_direct(
-        self, task: int, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None
-    ) -> list[int]:
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
         """Emit a tuple to one task; see :meth:`emit`."""
         return self._collector.emit_direct(task, values, stream, self.window if anchors is None else anchors)
 
@@ -373,8 +358,12 @@ class WindowedBoltExecutor(Bolt):
                 )
             if self._late_stream not in context.get_this_streams():
                 raise IllegalArgumentException(
-                    explain("Stream for late tuples must be defined with the builder method withLateTupleStream",
-                            given=self._late_stream, component=component, hint="with_late_tuple_stream")
+                    explain(
+                        "Stream for late tuples must be defined with the builder method withLateTupleStream",
+                        given=self._late_stream,
+                        component=component,
+                        hint="with_late_tuple_stream",
+                    )
                 )
         self._lag_ms = conf.get(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS) or 0
         self._sources = len(context.get_this_sources())
@@ -393,9 +382,7 @@ class WindowedBoltExecutor(Bolt):
         elif interval is not None:
             interval_ms = None
         if length is None and length_ms is None:
-            raise IllegalArgumentException(
-                explain("Window length is not specified", component=component, hint="with_window or with_tumbling_window")
-            )
+            raise IllegalArgumentException(explain("Window length is not specified", component=component, hint="with_window or with_tumbling_window"))
         _check_bounds(conf, component, length or 0, interval or 0, length_ms or 0, interval_ms or 0)
         self._length_ms = length_ms
         event_time = self._extract is not None
@@ -524,8 +511,7 @@ def _check_bounds(conf: Mapping[str, Any], component: str, length: int, interval
     if pending is not None and length + interval > pending:
         raise IllegalArgumentException(
             explain(
-                f"Window count (length + sliding interval) value {length + interval} is more than "
-                f"{Config.TOPOLOGY_MAX_SPOUT_PENDING} value {pending}",
+                f"Window count (length + sliding interval) value {length + interval} is more than {Config.TOPOLOGY_MAX_SPOUT_PENDING} value {pending}",
                 component=component,
                 hint=f"raise {Config.TOPOLOGY_MAX_SPOUT_PENDING}, or the window waits for tuples that are held back",
             )

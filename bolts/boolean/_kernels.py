@@ -12,11 +12,22 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "EMPTY", "Index", "NEED_POSTINGS", "NEED_PROGRAMS", "NEED_TERMS", "POSTINGS_USED", "PROGRAMS_USED", "TERMS_USED",
-    "find", "insert", "match", "rehash", "remove",
+    "EMPTY",
+    "Index",
+    "NEED_POSTINGS",
+    "NEED_PROGRAMS",
+    "NEED_TERMS",
+    "POSTINGS_USED",
+    "PROGRAMS_USED",
+    "TERMS_USED",
+    "find",
+    "insert",
+    "match",
+    "rehash",
+    "remove",
 ]
 
-EMPTY = np.int64(-(2 ** 63))
+EMPTY = np.int64(-(2**63))
 """Key of a free place of the term table; no term has it."""
 PROGRAMS_USED, POSTINGS_USED, TERMS_USED = 0, 1, 2
 """Places of ``Index.counters``."""
@@ -333,8 +344,17 @@ def match(index, lat, lon, offsets, terms):
             if count > len(hits):
                 hits = np.zeros(16 * count, np.uint8)
                 words = hits.view(np.uint64)
-            _scan(boxes[0, head:head + count], boxes[1, head:head + count], boxes[2, head:head + count], boxes[3, head:head + count],
-                  x_low, x_high, y_low, y_high, hits)
+            _scan(
+                boxes[0, head : head + count],
+                boxes[1, head : head + count],
+                boxes[2, head : head + count],
+                boxes[3, head : head + count],
+                x_low,
+                x_high,
+                y_low,
+                y_high,
+                hits,
+            )
             for word in range((count + 7) >> 3):
                 if words[word] == 0:
                     continue
@@ -343,8 +363,7 @@ def match(index, lat, lon, offsets, terms):
                         continue
                     e = head + k
                     slot = index.entry_slots[e]
-                    inside = ((boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x)
-                              & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y))
+                    inside = (boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x) & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y)
                     if not inside and not _in_box(index, slot, y, x):
                         continue
                     program = index.entry_programs[e]

@@ -37,8 +37,9 @@ class BooleanIndex(ABC):
         self.options = dict(options or {})
         for key in self.options:
             if key not in self.OPTIONS:
-                raise IllegalArgumentException(explain(f"An option of boolean index {self.name!r} is not known.", given=key,
-                                                       legal=", ".join(self.OPTIONS) or "no options"))
+                raise IllegalArgumentException(
+                    explain(f"An option of boolean index {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
+                )
 
     # -- what an index implements -------------------------------------------------------------------------------------
 
@@ -121,6 +122,5 @@ def box_of(boxes: Any, n: int) -> np.ndarray:
     """
     array = np.asarray(boxes, np.float64).reshape(-1, 4) if n == 0 else np.asarray(boxes, np.float64)
     if array.shape != (n, 4) or not np.isfinite(array).all():
-        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes,
-                                               legal=f"{n} times west, south, east, north, finite, in degrees"))
+        raise IllegalArgumentException(explain("Rectangles cannot be indexed.", given=boxes, legal=f"{n} times west, south, east, north, finite, in degrees"))
     return array

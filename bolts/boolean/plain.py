@@ -41,10 +41,20 @@ class PlainIndex(BooleanIndex):
         self._size = 0
         free = -np.ones(64, np.int64)
         self._arrays = kernels.Index(
-            boxes=np.zeros((0, 4)), starts=np.zeros(0, np.int64), programs=np.zeros(16, np.int64), free_programs=free,
-            entry_slots=np.zeros(16, np.int32), entry_programs=np.zeros(16, np.int32), entry_boxes=np.zeros((4, 16), np.float32),
-            free_entries=free.copy(), keys=np.full(16, kernels.EMPTY), heads=np.zeros(16, np.int64), counts=np.zeros(16, np.int32),
-            classes=np.full(16, -1, np.int8), counters=np.zeros(3, np.int64))
+            boxes=np.zeros((0, 4)),
+            starts=np.zeros(0, np.int64),
+            programs=np.zeros(16, np.int64),
+            free_programs=free,
+            entry_slots=np.zeros(16, np.int32),
+            entry_programs=np.zeros(16, np.int32),
+            entry_boxes=np.zeros((4, 16), np.float32),
+            free_entries=free.copy(),
+            keys=np.full(16, kernels.EMPTY),
+            heads=np.zeros(16, np.int64),
+            counts=np.zeros(16, np.int32),
+            classes=np.full(16, -1, np.int8),
+            counters=np.zeros(3, np.int64),
+        )
 
     def __len__(self) -> int:
         return self._size
@@ -70,15 +80,15 @@ class PlainIndex(BooleanIndex):
         if what == kernels.NEED_PROGRAMS:
             size = max(int(arrays.counters[kernels.PROGRAMS_USED]) + need, len(arrays.programs) * 3 // 2)
             if size >= 2**31:
-                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions",
-                                                       hint="use more tasks"))
+                raise IllegalArgumentException(explain("A plain index can hold no more.", given=f"{self._size} subscriptions", hint="use more tasks"))
             self._arrays = arrays._replace(programs=_enlarged(arrays.programs, size))
         elif what == kernels.NEED_POSTINGS:
             size = max(int(arrays.counters[kernels.POSTINGS_USED]) + need, len(arrays.entry_slots) * 3 // 2)
             boxes = np.zeros((4, size), np.float32)
-            boxes[:, :len(arrays.entry_slots)] = arrays.entry_boxes
-            self._arrays = arrays._replace(entry_slots=_enlarged(arrays.entry_slots, size), entry_programs=_enlarged(arrays.entry_programs, size),
-                                           entry_boxes=boxes)
+            boxes[:, : len(arrays.entry_slots)] = arrays.entry_boxes
+            self._arrays = arrays._replace(
+                entry_slots=_enlarged(arrays.entry_slots, size), entry_programs=_enlarged(arrays.entry_programs, size), entry_boxes=boxes
+            )
         else:
             live = int((arrays.classes >= 0).sum())
             size = 16
@@ -109,8 +119,7 @@ class PlainIndex(BooleanIndex):
         inside = slots[slots < len(self._arrays.starts)]
         if low < 0 or high >= 2**31 or (self._arrays.starts[inside] >= 0).any() or len(np.unique(slots)) != n:
             taken = [s for s in slots.tolist() if self._has(s)]
-            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(),
-                                                   legal="free ones, 0 to 2**31 - 1"))
+            raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
         self._grow_slots(high + 1)
         done, given = 0, tuple(map(_frozen, (slots, boxes, kinds, offsets, programs)))
         while True:
@@ -151,8 +160,7 @@ class PlainIndex(BooleanIndex):
         np.cumsum(lengths, out=offsets[1:])
         places = np.arange(offsets[-1]) + np.repeat(starts + 1 - offsets[:-1], lengths)
         kinds = (arrays.programs[starts] & 3).astype(np.int8)
-        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": kinds, "offsets": offsets,
-                "programs": arrays.programs[places]}
+        return {"format": _FORMAT, "slots": slots, "boxes": arrays.boxes[slots], "kinds": kinds, "offsets": offsets, "programs": arrays.programs[places]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state."""
@@ -189,8 +197,8 @@ class PlainIndex(BooleanIndex):
         for slot in live:
             start = int(a.starts[slot])
             length, kind = int(a.programs[start]) >> 2, int(a.programs[start]) & 3
-            program = a.programs[start + 1:start + 1 + length].tolist()
-            terms = program[:1] if kind == AND else program[1:1 + program[0]] if kind == GENERAL else program
+            program = a.programs[start + 1 : start + 1 + length].tolist()
+            terms = program[:1] if kind == AND else program[1 : 1 + program[0]] if kind == GENERAL else program
             assert terms == sorted(set(terms))
             expected |= {(slot, term) for term in terms}
             west, south, east, north = a.boxes[slot].tolist()
@@ -214,7 +222,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 def _enlarged(array: np.ndarray, size: int) -> np.ndarray:
     larger = np.zeros((size, *array.shape[1:]), array.dtype)
-    larger[:len(array)] = array
+    larger[: len(array)] = array
     return larger
 
 

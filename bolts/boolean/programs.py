@@ -33,8 +33,9 @@ Normal = int | tuple[str, tuple[Any, ...]]
 
 
 def _refuse(given: Any) -> IllegalArgumentException:
-    return IllegalArgumentException(explain("An expression cannot be indexed.", given=given,
-                                            legal='an int | ["and", e, ...] | ["or", e, ...], with at least one e'))
+    return IllegalArgumentException(
+        explain("An expression cannot be indexed.", given=given, legal='an int | ["and", e, ...] | ["or", e, ...], with at least one e')
+    )
 
 
 def normalize(expression: Any) -> Normal:

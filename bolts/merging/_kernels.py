@@ -12,7 +12,7 @@ from numba import njit
 from dskype.bolts.topk._kernels import LENGTH, START
 from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
 
-K = 3   # column of block after START, LENGTH and CAPACITY
+K = 3  # column of block after START, LENGTH and CAPACITY
 
 
 @njit(cache=True)

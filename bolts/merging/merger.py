@@ -124,8 +124,26 @@ class _Life:
     :ivar slot: where it is while it is steady, and what is published and in the replicas' lists is there; -1: it is not.
     """
 
-    __slots__ = ("at", "begun", "blocked", "end_at", "ended", "floor", "gone", "k", "known", "last", "meta", "name", "published", "queue", "registration",
-                 "replaced", "replicas", "slot")
+    __slots__ = (
+        "at",
+        "begun",
+        "blocked",
+        "end_at",
+        "ended",
+        "floor",
+        "gone",
+        "k",
+        "known",
+        "last",
+        "meta",
+        "name",
+        "published",
+        "queue",
+        "registration",
+        "replaced",
+        "replicas",
+        "slot",
+    )
 
     def __init__(self, name: str, registration: str) -> None:
         self.name, self.registration = name, registration
@@ -150,7 +168,7 @@ class _Life:
         for epoch, tasks in epochs:
             replicas = [self.replicas.get(task) for task in tasks]
             if all(r is not None and r.claims_epoch(epoch) for r in replicas):
-                return replicas     # type: ignore[return-value]
+                return replicas  # type: ignore[return-value]
         return None
 
     def alone(self) -> bool:
@@ -178,8 +196,8 @@ class Merger:
         self._wants_lists = lists
         self._steady = SteadyLists(extent)
         self._lives: dict[str, _Life] = {}
-        self._chains: dict[str, list[str]] = {}     # subscription -> registrations that wait for the first to be taken back
-        self._busy: dict[str, None] = {}            # those with something to be done when the watermark rises
+        self._chains: dict[str, list[str]] = {}  # subscription -> registrations that wait for the first to be taken back
+        self._busy: dict[str, None] = {}  # those with something to be done when the watermark rises
         self._dirty: dict[str, None] = {}
         self._ends: list[tuple[int, str, str]] = []  # boolean registrations that ended
         self._taken = Taken([], None, [], [], None)
@@ -328,8 +346,17 @@ class Merger:
         life.meta = meta
         self._close(subscription)
 
-    def change(self, task: int, registrations: Any, kinds: np.ndarray, watermarks: np.ndarray, seqs: np.ndarray, positions: np.ndarray,
-               scores: np.ndarray, messages: Any) -> np.ndarray:
+    def change(
+        self,
+        task: int,
+        registrations: Any,
+        kinds: np.ndarray,
+        watermarks: np.ndarray,
+        seqs: np.ndarray,
+        positions: np.ndarray,
+        scores: np.ndarray,
+        messages: Any,
+    ) -> np.ndarray:
         """Take changes of a task's lists, of watermarks that are still to come; columns, texts as pyarrow arrays.
 
         :returns: which of them are to be passed on, bool[n]; the others are merged, or are of a replica that does not count any more.
@@ -378,7 +405,7 @@ class Merger:
         """Apply what the watermark has reached, and publish."""
         queue, now = life.queue, self.watermark
         if queue:
-            queue.sort(key=lambda action: action[0])     # stable: a task's actions stay in order
+            queue.sort(key=lambda action: action[0])  # stable: a task's actions stay in order
             i, n = 0, len(queue)
             while i < n and queue[i][0] <= now:
                 watermark = queue[i][0]
@@ -411,11 +438,15 @@ class Merger:
 
     def _steady_if(self, life: _Life, replicas: list[_Replica]) -> None:
         """Make a life steady if it can be: all replicas count, and what is published is what they have."""
-        if len(replicas) < len(life.replicas) or life.known != life.replicas.keys() or [(row[2], *row[:2]) for row in _best(replicas, life.k)] != [
-                (seq, score, position) for seq, position, score, _ in life.published]:
+        if (
+            len(replicas) < len(life.replicas)
+            or life.known != life.replicas.keys()
+            or [(row[2], *row[:2]) for row in _best(replicas, life.k)] != [(seq, score, position) for seq, position, score, _ in life.published]
+        ):
             return
-        rows = [Row(score, position, seq, task, message) for task, replica in life.replicas.items()
-                for seq, (score, position, message) in replica.entries.items()]
+        rows = [
+            Row(score, position, seq, task, message) for task, replica in life.replicas.items() for seq, (score, position, message) in replica.entries.items()
+        ]
         written = life.registration not in self._dirty
         self._dirty.pop(life.registration, None)
         life.slot = self._steady.enter(life.name, life.registration, life.meta, life.k, rows, life.last, written or not self._wants_lists)
@@ -442,9 +473,9 @@ class Merger:
         _, task, what, *given = action
         if what == "replica":
             claims, alone, base, entries = given
-            if base is not None and life.published is None and not life.begun:     # (of one that has begun here nothing is published yet)
+            if base is not None and life.published is None and not life.begun:  # (of one that has begun here nothing is published yet)
                 life.published = _rows(base)
-                self._soil(life.registration)       # the replica may have had it to write
+                self._soil(life.registration)  # the replica may have had it to write
             if claims:
                 life.replicas[task] = _Replica(claims, alone, {seq: (score, position, message) for seq, position, score, message in _rows(entries)})
             else:
@@ -481,8 +512,9 @@ class Merger:
         self._soil(life.registration)
         name, registration, meta = life.name, life.registration, life.meta
         self._taken.deltas.extend(Delta(name, registration, meta, REMOVE, message, 0.0, 0, watermark) for seq, _, _, message in before if seq not in listed)
-        self._taken.deltas.extend(Delta(name, registration, meta, ADD, message, score, rank, watermark)
-                        for rank, (score, _, seq, message) in enumerate(best, 1) if seq not in had)
+        self._taken.deltas.extend(
+            Delta(name, registration, meta, ADD, message, score, rank, watermark) for rank, (score, _, seq, message) in enumerate(best, 1) if seq not in had
+        )
 
     def write_lists(self) -> bool:
         """Have the lists written that changed since they were; those that are not known now wait. Returns whether there were any."""
@@ -508,19 +540,46 @@ class Merger:
 
     def snapshot(self) -> Any:
         """Return the state as plain values; taken when everything has been published."""
-        lives = [[life.name, life.registration, life.meta, life.k, life.begun, life.blocked, life.replaced, life.floor, life.at, life.last, life.end_at,
-                  sorted(life.known), life.queue,
-                  [[task, r.claims, r.alone, list(r.entries), list(r.entries.values())] for task, r in life.replicas.items()],
-                  life.published, None if life.ended is None else sorted(life.ended), list(life.gone.items()), life.slot] for life in self._lives.values()]
-        return {"watermark": self.watermark, "lives": lives, "steady": self._steady.snapshot(), "chains": list(self._chains.items()), "busy": list(self._busy), "dirty": list(self._dirty),
-                "ends": self._ends}
+        lives = [
+            [
+                life.name,
+                life.registration,
+                life.meta,
+                life.k,
+                life.begun,
+                life.blocked,
+                life.replaced,
+                life.floor,
+                life.at,
+                life.last,
+                life.end_at,
+                sorted(life.known),
+                life.queue,
+                [[task, r.claims, r.alone, list(r.entries), list(r.entries.values())] for task, r in life.replicas.items()],
+                life.published,
+                None if life.ended is None else sorted(life.ended),
+                list(life.gone.items()),
+                life.slot,
+            ]
+            for life in self._lives.values()
+        ]
+        return {
+            "watermark": self.watermark,
+            "lives": lives,
+            "steady": self._steady.snapshot(),
+            "chains": list(self._chains.items()),
+            "busy": list(self._busy),
+            "dirty": list(self._dirty),
+            "ends": self._ends,
+        }
 
     def restore(self, state: Any) -> None:
         """Take it over."""
         self.watermark = state["watermark"]
         self._steady.restore(state["steady"])
-        for (name, registration, meta, k, begun, blocked, replaced, floor, at, last, end_at,
-             known, queue, replicas, published, ended, gone, slot) in state["lives"]:
+        for name, registration, meta, k, begun, blocked, replaced, floor, at, last, end_at, known, queue, replicas, published, ended, gone, slot in state[
+            "lives"
+        ]:
             life = self._lives[registration] = _Life(name, registration)
             life.meta, life.k, life.begun, life.blocked, life.replaced = meta, k, begun, blocked, replaced
             life.floor, life.at, life.last, life.end_at = floor, at, last, end_at

@@ -14,7 +14,7 @@ from dskype.bolts.topk.pool import BlockPool, grown
 __all__ = ["DeltaColumns", "ListColumns", "Row", "SteadyLists"]
 
 _FIELDS = {"score": np.float64, "position": np.int64, "seq": np.int64, "task": np.int32}
-_CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)      # slot, task, op, watermark, seq, position, score
+_CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)  # slot, task, op, watermark, seq, position, score
 
 
 class DeltaColumns(NamedTuple):
@@ -64,9 +64,9 @@ class SteadyLists:
         self._ids = MessageIds()
         self._pool = BlockPool(_FIELDS, columns=4)
         self._last = np.zeros(0, np.int64)
-        self._waiting: list[list[np.ndarray]] = []      # columns of changes; slot -1: given back
+        self._waiting: list[list[np.ndarray]] = []  # columns of changes; slot -1: given back
         self._entering: list[tuple[int, list[Row]]] = []
-        self._written = np.zeros(0, bool)               # whether the list has not changed since it was written
+        self._written = np.zeros(0, bool)  # whether the list has not changed since it was written
 
     # -- coming and going -----------------------------------------------------------------------------------------------
 
@@ -122,8 +122,16 @@ class SteadyLists:
         pool = self._pool
         start, length = pool.block[slot, :2].tolist()
         inside = slice(start, start + length)
-        rows = [Row(*row) for row in zip(pool.score[inside].tolist(), pool.position[inside].tolist(), pool.seq[inside].tolist(),
-                                         pool.task[inside].tolist(), self._ids.get(pool.seq[inside]).to_pylist())]
+        rows = [
+            Row(*row)
+            for row in zip(
+                pool.score[inside].tolist(),
+                pool.position[inside].tolist(),
+                pool.seq[inside].tolist(),
+                pool.task[inside].tolist(),
+                self._ids.get(pool.seq[inside]).to_pylist(),
+            )
+        ]
         waiting: list[list[Any]] = []
         for columns in self._waiting:
             mine = np.flatnonzero(columns[0] == slot)
@@ -135,13 +143,14 @@ class SteadyLists:
         self._entries.clear(slot)
         self._entries.free.append(slot)
         last, written = int(self._last[slot]), bool(self._written[slot])
-        self._written[slot] = True      # there is nobody to write
+        self._written[slot] = True  # there is nobody to write
         return rows, last, written, waiting
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
-    def add(self, slots: np.ndarray, task: int, ops: np.ndarray, watermarks: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray,
-            messages: Any) -> None:
+    def add(
+        self, slots: np.ndarray, task: int, ops: np.ndarray, watermarks: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray, messages: Any
+    ) -> None:
         """Take changes of a task's lists, in order; ``messages`` (pyarrow strings) are read where something is added."""
         import pyarrow as pa
 
@@ -185,7 +194,7 @@ class SteadyLists:
     def unwritten(self) -> ListColumns | None:
         """Return the lists that have changed since they were written; now they are."""
         self._settle()
-        slots = np.flatnonzero(~self._written[:len(self._last)])
+        slots = np.flatnonzero(~self._written[: len(self._last)])
         if not len(slots):
             return None
         self._written[slots] = True
@@ -202,8 +211,16 @@ class SteadyLists:
         pool, n = self._pool, len(self._last)
         block = pool.block[:n]
         rows = pool.gather(block[:, kernels.START].copy(), block[:, kernels.LENGTH].copy(), *_FIELDS)
-        return {"entries": self._entries.snapshot(), "ids": self._ids.snapshot(), "k": block[:, kernels.K].copy(), "lengths": block[:, kernels.LENGTH].copy(),
-                "rows": list(rows), "last": self._last, "written": self._written, "waiting": self._waiting}
+        return {
+            "entries": self._entries.snapshot(),
+            "ids": self._ids.snapshot(),
+            "k": block[:, kernels.K].copy(),
+            "lengths": block[:, kernels.LENGTH].copy(),
+            "rows": list(rows),
+            "last": self._last,
+            "written": self._written,
+            "waiting": self._waiting,
+        }
 
     def restore(self, state: Any) -> None:
         """Take it over."""
@@ -227,10 +244,12 @@ class SteadyLists:
         pool = self._pool
         pool._check()
         for start, length, _, k in pool.block.tolist():
-            rows = list(zip(pool.score[start:start + length].tolist(), pool.position[start:start + length].tolist(), pool.seq[start:start + length].tolist()))
+            rows = list(
+                zip(pool.score[start : start + length].tolist(), pool.position[start : start + length].tolist(), pool.seq[start : start + length].tolist())
+            )
             assert rows == sorted(rows, reverse=True) and (k > 0 or not rows), rows
-            assert len({(*row, task) for row, task in zip(rows, pool.task[start:start + length].tolist())}) == len(rows), rows
-            self._ids.get(pool.seq[start:start + length])
+            assert len({(*row, task) for row, task in zip(rows, pool.task[start : start + length].tolist())}) == len(rows), rows
+            self._ids.get(pool.seq[start : start + length])
 
 
 def _rows_of(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -133,8 +133,9 @@ class ResultStore(ABC):
         options = dict(options or {})
         for key in options:
             if key not in self.OPTIONS:  # the value may be a secret
-                raise IllegalArgumentException(explain(f"An option of store {self.name!r} is not known.", given=key,
-                                                       legal=", ".join(self.OPTIONS) or "no options"))
+                raise IllegalArgumentException(
+                    explain(f"An option of store {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
+                )
         self.options = options
 
     def __repr__(self) -> str:

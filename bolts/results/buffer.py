@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 
 __all__ = ["StateBuffer"]
 
@@ -35,8 +35,17 @@ class StateBuffer:
     :param budget_s: one flush stops after so long and goes on the next time.
     """
 
-    def __init__(self, store: ResultStore, run: int, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic, *,
-                 first_wait_s: float = 0.2, last_wait_s: float = 5.0, budget_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        store: ResultStore,
+        run: int,
+        report: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        first_wait_s: float = 0.2,
+        last_wait_s: float = 5.0,
+        budget_s: float = 2.0,
+    ) -> None:
         self._store, self._run, self._report, self._clock = store, run, report, clock
         self._first_wait_s, self._last_wait_s, self._budget_s = first_wait_s, last_wait_s, budget_s
         self._waiting: dict[str, Stored] = {}
@@ -76,7 +85,7 @@ class StateBuffer:
         stop_at = self._clock() + self._budget_s
         names = list(self._waiting)
         for start in range(0, len(names), _BATCH):
-            if not self._write(names[start:start + _BATCH]) or self._clock() >= stop_at:
+            if not self._write(names[start : start + _BATCH]) or self._clock() >= stop_at:
                 return
 
     def _write(self, names: list[str]) -> bool:

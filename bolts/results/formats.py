@@ -25,7 +25,21 @@ import numpy as np
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["ADD", "EVENTS", "Heads", "MATCH", "OPS", "REMOVE", "Records", "delta_records", "event_record", "heads", "parse_registration", "score_texts", "state_values"]
+__all__ = [
+    "ADD",
+    "EVENTS",
+    "Heads",
+    "MATCH",
+    "OPS",
+    "REMOVE",
+    "Records",
+    "delta_records",
+    "event_record",
+    "heads",
+    "parse_registration",
+    "score_texts",
+    "state_values",
+]
 
 ADD, REMOVE, MATCH = 0, 1, 2
 OPS = ("add", "remove", "match")
@@ -57,8 +71,11 @@ def parse_registration(registration: str) -> tuple[int, int]:
     :raises IllegalArgumentException: it is not of that form.
     """
     if not isinstance(registration, str) or _REGISTRATION(registration) is None:
-        raise IllegalArgumentException(explain("A registration is the place of a record in the topic of subscriptions.", given=registration,
-                                               legal='"<partition>-<offset>", for example "0-17"'))
+        raise IllegalArgumentException(
+            explain(
+                "A registration is the place of a record in the topic of subscriptions.", given=registration, legal='"<partition>-<offset>", for example "0-17"'
+            )
+        )
     partition, _, offset = registration.partition("-")
     return int(partition), int(offset)
 
@@ -83,7 +100,7 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
     well_formed = pc.match_substring_regex(places, r"\A[0-9]+-[0-9]+\z")
     if places.null_count or pc.all(well_formed).as_py() is False:
         parse_registration(next(place for place, good in zip(places.to_pylist(), well_formed.to_pylist()) if not good))
-    if pc.any(pc.match_substring_regex(ids, r'[^ !#-\[\]-~]')).as_py():  # not plain ASCII, or to be escaped
+    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not plain ASCII, or to be escaped
         names = pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
     else:
         names = _joined('"', ids, '"')
@@ -127,8 +144,13 @@ def delta_records(heads: Heads, ops: Any, messages: Any, watermarks: Any, scores
         raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
     adds, ranked = ops == ADD, scores is not None and ranks is not None
     if n and (ops.min() < 0 or ops.max() > MATCH or (not ranked and adds.any())):
-        raise IllegalArgumentException(explain("A delta cannot be written.", given={"ops": np.unique(ops).tolist(), "scores": ranked},
-                                               legal="0 (add, with scores and ranks), 1 (remove), 2 (match)"))
+        raise IllegalArgumentException(
+            explain(
+                "A delta cannot be written.",
+                given={"ops": np.unique(ops).tolist(), "scores": ranked},
+                legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
+            )
+        )
     messages = _strings(messages)
     marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.bolts.results.formats import Heads
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalStateException, explain
@@ -91,8 +91,7 @@ class KafkaStore(ResultStore):
                 if batch:
                     deadline = time.monotonic() + _READ_TIMEOUT_S
                 elif time.monotonic() > deadline:
-                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.",
-                                                   given=f"no record for {_READ_TIMEOUT_S:g} s"))
+                    raise StoreUnavailable(explain(f"Topic {self._topic} could not be read to its end.", given=f"no record for {_READ_TIMEOUT_S:g} s"))
         except KafkaError as error:
             raise StoreUnavailable(explain("The brokers do not answer.", given=type(error).__name__)) from error
         finally:

@@ -46,8 +46,9 @@ class ResultPublisher:
 
     def __init__(self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0) -> None:
         if not via_bolt and settings.store != KafkaStore.name:
-            raise IllegalArgumentException(explain("A store outside Kafka is written by the result bolt.", given=settings.store,
-                                                   legal="kafka", hint="add the result bolt to the topology"))
+            raise IllegalArgumentException(
+                explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
+            )
         self._collector, self._via_bolt = collector, via_bolt
         self._topics = Topics.of(topology)
         self.wants_deltas = settings.results != "topk"
@@ -57,8 +58,17 @@ class ResultPublisher:
 
     # -- publishing -----------------------------------------------------------------------------------------------------
 
-    def deltas(self, subscriptions: Sequence[str], registrations: Sequence[str], ops: Any, messages: Sequence[str], scores: Any = None,
-               ranks: Any = None, watermarks: Any = (), metas: Sequence[str | None] | None = None) -> int:
+    def deltas(
+        self,
+        subscriptions: Sequence[str],
+        registrations: Sequence[str],
+        ops: Any,
+        messages: Sequence[str],
+        scores: Any = None,
+        ranks: Any = None,
+        watermarks: Any = (),
+        metas: Sequence[str | None] | None = None,
+    ) -> int:
         """Publish changes of top-k lists, and matches of boolean subscriptions.
 
         With ``dskype.results: topk`` only matches are published: they are no part of any top-k.
@@ -78,14 +88,14 @@ class ResultPublisher:
             kept = np.flatnonzero(ops == MATCH)
             if len(kept) < len(ops):
                 rows = kept.tolist()
-                subscriptions, registrations, messages, metas = (None if column is None else [column_rows(column)[i] for i in rows]
-                                                                 for column in (subscriptions, registrations, messages, metas))
+                subscriptions, registrations, messages, metas = (
+                    None if column is None else [column_rows(column)[i] for i in rows] for column in (subscriptions, registrations, messages, metas)
+                )
                 ops, watermarks, scores, ranks = ops[kept], np.asarray(watermarks)[kept], None, None
         if not len(ops):
             return 0
         if (scores is None or ranks is None) and (ops == ADD).any():
-            raise IllegalArgumentException(explain("Deltas that add need scores and ranks.",
-                                                   given={"scores": scores is not None, "ranks": ranks is not None}))
+            raise IllegalArgumentException(explain("Deltas that add need scores and ranks.", given={"scores": scores is not None, "ranks": ranks is not None}))
         if self._via_bolt:
             self.emit_rows(subscriptions, registrations, ops, messages, watermarks, scores, ranks, metas)
         else:
@@ -97,8 +107,9 @@ class ResultPublisher:
         keys, values, result_ids = delta_records(shared, ops, messages, watermarks, scores, ranks)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
-    def states(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str],
-               scores: Any) -> int:
+    def states(
+        self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str], scores: Any
+    ) -> int:
         """Publish whole top-k lists.
 
         :param offsets: int64[n + 1]: the list of row *i* is ``messages[offsets[i]:offsets[i + 1]]``, in rank order.
@@ -111,8 +122,10 @@ class ResultPublisher:
             return 0
         if self._via_bolt:
             bounds, messages, scores = column_rows(offsets), column_rows(messages), column_rows(scores)
-            records = [[r, w, messages[start:stop], scores[start:stop]]
-                       for r, w, start, stop in zip(column_rows(registrations), column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)]
+            records = [
+                [r, w, messages[start:stop], scores[start:stop]]
+                for r, w, start, stop in zip(column_rows(registrations), column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)
+            ]
             self._emit(column_rows(subscriptions), "topk", records)
         else:
             shared = heads(subscriptions, registrations)
@@ -120,8 +133,7 @@ class ResultPublisher:
         return n
 
     @staticmethod
-    def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any,
-                      scores: Any) -> list[State]:
+    def encode_states(subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: Any, messages: Any, scores: Any) -> list[State]:
         """Return states with their JSON."""
         values = state_values(heads(subscriptions, registrations), watermarks, offsets, messages, scores)
         return [State(*row) for row in zip(subscriptions, registrations, watermarks, map(str.encode, values.to_pylist()), strict=True)]
@@ -172,8 +184,19 @@ class ResultPublisher:
 
     # -- the streams to the result bolt -------------------------------------------------------------------------------
 
-    def emit_rows(self, subscriptions: Any, registrations: Any, kinds: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None,
-                  metas: Any = None, seqs: Any = None, positions: Any = None) -> None:
+    def emit_rows(
+        self,
+        subscriptions: Any,
+        registrations: Any,
+        kinds: Any,
+        messages: Any,
+        watermarks: Any,
+        scores: Any = None,
+        ranks: Any = None,
+        metas: Any = None,
+        seqs: Any = None,
+        positions: Any = None,
+    ) -> None:
         """Emit deltas on stream ``results``, whatever is wanted; ``kinds`` (int8) are ops, or what the result bolt makes of them."""
         import pyarrow as pa
 
@@ -184,15 +207,19 @@ class ResultPublisher:
         if not n:
             return
         nothing = np.zeros(n, np.int64)
-        numbers = [np.asarray(_numbers(column), dtype) if column is not None else nothing.astype(dtype)
-                   for column, dtype in ((scores, np.float64), (ranks, np.int32), (seqs, np.int64), (positions, np.int64))]
+        numbers = [
+            np.asarray(_numbers(column), dtype) if column is not None else nothing.astype(dtype)
+            for column, dtype in ((scores, np.float64), (ranks, np.int32), (seqs, np.int64), (positions, np.int64))
+        ]
         texts = [to_strings(column).dictionary_encode() for column in (subscriptions, registrations)]
         if metas is None:
             metas = pa.DictionaryArray.from_arrays(pa.array(nothing.astype(np.int32)), pa.array([""]))
         else:
             metas = pa.array(metas, pa.string()).fill_null("").dictionary_encode()
-        self._collector.emit_batch([*texts, np.asarray(kinds, np.int8), np.asarray(watermarks, np.int64), to_strings(messages),
-                                    numbers[0], numbers[1], metas, numbers[2], numbers[3]], stream=streams.RESULTS)
+        self._collector.emit_batch(
+            [*texts, np.asarray(kinds, np.int8), np.asarray(watermarks, np.int64), to_strings(messages), numbers[0], numbers[1], metas, numbers[2], numbers[3]],
+            stream=streams.RESULTS,
+        )
 
     def _emit(self, subscriptions: Sequence[str], kind: str, records: list[Any]) -> None:
         self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.LISTS)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, StoreUnavailable, Stored
+from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable
 from dskype.bolts.results.formats import parse_registration
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -104,8 +104,7 @@ class RedisStore(ResultStore):
         self._url = options.get("url", DEFAULT_URL)
         for key in ("username", "password", "password.env"):
             if not isinstance(options.get(key, ""), str):
-                raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__,
-                                                       legal="a string"))
+                raise IllegalArgumentException(explain(f"Option {key} of store 'redis' is not usable.", given=type(options[key]).__name__, legal="a string"))
         if "password" in options and "password.env" in options:
             raise IllegalArgumentException(explain("Store 'redis' takes one password.", given=["password", "password.env"], legal="one of them"))
         self.topic = options.get("topic", False)
@@ -127,9 +126,14 @@ class RedisStore(ResultStore):
                 raise ValueError
         except (ValueError, TypeError, AttributeError):
             # Not "from error", and without the value: it may hold the password.
-            raise IllegalArgumentException(explain("Option url of store 'redis' is not usable.", given="<hidden, it may hold a password>",
-                                                   legal=self.OPTIONS["url"],
-                                                   hint="characters like / and @ in a password are written %2F and %40")) from None
+            raise IllegalArgumentException(
+                explain(
+                    "Option url of store 'redis' is not usable.",
+                    given="<hidden, it may hold a password>",
+                    legal=self.OPTIONS["url"],
+                    hint="characters like / and @ in a password are written %2F and %40",
+                )
+            ) from None
         return f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{host or '127.0.0.1'}:{port or 6379}{parts.path}"
 
     def __repr__(self) -> str:
@@ -150,8 +154,7 @@ class RedisStore(ResultStore):
         variable = self.options.get("password.env")
         if variable is not None:
             if variable not in os.environ:
-                raise IllegalArgumentException(explain("The environment lacks the password of store 'redis'.", given=variable,
-                                                       legal="a variable that is set"))
+                raise IllegalArgumentException(explain("The environment lacks the password of store 'redis'.", given=variable, legal="a variable that is set"))
             arguments["password"] = os.environ[variable]
         elif "password" in self.options:
             arguments["password"] = self.options["password"]
@@ -160,8 +163,9 @@ class RedisStore(ResultStore):
             pool.connection_kwargs.update(arguments)  # what is in the URL would win over arguments
             pool.make_connection()  # not yet connected; refuses arguments that it does not know
         except Exception as error:  # the text may hold parts of the URL
-            raise IllegalArgumentException(explain("Option url of store 'redis' is not usable.", given=f"{self._address} ({type(error).__name__})",
-                                                   legal=self.OPTIONS["url"])) from None
+            raise IllegalArgumentException(
+                explain("Option url of store 'redis' is not usable.", given=f"{self._address} ({type(error).__name__})", legal=self.OPTIONS["url"])
+            ) from None
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
@@ -185,7 +189,7 @@ class RedisStore(ResultStore):
             return Outcome()
         calls = []
         for start in range(0, len(rows), _CHUNK):
-            part = rows[start:start + _CHUNK]
+            part = rows[start : start + _CHUNK]
             arguments: list[Any] = [self._run, self._ttl_ms]
             for _, registration, watermark, removed, value in part:
                 arguments += (*parse_registration(registration), watermark, removed, value)
@@ -224,8 +228,13 @@ class RedisStore(ResultStore):
             except (RedisError, OSError) as error:
                 # A server that refuses answers at once, and may be back soon; one that hangs has used the time up.
                 if attempt == self._attempts or time.monotonic() >= stop_at:
-                    raise StoreUnavailable(explain(f"Redis at {self._address} does not take states.", given=self._reason(error),
-                                                   hint="is the server up, and are address and password right?")) from None
+                    raise StoreUnavailable(
+                        explain(
+                            f"Redis at {self._address} does not take states.",
+                            given=self._reason(error),
+                            hint="is the server up, and are address and password right?",
+                        )
+                    ) from None
             self._sleep(0.05 * 4 ** (attempt - 1))
         raise AssertionError("unreachable")
 
@@ -241,8 +250,7 @@ class RedisStore(ResultStore):
 
     def get(self, subscription: str) -> Stored | None:
         """Read one hash."""
-        value, registration, watermark, run = self._attempt(
-            lambda: self._client.hmget(self._prefix + subscription, "topk", "registration", "watermark", "run"))
+        value, registration, watermark, run = self._attempt(lambda: self._client.hmget(self._prefix + subscription, "topk", "registration", "watermark", "run"))
         return None if registration is None else Stored(registration.decode(), int(watermark), value, int(run))
 
     def close(self) -> None:

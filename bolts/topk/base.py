@@ -114,8 +114,9 @@ class SubscriptionIndex(ABC):
 
     # -- what its users call
 
-    def insert(self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray,
-               offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray) -> None:
+    def insert(
+        self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray
+    ) -> None:
         """Insert subscriptions; their threshold is -inf: they match on every common keyword.
 
         :param slots: int32[n], free, rising.

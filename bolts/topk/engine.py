@@ -26,12 +26,7 @@ __all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
 INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex, "ciq": CiqIndex}
 """Indexes by the name that a topology's configuration gives (``dskype.index``)."""
 
-BUFFERS: dict[str, type[ResultBuffers]] = {
-    "kmax": KmaxBuffers,
-    "skyband": SkybandBuffers,
-    "kskyband": KSkybandBuffers,
-    "cskyband": CostSkybandBuffers,
-}
+BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers, "skyband": SkybandBuffers, "kskyband": KSkybandBuffers, "cskyband": CostSkybandBuffers}
 """Result buffers by the name that a topology's configuration gives (``dskype.buffer``)."""
 
 _FORMAT = 1
@@ -60,8 +55,15 @@ class TopkEngine:
     :raises IllegalArgumentException: for what cannot be.
     """
 
-    def __init__(self, extent: int, diagonal_deg: float, index: str = "cones", buffer: str = "kmax",
-                 index_options: Mapping[str, Any] | None = None, buffer_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        extent: int,
+        diagonal_deg: float,
+        index: str = "cones",
+        buffer: str = "kmax",
+        index_options: Mapping[str, Any] | None = None,
+        buffer_options: Mapping[str, Any] | None = None,
+    ) -> None:
         if extent < 1:
             raise IllegalArgumentException(explain("A window must hold something.", given=extent, legal="extent >= 1"))
         if not 0 < diagonal_deg < np.inf:
@@ -72,14 +74,15 @@ class TopkEngine:
         self.watermark = -1
         self._live = np.zeros(0, np.bool_)
         self._count = 0
-        self._first_free = 0        # no free slot is below
+        self._first_free = 0  # no free slot is below
 
     def __len__(self) -> int:
         """The number of subscriptions."""
         return self._count
 
-    def insert(self, k: np.ndarray, alpha: np.ndarray, lat: np.ndarray, lon: np.ndarray,
-               offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray, complete: bool) -> np.ndarray:
+    def insert(
+        self, k: np.ndarray, alpha: np.ndarray, lat: np.ndarray, lon: np.ndarray, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray, complete: bool
+    ) -> np.ndarray:
         """Insert subscriptions; return their slots (int32[n], rising): the lowest free ones.
 
         :param k: int32[n], >= 1.
@@ -91,21 +94,23 @@ class TopkEngine:
         offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
         n = len(k)
         if not len(alpha) == len(lat) == len(lon) == len(offsets) - 1 == n:
-            raise IllegalArgumentException(explain("Arrays of subscriptions must be equally long.",
-                                                   given=[len(k), len(alpha), len(lat), len(lon), len(offsets) - 1]))
+            raise IllegalArgumentException(
+                explain("Arrays of subscriptions must be equally long.", given=[len(k), len(alpha), len(lat), len(lon), len(offsets) - 1])
+            )
         if n == 0:
             return _NONE
         if not (k >= 1).all():
             raise IllegalArgumentException(explain("A subscription wants at least one message.", given=int(k.min()), legal="k >= 1"))
         if not ((alpha >= 0) & (alpha <= 1)).all():
-            raise IllegalArgumentException(explain("A preference lies between text and place.", legal="alpha in 0..1",
-                                                   given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0])))
+            raise IllegalArgumentException(
+                explain("A preference lies between text and place.", legal="alpha in 0..1", given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0]))
+            )
         if not (np.isfinite(lat) & np.isfinite(lon)).all():
             raise IllegalArgumentException(explain("A subscription needs a place.", legal="finite degrees"))
         if not (weights >= 0).all():
             raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
-            raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row]:offsets[row + 1]].tolist()))
+            raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
         slots = kernels.take_free(self._live, n, self._first_free)
         last = int(slots[-1])
         if last >= len(self._live):
@@ -142,11 +147,15 @@ class TopkEngine:
         if messages.n:
             first, last = int(messages.position[0]), int(messages.position[-1])
             if not self.watermark < first <= last <= watermark:
-                raise IllegalArgumentException(explain("Messages lie between two watermarks.", given=[first, last],
-                                                       legal=f"positions in {self.watermark + 1}..{watermark}"))
+                raise IllegalArgumentException(
+                    explain("Messages lie between two watermarks.", given=[first, last], legal=f"positions in {self.watermark + 1}..{watermark}")
+                )
             if (row := kernels.first_disorder(readable(messages.position, np.int64), readable(messages.seq, np.int64))) >= 0:
-                raise IllegalArgumentException(explain("Messages come in rising order of (position, seq).", given=[
-                    (int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)]))
+                raise IllegalArgumentException(
+                    explain(
+                        "Messages come in rising order of (position, seq).", given=[(int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)]
+                    )
+                )
         steps: list[Step] = []
         for start, stop in self._chunks(messages.position):
             chunk = messages.slice(start, stop)
@@ -180,9 +189,13 @@ class TopkEngine:
         if not (pending := self.buffers.pending(slots)).all():
             raise IllegalArgumentException(explain("Only pending subscriptions take answers.", given=slots[~pending].tolist()))
         if (row := first_unranked(answers.offsets, answers.seqs, answers.positions, answers.scores)) >= 0:
-            first, last = answers.offsets[row:row + 2]
-            raise IllegalArgumentException(explain("Answers come in rank order.", given=list(zip(
-                answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist()))))
+            first, last = answers.offsets[row : row + 2]
+            raise IllegalArgumentException(
+                explain(
+                    "Answers come in rank order.",
+                    given=list(zip(answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist())),
+                )
+            )
         order = np.argsort(slots, kind="stable")
         if (order != np.arange(len(order))).any():
             starts, lengths = answers.offsets[:-1][order], np.diff(answers.offsets)[order]
@@ -215,8 +228,15 @@ class TopkEngine:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state: numpy arrays and plain values, in order of slots."""
-        return {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name,
-                "watermark": self.watermark, "index": self.index.snapshot(), "buffers": self.buffers.snapshot()}
+        return {
+            "format": _FORMAT,
+            "extent": self.extent,
+            "diagonal_deg": self.diagonal_deg,
+            "buffer": self.buffer_name,
+            "watermark": self.watermark,
+            "index": self.index.snapshot(),
+            "buffers": self.buffers.snapshot(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a snapshot; this engine must be new. The index may be another than the snapshot's.
@@ -268,7 +288,7 @@ class TopkEngine:
         self.index._check()
         self.buffers._check(self.watermark)
         slots = self.slots
-        assert self._count == len(slots) and self._live[:self._first_free].all()
+        assert self._count == len(slots) and self._live[: self._first_free].all()
         assert (np.flatnonzero(self.index.table.live) == slots).all()
         assert (self.index.table.place[slots, kernels.THRESHOLD] == self.buffers.thresholds(slots)).all()
 

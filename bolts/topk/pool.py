@@ -17,7 +17,7 @@ def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
-    return raw[start:start + size].view(dtype).reshape(shape)
+    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
@@ -47,7 +47,7 @@ class BlockPool:
         for name, kind in fields.items():
             setattr(self, name, np.empty(0, kind))
         self.block = np.zeros((0, columns), dtype)
-        self.cursor = np.zeros(2, np.int64)     # END, where the next block begins; LEFT, entries of blocks that were left behind
+        self.cursor = np.zeros(2, np.int64)  # END, where the next block begins; LEFT, entries of blocks that were left behind
 
     def widen(self, n: int) -> None:
         """Make room for items ``0..n - 1``; new ones have no block."""

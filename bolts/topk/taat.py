@@ -22,7 +22,7 @@ class TaatIndex(SubscriptionIndex):
     """
 
     def __init__(self, diagonal_deg: float) -> None:
-        super().__init__(diagonal_deg, where=np.int32)      # where: place of the keyword's posting in its list
+        super().__init__(diagonal_deg, where=np.int32)  # where: place of the keyword's posting in its list
         self._lists = BlockPool({"slot": np.int32, "nth": np.int16, "weight": np.float64})
         self._sums = np.zeros(0)
 
@@ -44,10 +44,23 @@ class TaatIndex(SubscriptionIndex):
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold; O(postings of the messages' terms)."""
         lists, terms = self._lists, self.table.terms.map
-        return Matches(*kernels.match_taat(
-            readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
-            readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local,
-            lists.block, lists.slot, lists.weight, self.table.place, self.diagonal_deg, self._sums))
+        return Matches(
+            *kernels.match_taat(
+                readable(messages.lon, np.float64),
+                readable(messages.lat, np.float64),
+                readable(messages.offsets, np.int64),
+                readable(messages.terms, np.int64),
+                readable(messages.weights, np.float64),
+                terms.key,
+                terms.local,
+                lists.block,
+                lists.slot,
+                lists.weight,
+                self.table.place,
+                self.diagonal_deg,
+                self._sums,
+            )
+        )
 
     @property
     def structure_bytes(self) -> int:

@@ -22,8 +22,8 @@ def readable(array: np.ndarray, dtype: type) -> np.ndarray:
 def _widened(array: np.ndarray, n: int) -> np.ndarray:
     """Return ``array`` with ``n`` rows; new ones are 0."""
     new = aligned((n, *array.shape[1:]), array.dtype)
-    new[:len(array)] = array
-    new[len(array):] = 0
+    new[: len(array)] = array
+    new[len(array) :] = 0
     return new
 
 
@@ -34,8 +34,9 @@ class TermIds:
     """
 
     def __init__(self) -> None:
-        self.map = kernels.TermMap(np.zeros(16, np.int64), np.full(16, -1, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32),
-                                   np.zeros(0, np.int32), np.zeros(3, np.int64))
+        self.map = kernels.TermMap(
+            np.zeros(16, np.int64), np.full(16, -1, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(3, np.int64)
+        )
 
     def __len__(self) -> int:
         """Ids below this one may be in use."""
@@ -92,8 +93,9 @@ class SubscriptionTable:
         """Slots below this one may be live."""
         return len(self.live)
 
-    def insert(self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray,
-               offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray) -> None:
+    def insert(
+        self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray
+    ) -> None:
         """Insert subscriptions, see :meth:`SubscriptionIndex.insert`; O(keywords)."""
         if not len(slots):
             return
@@ -157,4 +159,4 @@ class SubscriptionTable:
         offsets, terms, _ = self.keywords(np.flatnonzero(self.live))
         self.terms._check(terms)
         assert kernels.first_unordered_terms(offsets, self.terms.map.name[terms]) < 0
-        assert not self.words.block[:len(self.live), kernels.CAPACITY][~self.live].any(), "a free slot has keywords"
+        assert not self.words.block[: len(self.live), kernels.CAPACITY][~self.live].any(), "a free slot has keywords"

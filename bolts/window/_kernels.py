@@ -9,8 +9,24 @@ from numba import njit
 
 from dskype.bolts._kernels import score, ssim
 
-__all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "behind", "enter", "gather_texts", "locate", "lowest",
-           "make_best", "offer", "seal", "topk"]
+__all__ = [
+    "Best",
+    "Chunks",
+    "Messages",
+    "Scratch",
+    "Tail",
+    "add_keywords",
+    "answers",
+    "behind",
+    "enter",
+    "gather_texts",
+    "locate",
+    "lowest",
+    "make_best",
+    "offer",
+    "seal",
+    "topk",
+]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -357,10 +373,10 @@ def answers(best, thresholds):
         while held and scores[begin[q] + held - 1] < thresholds[q]:
             held -= 1
         offsets[q + 1] = offsets[q] + held
-        for i in range(held):    # close the gaps of queries that found less than they wanted
+        for i in range(held):  # close the gaps of queries that found less than they wanted
             scores[offsets[q] + i] = scores[begin[q] + i]
             rows[offsets[q] + i] = rows[begin[q] + i]
-    return offsets, rows[:offsets[n]], scores[:offsets[n]]
+    return offsets, rows[: offsets[n]], scores[: offsets[n]]
 
 
 # -- queries --------------------------------------------------------------------------------------
@@ -386,7 +402,7 @@ def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scra
     for q in range(n):
         if begin[q + 1] > begin[q] and high[q] > tail.first - messages.base and tail.counts[0]:
             _query_tail(messages, tail, queries, q, diagonal_deg, low[q], high[q], best, scratch)
-    for c in range(len(chunks.first) - 2, -1, -1):      # newer ones first: they fill the heaps with what wins ties
+    for c in range(len(chunks.first) - 2, -1, -1):  # newer ones first: they fill the heaps with what wins ties
         first, stop = chunks.first[c] - messages.base, chunks.first[c + 1] - messages.base
         for q in range(n):
             if begin[q + 1] > begin[q] and low[q] < stop and high[q] > first:
@@ -462,7 +478,7 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
     factor, at = lists.factor, lists.at
     alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
     least = lowest(best, q)
-    leading = n     # lists that are gone through
+    leading = n  # lists that are gone through
     for i in range(n):
         bound = 0.0
         for j in range(i, n):
@@ -491,7 +507,7 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
             near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
             if score(alpha, near, bound) < least:
                 continue
-            for j in range(1, n):       # rows rise: look on from where the last one was
+            for j in range(1, n):  # rows rise: look on from where the last one was
                 entry = lists.entry[j]
                 end = chunks.begin[entry] - chunks.base + chunks.length[entry]
                 at[j] = _from(chunks.rows, at[j], end, row)

@@ -57,7 +57,7 @@ class QueryBatch(NamedTuple):
         starts = np.cumsum([0, *(b.offsets[-1] - b.offsets[0] for b in batches)])
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(5)]
-        terms, weights = (np.concatenate([b[i][b.offsets[0]:b.offsets[-1]] for b in batches]) for i in (6, 7))
+        terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (6, 7))
         return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
 
     def take(self, rows: np.ndarray) -> QueryBatch:
@@ -135,7 +135,7 @@ class MessageWindow(ABC):
         :param thresholds: float64[n].
         :raises IllegalArgumentException: as for :meth:`topk`.
         """
-        step = max(1, _AT_ONCE // max(1, len(self)))    # every query may take room for the whole window
+        step = max(1, _AT_ONCE // max(1, len(self)))  # every query may take room for the whole window
         whole = queries._replace(count=np.full(queries.n, len(self), np.int64))
         parts = []
         for start in range(0, max(1, queries.n), step):
@@ -193,6 +193,7 @@ def make_window(name: str, options: Mapping[str, Any] | None = None) -> MessageW
     options = dict(options or {})
     parameters = signature(WINDOWS[name]).parameters
     if unknown := sorted(options.keys() - parameters.keys()):
-        raise IllegalArgumentException(explain(f"The message window {name!r} does not know an option.", given=", ".join(unknown),
-                                               legal=", ".join(parameters) or "none"))
+        raise IllegalArgumentException(
+            explain(f"The message window {name!r} does not know an option.", given=", ".join(unknown), legal=", ".join(parameters) or "none")
+        )
     return WINDOWS[name](**options)

@@ -51,14 +51,14 @@ class _Tail:
     def _make_room(self, names: dict[str, Any], wanted: int, present: np.ndarray) -> None:
         if wanted > len(present):
             size = int(wanted) * 3 // 2
-            self.arrays = self.arrays._replace(**{name: np.concatenate([getattr(self.arrays, name), np.empty(size - len(present), dtype)])
-                                                  for name, dtype in names.items()})
+            self.arrays = self.arrays._replace(
+                **{name: np.concatenate([getattr(self.arrays, name), np.empty(size - len(present), dtype)]) for name, dtype in names.items()}
+            )
 
     def keywords(self) -> dict[str, np.ndarray]:
         """Return the keywords of the messages: rows, terms and weights, in order of the rows."""
         postings = self.arrays.counts[1]
-        return {"rows": self.arrays.rows[:postings], "terms": self.arrays.terms[self.arrays.entries[:postings]],
-                "weights": self.arrays.weights[:postings]}
+        return {"rows": self.arrays.rows[:postings], "terms": self.arrays.terms[self.arrays.entries[:postings]], "weights": self.arrays.weights[:postings]}
 
     @property
     def nbytes(self) -> int:
@@ -81,9 +81,9 @@ class ChunkWindow(KeptMessages):
             raise IllegalArgumentException(explain("The capacity of a chunk is not usable.", given=capacity, legal=f"an integer from 1 to {_ROWS}"))
         super().__init__()
         self._capacity = capacity
-        self._entries = Queue(np.int64), Queue(np.int64), Queue(np.int32), Queue(np.float64)     # terms, begin, length, most
-        self._postings = Queue(np.uint16), Queue(np.float64)      # rows, weights
-        self._first: list[int] = [0]    # of each chunk, and of the tail: first row, first entry, first posting
+        self._entries = Queue(np.int64), Queue(np.int64), Queue(np.int32), Queue(np.float64)  # terms, begin, length, most
+        self._postings = Queue(np.uint16), Queue(np.float64)  # rows, weights
+        self._first: list[int] = [0]  # of each chunk, and of the tail: first row, first entry, first posting
         self._entry: list[int] = [0]
         self._posting: list[int] = [0]
         self._tail = _Tail(0)
@@ -107,14 +107,14 @@ class ChunkWindow(KeptMessages):
 
     def _append(self, messages: MessageBatch, start: int, stop: int, ids: pa.StringArray) -> None:
         self._append_messages(messages, start, stop, ids)
-        offsets = messages.offsets[start:stop + 1]
+        offsets = messages.offsets[start : stop + 1]
         keywords = slice(offsets[0], offsets[-1])
         self._tail.add(offsets - offsets[0], own(messages.terms[keywords], np.int64), own(messages.weights[keywords], np.float64))
 
     def _seal(self) -> None:
         """Make a chunk of the tail."""
         tail = self._tail.arrays
-        terms, lengths, most, rows, weights = _kernels.seal(tail, np.argsort(tail.terms[:tail.counts[0]]))
+        terms, lengths, most, rows, weights = _kernels.seal(tail, np.argsort(tail.terms[: tail.counts[0]]))
         begin = np.cumsum(lengths, dtype=np.int64)
         begin += self._postings[0].end - lengths
         for queue, column in zip(self._entries, (terms, begin, lengths, most)):
@@ -153,10 +153,16 @@ class ChunkWindow(KeptMessages):
         """See :meth:`MessageWindow.topk`; at most linear in the postings of the query's keywords, and O(log) of the entries per chunk."""
         queries = self._owned(queries, extent)
         messages = self._columns
-        chunks = _kernels.Chunks(np.array(self._first), np.array(self._entry) - self._entry[0], *(queue.view for queue in self._entries),
-                                 self._postings[0].base, *(queue.view for queue in self._postings))
-        offsets, rows, scores = _kernels.topk(messages, chunks, self._tail.arrays, queries, self._floors(queries, thresholds), extent,
-                                              float(diagonal_deg), self._scratch)
+        chunks = _kernels.Chunks(
+            np.array(self._first),
+            np.array(self._entry) - self._entry[0],
+            *(queue.view for queue in self._entries),
+            self._postings[0].base,
+            *(queue.view for queue in self._postings),
+        )
+        offsets, rows, scores = _kernels.topk(
+            messages, chunks, self._tail.arrays, queries, self._floors(queries, thresholds), extent, float(diagonal_deg), self._scratch
+        )
         return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
@@ -164,7 +170,10 @@ class ChunkWindow(KeptMessages):
     def snapshot(self) -> dict[str, Any]:
         """See :meth:`MessageWindow.snapshot`."""
         return {
-            **self._kept_snapshot(), "first": self._first, "entry": self._entry, "posting": self._posting,
+            **self._kept_snapshot(),
+            "first": self._first,
+            "entry": self._entry,
+            "posting": self._posting,
             **{name: [[queue.base, queue.view] for queue in queues] for name, queues in self._queues().items()},
             "tail": self._tail.keywords(),
         }
@@ -182,7 +191,7 @@ class ChunkWindow(KeptMessages):
         self._tail = _Tail(self._first[-1])
         keywords, n = state["tail"], self._seq.end - self._first[-1]
         self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), own(keywords["terms"], np.int64), own(keywords["weights"], np.float64))
-        if n >= self._capacity:    # written with a larger capacity
+        if n >= self._capacity:  # written with a larger capacity
             self._seal()
         self._make_scratch(max([self._capacity, *np.diff(self._first).tolist()]))
 
@@ -212,7 +221,7 @@ class ChunkWindow(KeptMessages):
             assert length.sum() == self._posting[number + 1] - self._posting[number]
             assert (begin == self._posting[number] + np.cumsum(length) - length).all()
             for b, n, highest in zip(begin - self._postings[0].base, length, most):
-                rows, weights = self._postings[0].view[b:b + n].astype(np.int64), self._postings[1].view[b:b + n]
+                rows, weights = self._postings[0].view[b : b + n].astype(np.int64), self._postings[1].view[b : b + n]
                 assert (rows[1:] > rows[:-1]).all() and rows[-1] < size and weights.max() == highest
         self._check_tail()
 

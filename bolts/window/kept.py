@@ -45,7 +45,7 @@ class Queue:
     @property
     def view(self) -> np.ndarray:
         """The values; valid until the next append."""
-        return self._data[self._start:self._stop]
+        return self._data[self._start : self._stop]
 
     @property
     def nbytes(self) -> int:
@@ -56,9 +56,9 @@ class Queue:
         if self._stop + n > len(self._data):
             wanted = live + n
             data = self._data if wanted * 4 // 3 <= len(self._data) else np.empty(wanted * 3 // 2, self._data.dtype)
-            data[:live] = self.view     # may overlap: numpy takes care
+            data[:live] = self.view  # may overlap: numpy takes care
             self._data, self._start, self._stop = data, 0, live
-        self._data[self._stop:self._stop + n] = values
+        self._data[self._stop : self._stop + n] = values
         self._stop += n
 
     def drop(self, n: int) -> None:
@@ -90,8 +90,9 @@ class KeptMessages(MessageWindow):
         self._refuse_disorder(messages)
         strings = to_strings(ids)
         if len(strings) != messages.n or strings.null_count:
-            raise IllegalArgumentException(explain("Every message needs an id.", given=f"{len(strings)} ids, {strings.null_count} of them null",
-                                                   legal=f"{messages.n} texts"))
+            raise IllegalArgumentException(
+                explain("Every message needs an id.", given=f"{len(strings)} ids, {strings.null_count} of them null", legal=f"{messages.n} texts")
+            )
         return strings
 
     def _refuse_disorder(self, messages: MessageBatch) -> None:
@@ -101,21 +102,26 @@ class KeptMessages(MessageWindow):
         rising = (position[1:] > position[:-1]) | ((position[1:] == position[:-1]) & (seq[1:] > seq[:-1]))
         if not rising.all():
             at = int(np.argmin(rising))
-            raise IllegalArgumentException(explain("Messages must come in rising order of position and sequence number.",
-                                                   given=f"position {position[at + 1]}, seq {seq[at + 1]} behind position {position[at]}, seq {seq[at]}"))
+            raise IllegalArgumentException(
+                explain(
+                    "Messages must come in rising order of position and sequence number.",
+                    given=f"position {position[at + 1]}, seq {seq[at + 1]} behind position {position[at]}, seq {seq[at]}",
+                )
+            )
         if messages.n and messages.position[0] <= self._freed:
-            raise IllegalArgumentException(explain("A message must not come where messages have been freed.", given=int(messages.position[0]),
-                                                   legal=f"above {self._freed}"))
+            raise IllegalArgumentException(
+                explain("A message must not come where messages have been freed.", given=int(messages.position[0]), legal=f"above {self._freed}")
+            )
 
     def _append_messages(self, messages: MessageBatch, start: int, stop: int, ids: pa.StringArray) -> None:
         """Append the columns of messages ``start`` to ``stop``, whose ids are ``ids``."""
         for queue, column in zip(self._messages, messages[:4]):
             queue.append(column[start:stop])
         _, offsets, data = ids.buffers()
-        ends = np.frombuffer(offsets, np.int32)[ids.offset:ids.offset + len(ids) + 1].astype(np.int64)
+        ends = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1].astype(np.int64)
         self._id_ends.append(ends[1:] - ends[0] + self._id_bytes.end)
         if data is not None:
-            self._id_bytes.append(np.frombuffer(data, np.uint8)[ends[0]:ends[-1]])
+            self._id_bytes.append(np.frombuffer(data, np.uint8)[ends[0] : ends[-1]])
 
     def _drop_messages(self, n: int) -> None:
         self._id_bytes.drop(int(self._id_ends.view[n - 1]) - self._id_bytes.base)
@@ -137,8 +143,9 @@ class KeptMessages(MessageWindow):
         :raises IllegalArgumentException: a query needs messages that have been freed.
         """
         if queries.n and int(queries.watermark.min()) - extent < self._freed:
-            raise IllegalArgumentException(explain("A query needs messages that have been freed.", given=f"watermark {queries.watermark.min()}",
-                                                   legal=f"{self._freed + extent} and above"))
+            raise IllegalArgumentException(
+                explain("A query needs messages that have been freed.", given=f"watermark {queries.watermark.min()}", legal=f"{self._freed + extent} and above")
+            )
         return QueryBatch(*(own(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
 
     def _floors(self, queries: QueryBatch, thresholds: np.ndarray | None) -> np.ndarray:
@@ -151,8 +158,11 @@ class KeptMessages(MessageWindow):
         return _kernels.Messages(self._seq.base, *(queue.view for queue in self._messages[:4]))
 
     def _kept_snapshot(self) -> dict[str, Any]:
-        return {"freed": self._freed, "messages": [[queue.base, queue.view] for queue in self._messages],
-                "id_bytes": [[self._id_bytes.base, self._id_bytes.view]]}
+        return {
+            "freed": self._freed,
+            "messages": [[queue.base, queue.view] for queue in self._messages],
+            "id_bytes": [[self._id_bytes.base, self._id_bytes.view]],
+        }
 
     def _kept_restore(self, state: dict[str, Any]) -> None:
         self._freed = state["freed"]

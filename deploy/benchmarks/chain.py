@@ -31,8 +31,11 @@ def conf_of(*, batch: bool, tracked: bool, rate: float) -> dict:
     """Return the topology's configuration: large pulses where throughput is measured."""
     conf = {"topology.acker.executors": 1 if tracked else 0}
     if not rate:
-        conf |= {"topology.emulator.pulse.max.tuples": 200_000 if batch else 20_000, "topology.emulator.pulse.max.ms": 100,
-                 "topology.emulator.backpressure.max.tuples": 1_000_000 if batch else 60_000}
+        conf |= {
+            "topology.emulator.pulse.max.tuples": 200_000 if batch else 20_000,
+            "topology.emulator.pulse.max.ms": 100,
+            "topology.emulator.backpressure.max.tuples": 1_000_000 if batch else 60_000,
+        }
         if tracked:
             conf["topology.max.spout.pending"] = 200_000 if batch else 60_000
     return conf
@@ -56,8 +59,17 @@ def run(cluster, rate: float, *, batch: bool, tracked: bool, warm_up: float, sec
         complete = handle.stats.mean_latency_ms("spout", "complete")
     hops = sum((found[b]["hop"] for b in BOLTS), start=type(found["bolt1"]["hop"])())
     whole = found["bolt3"]["whole"]
-    return {"rate": found["bolt3"]["rate"], "hop": hops, "whole": whole, "first_s": first, "errors": errors, "acked": acked,
-            "failed": failed, "complete_ms": complete, "cpu": {k: v / seconds for k, v in used.items()}}
+    return {
+        "rate": found["bolt3"]["rate"],
+        "hop": hops,
+        "whole": whole,
+        "first_s": first,
+        "errors": errors,
+        "acked": acked,
+        "failed": failed,
+        "complete_ms": complete,
+        "cpu": {k: v / seconds for k, v in used.items()},
+    }
 
 
 def main() -> None:
@@ -82,13 +94,26 @@ def main() -> None:
                     r = run(cluster, rate, batch=batch, tracked=tracked, warm_up=options.warm_up, seconds=options.seconds)
                     if r["errors"]:
                         print(r["errors"][-1]["error"])
-                    rows.append(["batch" if batch else "ordinary", "yes" if tracked else "no", f"{rate:.0f}" if rate else "max",
-                                 f"{r['rate']:,.0f}", quantile_ms(r["hop"], 0.5), quantile_ms(r["hop"], 0.99),
-                                 quantile_ms(r["whole"], 0.5), quantile_ms(r["whole"], 0.99), f"{r['first_s']:.1f}",
-                                 f"{sum(r['cpu'].values()):.2f}", " ".join(f"{k} {v:.2f}" for k, v in sorted(r["cpu"].items()))])
-    print_table("spout -> 3 bolts, fields grouping, 2 tasks each",
-                ["bolts", "acking", "offered/s", "tuples/s", "hop p50 ms", "hop p99 ms", "3 hops p50", "3 hops p99",
-                 "first tuple s", "cores", "cores by process"], rows)
+                    rows.append(
+                        [
+                            "batch" if batch else "ordinary",
+                            "yes" if tracked else "no",
+                            f"{rate:.0f}" if rate else "max",
+                            f"{r['rate']:,.0f}",
+                            quantile_ms(r["hop"], 0.5),
+                            quantile_ms(r["hop"], 0.99),
+                            quantile_ms(r["whole"], 0.5),
+                            quantile_ms(r["whole"], 0.99),
+                            f"{r['first_s']:.1f}",
+                            f"{sum(r['cpu'].values()):.2f}",
+                            " ".join(f"{k} {v:.2f}" for k, v in sorted(r["cpu"].items())),
+                        ]
+                    )
+    print_table(
+        "spout -> 3 bolts, fields grouping, 2 tasks each",
+        ["bolts", "acking", "offered/s", "tuples/s", "hop p50 ms", "hop p99 ms", "3 hops p50", "3 hops p99", "first tuple s", "cores", "cores by process"],
+        rows,
+    )
 
 
 if __name__ == "__main__":

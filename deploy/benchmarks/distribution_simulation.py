@@ -55,8 +55,16 @@ class _Late(NamedTuple):
 def placement(s: Any, row: int) -> dict[str, Any]:
     """Return a subscription as the distribution bolt sends it."""
     first, last = s.offsets[row], s.offsets[row + 1]
-    return {"type": "topk", "k": int(s.k[row]), "alpha": float(s.alpha[row]), "lat": float(s.lat[row]), "lon": float(s.lon[row]),
-            "terms": s.terms[first:last], "weights": s.weights[first:last], "meta": None}
+    return {
+        "type": "topk",
+        "k": int(s.k[row]),
+        "alpha": float(s.alpha[row]),
+        "lat": float(s.lat[row]),
+        "lon": float(s.lon[row]),
+        "terms": s.terms[first:last],
+        "weights": s.weights[first:last],
+        "meta": None,
+    }
 
 
 def simulate(view: View, distributor: Distributor, check: int = 200, repeat: int = 1) -> dict[str, Any]:
@@ -90,8 +98,8 @@ class Simulation:
         self.checked = np.sort(np.random.default_rng(scale.seed).choice(self.n, min(check, self.n), replace=False))
         self.merged: dict[int, dict[int, float]] = {int(row): {} for row in self.checked}
         shape = len(self.steps), self.tasks
-        self.received = np.zeros(shape, np.int64)       # messages
-        self.busy, self.bytes = np.zeros(shape), np.zeros(shape, np.int64)      # busy: seconds
+        self.received = np.zeros(shape, np.int64)  # messages
+        self.busy, self.bytes = np.zeros(shape), np.zeros(shape, np.int64)  # busy: seconds
         self.routing, self.encoding, self.looking, self.evaluations = (np.zeros(len(self.steps)) for _ in range(4))
         self.living, self.memory = np.zeros(self.tasks, np.int64), np.zeros(self.tasks)
         self.grown = self.late = 0
@@ -116,7 +124,7 @@ class Simulation:
         """
         began, collecting = time.perf_counter(), gc.isenabled()
         gc.collect()
-        gc.disable()        # it would look through all subscriptions, at the expense of whoever is being timed
+        gc.disable()  # it would look through all subscriptions, at the expense of whoever is being timed
         try:
             found = self._run()
         finally:
@@ -135,7 +143,7 @@ class Simulation:
         self.living += [len(rows) for rows in starts]
         for task in range(self.tasks):
             self._run_task(task, np.array(starts[task], np.int64))
-        while any(self._late.values()):     # came to tasks that had finished: these alone, once more
+        while any(self._late.values()):  # came to tasks that had finished: these alone, once more
             for task in [task for task, late in self._late.items() if late]:
                 self._run_task(task, np.zeros(0, np.int64), again=True)
         return self._found(place_us, weigh_us)
@@ -153,7 +161,7 @@ class Simulation:
             placed = [place(name, one, floors[row]) for name, one, row in zip(names, maps, rows)]
             spent += time.process_time() - t0
             self.tasks_of += [p.tasks for p in placed]
-            self.guards[start:start + len(placed)] = [p.guard for p in placed]
+            self.guards[start : start + len(placed)] = [p.guard for p in placed]
         rows = np.random.default_rng(self.workload.scale.seed).choice(self.n, min(_PROBES, self.n), replace=False)
         probes = np.array([place(f"s{row}", placement(s, row), None).guard for row in rows.tolist()])
         self.probes_enough = float(((probes < self.view.floors[rows]) | (probes == -np.inf)).mean())
@@ -174,7 +182,7 @@ class Simulation:
         """Do what the distribution bolt does to a step's messages; return the frame for each task."""
         m, distributor = self.workload.messages.slice(start, stop), self.distributor
         ids = pa.array(list(map(str, m.seq.tolist())), pa.string())
-        if number == 0:     # kernels compile, memory is touched
+        if number == 0:  # kernels compile, memory is touched
             self._encode([m.seq, ids], distributor.message_tasks(m), number)
         t0 = time.process_time()
         routes = distributor.message_tasks(m)
@@ -189,7 +197,7 @@ class Simulation:
         n = len(columns[0])
         if routes is None:
             self.received[number] = n
-            for _ in range(self.tasks):     # each task's is encoded for itself; equal ones need not all be kept
+            for _ in range(self.tasks):  # each task's is encoded for itself; equal ones need not all be kept
                 value = encode_data(0, 0, [encode_segment(streams.MATCHING, n, columns, None)])
             self.bytes[number] = len(value)
             return [value] * self.tasks
@@ -253,7 +261,7 @@ class Simulation:
         while len(due):
             slots, again = due, []
             for start in range(0, len(slots), _AT_ONCE):
-                part = slots[start:start + _AT_ONCE]
+                part = slots[start : start + _AT_ONCE]
                 rows = own.rows[part]
                 t0 = time.process_time()
                 s = self.view.subscriptions.take(rows)
@@ -279,7 +287,7 @@ class Simulation:
             self.tasks_of[row] = sorted({*self.tasks_of[row], *placed.tasks})
 
     def _collect(self, engine: TopkEngine, own: _Rows) -> None:
-        rows = own.rows[:own.n]
+        rows = own.rows[: own.n]
         slots = np.flatnonzero(np.isin(rows, self.checked)).astype(np.int32)
         offsets, seqs, _, scores = engine.topk(slots)
         for i, slot in enumerate(slots.tolist()):
@@ -309,17 +317,39 @@ class Simulation:
         distribution_us = weigh_us + route_us + encode_us
         different = self.different()
         found = {
-            "communication": received.sum() / n, "bytes": self.bytes[on].sum() / n,
-            "weigh_us": weigh_us, "route_us": route_us, "encode_us": encode_us, "distribution_us": distribution_us,
-            "work_us": busy.sum() * us, "slowest_us": slowest_us, "critical_us": distribution_us + busy.max(axis=1).sum() * us,
-            "look_up_us": self.looking[on].sum() * us, "evaluations_per_1000": self.evaluations[on].sum() / n * 1e3,
-            "throughput": 1e6 / slowest_us, "distribution_per_s": 1e6 / distribution_us, "even_per_s": self.tasks * n / busy.sum(), "cpu_us": distribution_us + busy.sum() * us,
-            "place_us": place_us, "replication": sum(map(len, self.tasks_of)) / self.n, "probes_enough": self.probes_enough,
-            "unbounded": float((self.view.floors == -np.inf).mean()), "grown": self.grown, "late": self.late,
-            "balance_subscriptions": _balance(self.living), "balance_messages": _balance(received.sum(axis=0)),
-            "balance_load": _balance(self.living * received.sum(axis=0)), "balance_busy": _balance(busy.sum(axis=0)), "balance_planned": _balance(self.distributor.loads()),
-            "memory_mib": self.memory.sum() / 2**20, "largest_mib": self.memory.max() / 2**20,
-            "checked": len(self.checked), "different": len(different), "subscriptions": self.n, "tasks": self.tasks}
+            "communication": received.sum() / n,
+            "bytes": self.bytes[on].sum() / n,
+            "weigh_us": weigh_us,
+            "route_us": route_us,
+            "encode_us": encode_us,
+            "distribution_us": distribution_us,
+            "work_us": busy.sum() * us,
+            "slowest_us": slowest_us,
+            "critical_us": distribution_us + busy.max(axis=1).sum() * us,
+            "look_up_us": self.looking[on].sum() * us,
+            "evaluations_per_1000": self.evaluations[on].sum() / n * 1e3,
+            "throughput": 1e6 / slowest_us,
+            "distribution_per_s": 1e6 / distribution_us,
+            "even_per_s": self.tasks * n / busy.sum(),
+            "cpu_us": distribution_us + busy.sum() * us,
+            "place_us": place_us,
+            "replication": sum(map(len, self.tasks_of)) / self.n,
+            "probes_enough": self.probes_enough,
+            "unbounded": float((self.view.floors == -np.inf).mean()),
+            "grown": self.grown,
+            "late": self.late,
+            "balance_subscriptions": _balance(self.living),
+            "balance_messages": _balance(received.sum(axis=0)),
+            "balance_load": _balance(self.living * received.sum(axis=0)),
+            "balance_busy": _balance(busy.sum(axis=0)),
+            "balance_planned": _balance(self.distributor.loads()),
+            "memory_mib": self.memory.sum() / 2**20,
+            "largest_mib": self.memory.max() / 2**20,
+            "checked": len(self.checked),
+            "different": len(different),
+            "subscriptions": self.n,
+            "tasks": self.tasks,
+        }
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
@@ -331,7 +361,7 @@ class _Rows:
 
     def insert(self, rows: np.ndarray, s: Any) -> np.ndarray:
         slots = self.engine.insert(*vars(s).values(), complete=False)
-        self.rows = np.concatenate([self.rows[:self.n], rows])      # nothing is ever removed: slots go on rising
+        self.rows = np.concatenate([self.rows[: self.n], rows])  # nothing is ever removed: slots go on rising
         self.n += len(rows)
         return slots
 

@@ -30,9 +30,26 @@ def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | Non
     """
     parser = argparse.ArgumentParser(parents=[common()], allow_abbrev=False)
     throughput.add_arguments(parser)
-    line = ["--subscriptions", str(args.subscriptions or 20_000), "--window", str(args.window or 20_000), "-k", str(_K), "--results", "deltas",
-            "--tasks", f"subscription-bolt={tasks}", "--seconds", str(args.seconds), "--latency-seconds", "0", "--seed", str(args.seed),
-            "--conf", f"dskype.distributor={method}"]
+    line = [
+        "--subscriptions",
+        str(args.subscriptions or 20_000),
+        "--window",
+        str(args.window or 20_000),
+        "-k",
+        str(_K),
+        "--results",
+        "deltas",
+        "--tasks",
+        f"subscription-bolt={tasks}",
+        "--seconds",
+        str(args.seconds),
+        "--latency-seconds",
+        "0",
+        "--seed",
+        str(args.seed),
+        "--conf",
+        f"dskype.distributor={method}",
+    ]
     if plan is not None:
         line += ["--conf", "dskype.distributor.options=" + json.dumps({"plan": str(plan)})]
     found = parser.parse_args(line)
@@ -107,19 +124,36 @@ def summary(r: Mapping[str, Any]) -> dict[str, Any]:
     processes = r.get("processes", {}).values()
     matching = streams.get("matching", {})
     # All that was applied in the time: what a micro-batch has done shows at its end, and one may take longer than the windows of the median.
-    return {"messages_per_s": r["mean_per_s"], "all_active_s": r["all_active_s"], "replication": r["placements"] / r["subscriptions"],
-            "communication": matching.get("tuples_per_message", 0.0), "bytes": matching.get("bytes_per_message") or 0.0,
-            "distribution_us": r.get("components", {}).get("distribution-bolt", {}).get("busy_us_per_message", 0.0),
-            "work_us": bolt.get("busy_us_per_message", 0.0), "cpu_us": sum(p["cpu_us_per_message"] for p in processes),
-            "other_cores": r.get("other_cores", 0.0)}
+    return {
+        "messages_per_s": r["mean_per_s"],
+        "all_active_s": r["all_active_s"],
+        "replication": r["placements"] / r["subscriptions"],
+        "communication": matching.get("tuples_per_message", 0.0),
+        "bytes": matching.get("bytes_per_message") or 0.0,
+        "distribution_us": r.get("components", {}).get("distribution-bolt", {}).get("busy_us_per_message", 0.0),
+        "work_us": bolt.get("busy_us_per_message", 0.0),
+        "cpu_us": sum(p["cpu_us_per_message"] for p in processes),
+        "other_cores": r.get("other_cores", 0.0),
+    }
 
 
 _HEADINGS = ["method", "tasks", "messages/s", "tuples", "bytes", "replication", "distribution us", "work us", "all CPU us", "active after s", "others' cores"]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    return [row["method"], str(row["tasks"]), f"{row['messages_per_s']:,.0f}", f"{row['communication']:.2f}", f"{row['bytes']:,.0f}", f"{row['replication']:.2f}",
-            f"{row['distribution_us']:.1f}", f"{row['work_us']:.1f}", f"{row['cpu_us']:.1f}", f"{row['all_active_s']:.1f}", f"{row['other_cores']:.2f}"]
+    return [
+        row["method"],
+        str(row["tasks"]),
+        f"{row['messages_per_s']:,.0f}",
+        f"{row['communication']:.2f}",
+        f"{row['bytes']:,.0f}",
+        f"{row['replication']:.2f}",
+        f"{row['distribution_us']:.1f}",
+        f"{row['work_us']:.1f}",
+        f"{row['cpu_us']:.1f}",
+        f"{row['all_active_s']:.1f}",
+        f"{row['other_cores']:.2f}",
+    ]
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -127,9 +161,17 @@ def markdown(found: Mapping[str, Any]) -> str:
     from dskype.deploy.benchmarks.papers import table_line
 
     m = found["machine"]
-    return "\n".join([
-        "# Distribution mechanisms on Spark and Kafka", "",
-        f"{found['subscriptions']:,} subscriptions, |W| = {found['window']:,}, k = {_K}, places of GeoNames; {m['cores']} cores of {m['processor']} for everything, "
-        f"broker and producer included; {found['seconds_each']} s each, deltas published.",
-        "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.", "",
-        table_line(_HEADINGS), table_line(["---"] + ["---:"] * (len(_HEADINGS) - 1)), *(table_line(_cells(row)) for row in found["rows"]), ""])
+    return "\n".join(
+        [
+            "# Distribution mechanisms on Spark and Kafka",
+            "",
+            f"{found['subscriptions']:,} subscriptions, |W| = {found['window']:,}, k = {_K}, places of GeoNames; {m['cores']} cores of {m['processor']} for everything, "
+            f"broker and producer included; {found['seconds_each']} s each, deltas published.",
+            "Tuples and bytes: distribution -> subscription bolt; us: busy time of the bolts, and processor time of all processes; per message applied.",
+            "",
+            table_line(_HEADINGS),
+            table_line(["---"] + ["---:"] * (len(_HEADINGS) - 1)),
+            *(table_line(_cells(row)) for row in found["rows"]),
+            "",
+        ]
+    )

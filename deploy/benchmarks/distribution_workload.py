@@ -136,7 +136,7 @@ class View:
         floors[full] = workload.lists.scores[starts[full] + limit - 1]
         filled = np.minimum(1.0, lengths / limit)
         self.subscriptions, self.floors, self.filled = every.take(np.arange(n)), floors[:n], filled[:n]
-        lists = Lists(workload.lists.offsets[:n + 1], *workload.lists[1:])
+        lists = Lists(workload.lists.offsets[: n + 1], *workload.lists[1:])
         self.lists = lists if k == workload.most_k else shorten(lists, np.full(n, limit))
         self.sample = sample_of(workload.window_messages(), every.take(np.arange(n, len(rows))), floors[n:], filled[n:])
 
@@ -163,7 +163,7 @@ class Workload:
             self.window.insert(part, list(map(str, part.seq.tolist())))
         self.subscriptions = self._draw(n)
         found = look_up(self.window, self.subscriptions, scale.window - 1, np.full(n, self.limit(most_k)), scale.window, self.diagonal_deg)
-        self.lists = Lists(found.offsets, found.seqs, found.seqs, found.scores)     # of a count window: positions are sequence numbers
+        self.lists = Lists(found.offsets, found.seqs, found.seqs, found.scores)  # of a count window: positions are sequence numbers
 
     def view(self, k: int, share: float = 1.0) -> View:
         """Return a share of the subscriptions, each with this k."""
@@ -191,7 +191,7 @@ class Workload:
         c = self.data.corpus
         centre = np.random.default_rng([self.scale.seed, 19, self.hotspot]).integers(len(c))
         away = np.hypot(c.lat - c.lat[centre], c.lon - c.lon[centre])
-        return np.argsort(away, kind="stable")[:max(1, round(_REGION_SHARE * len(c)))]
+        return np.argsort(away, kind="stable")[: max(1, round(_REGION_SHARE * len(c)))]
 
     def _message_rows(self, n: int) -> np.ndarray:
         size = len(self.data.corpus)

@@ -77,7 +77,7 @@ class History:
                 del times[:cut], self._rows[task][:cut]
         for executors in self._batches.values():
             for ends in executors.values():
-                del ends[:bisect_left(ends, before_ms)]
+                del ends[: bisect_left(ends, before_ms)]
         del self.errors[:-1000]
 
     def since_ms(self) -> int | None:
@@ -124,8 +124,9 @@ class History:
 
     def largest_step(self, component: str, key: str) -> float:
         """Return by how much a number of one of a component's tasks grew at most from one report to the next."""
-        steps = (after[key] - before[key] for task in self.tasks(component) for before, after in pairwise(self._rows[task][:])
-                 if key in before and key in after)
+        steps = (
+            after[key] - before[key] for task in self.tasks(component) for before, after in pairwise(self._rows[task][:]) if key in before and key in after
+        )
         return max(steps, default=0)
 
     def applied(self, component: str, time_ms: float, tasks: int = 1) -> float:
@@ -219,9 +220,9 @@ class Latencies:
         head, found, tail = value.partition(b',"op":"add","message":')
         if not found:
             return
-        watermark = int(head[head.rindex(b":") + 1:])
+        watermark = int(head[head.rindex(b":") + 1 :])
         message = self._messages.get(watermark)
-        if message is None or tail[:tail.index(b',"score":')] != message[1]:
+        if message is None or tail[: tail.index(b',"score":')] != message[1]:
             return
         self.all.append(self._came(watermark, time_ms))
 
@@ -237,9 +238,9 @@ class Latencies:
         head, _, entries = value.partition(b',"topk":[')
         subscription, _, rest = head.partition(b',"registration":')
         last = self._newest.get(subscription, -1)
-        now = self._newest[subscription] = int(rest[rest.rindex(b":") + 1:])
+        now = self._newest[subscription] = int(rest[rest.rindex(b":") + 1 :])
         for entry in entries.split(b'{"message":')[1:]:
-            watermark = self._watermarks.get(entry[:entry.index(b',"score":')], -1)
+            watermark = self._watermarks.get(entry[: entry.index(b',"score":')], -1)
             if last < watermark <= now:
                 self._listed.append(self._came(watermark, time_ms))
 
@@ -253,10 +254,19 @@ class Latencies:
     def summary(self) -> dict[str, Any]:
         """Return the quantiles."""
         first = list(self.first.values())
-        return {"messages": len(self._messages), "messages_with_results": len(first), "first_p50_ms": quantile(first, 0.5),
-                "first_p99_ms": quantile(first, 0.99), "first_max_ms": max(first, default=None), "deltas": self.records,
-                "deltas_p50_ms": quantile(self.all, 0.5), "deltas_p99_ms": quantile(self.all, 0.99), "lists": self.lists,
-                "lists_p50_ms": quantile(self._listed, 0.5), "lists_p99_ms": quantile(self._listed, 0.99)}
+        return {
+            "messages": len(self._messages),
+            "messages_with_results": len(first),
+            "first_p50_ms": quantile(first, 0.5),
+            "first_p99_ms": quantile(first, 0.99),
+            "first_max_ms": max(first, default=None),
+            "deltas": self.records,
+            "deltas_p50_ms": quantile(self.all, 0.5),
+            "deltas_p99_ms": quantile(self.all, 0.99),
+            "lists": self.lists,
+            "lists_p50_ms": quantile(self._listed, 0.5),
+            "lists_p99_ms": quantile(self._listed, 0.99),
+        }
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:

@@ -89,8 +89,17 @@ def cpu_seconds() -> Counter[str]:
         except OSError:
             continue
         fields = rest.split()
-        kind = ("broker" if b"kafka.Kafka" in command else "spark" if name == "java" else "executors" if name.startswith("dsk:")
-                else "driver" if pid == os.getpid() else "python workers")
+        kind = (
+            "broker"
+            if b"kafka.Kafka" in command
+            else "spark"
+            if name == "java"
+            else "executors"
+            if name.startswith("dsk:")
+            else "driver"
+            if pid == os.getpid()
+            else "python workers"
+        )
         seconds[kind] += (int(fields[11]) + int(fields[12])) / _TICKS
     return seconds
 

@@ -6,8 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HELD", "Claim", "Experiment", "Found", "Rows", "Row", "best", "listed", "ratio", "run_experiment", "series", "slower_than_x", "steady",
-           "table_line", "times", "trend", "two_plots"]
+__all__ = [
+    "HELD",
+    "Claim",
+    "Experiment",
+    "Found",
+    "Rows",
+    "Row",
+    "best",
+    "listed",
+    "ratio",
+    "run_experiment",
+    "series",
+    "slower_than_x",
+    "steady",
+    "table_line",
+    "times",
+    "trend",
+    "two_plots",
+]
 
 Found = Mapping[str, Any]
 """What was measured for a row."""
@@ -58,8 +75,9 @@ class Experiment:
     second: str = "buffer_mean"
 
 
-def run_experiment(experiment: Experiment, run: Callable[[Any], Found], missing: Callable[[Any], str | None], plain: Callable[[Any], Found],
-                   tell: Callable[[str, Found], None]) -> dict[str, Any]:
+def run_experiment(
+    experiment: Experiment, run: Callable[[Any], Found], missing: Callable[[Any], str | None], plain: Callable[[Any], Found], tell: Callable[[str, Found], None]
+) -> dict[str, Any]:
     """Run all rows of an experiment, and check its claims.
 
     :param run: measures a setting.
@@ -86,8 +104,15 @@ def run_experiment(experiment: Experiment, run: Callable[[Any], Found], missing:
         except KeyError:
             held, figures = None, "rows are missing"
         claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures})
-    return {"name": experiment.name, "title": experiment.title, "x": experiment.x, "second": experiment.second, "rows": rows,
-            "notes": list(dict.fromkeys(notes)), "claims": claims}
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "x": experiment.x,
+        "second": experiment.second,
+        "rows": rows,
+        "notes": list(dict.fromkeys(notes)),
+        "claims": claims,
+    }
 
 
 def table_line(cells: Sequence[str]) -> str:

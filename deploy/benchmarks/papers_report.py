@@ -74,8 +74,9 @@ class Report:
             table.writerow(["experiment", "series", "x", *self.settings, *self.values])
             for e in found["experiments"]:
                 for row in e["rows"]:
-                    table.writerow([e["name"], row["series"], row["x"], *(row["setting"][name] for name in self.settings.values()),
-                                    *(row[name] for name in self.values)])
+                    table.writerow(
+                        [e["name"], row["series"], row["x"], *(row["setting"][name] for name in self.settings.values()), *(row[name] for name in self.values)]
+                    )
         plots = {e["name"]: name for e in found["experiments"] if e["rows"] and (name := self._plot(e, folder))}
         page = folder / "report.md"
         page.write_text(self._markdown(found, plots), encoding="utf-8")
@@ -85,12 +86,25 @@ class Report:
         lines = [f"# {self.title}", "", *(f"- {line}" for line in self.conditions(found)), *(f"- {line}" for line in self.legend), ""]
         if not plots:
             lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
-        lines += [f"| {self.claims} | here | figures |", "|---|---|---|",
-                  *(table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
-                    for e in found["experiments"] for claim in e["claims"]), ""]
+        lines += [
+            f"| {self.claims} | here | figures |",
+            "|---|---|---|",
+            *(
+                table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
+                for e in found["experiments"]
+                for claim in e["claims"]
+            ),
+            "",
+        ]
         for e in found["experiments"]:
-            lines += [f"## {e['title']}", "", table_line(self._headings(e, self.measures)), table_line(["---"] + ["---:"] * (len(self.measures) + 1)),
-                      *(table_line(self._cells(row, self.measures)) for row in e["rows"]), ""]
+            lines += [
+                f"## {e['title']}",
+                "",
+                table_line(self._headings(e, self.measures)),
+                table_line(["---"] + ["---:"] * (len(self.measures) + 1)),
+                *(table_line(self._cells(row, self.measures)) for row in e["rows"]),
+                "",
+            ]
             if e["name"] in plots:
                 lines += [f"![{e['title']}]({plots[e['name']]})", ""]
             lines += [f"- Note: {note}." for note in e["notes"]]

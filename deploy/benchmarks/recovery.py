@@ -39,8 +39,9 @@ def main() -> None:
                 handle.backend.wait_until(lambda s: s.undelivered_tuples() == 0, 60, "an end of all deliveries")
                 emitted, executed = handle.stats.total("spout", "emitted"), handle.stats.total("bolt", "executed")
             rows.append([f"{mib} MiB", f"{back:.2f}", f"{caught_up:.2f}", "yes" if emitted == executed else f"NO: {emitted} {executed}"])
-    print_table(f"SIGKILL of a bolt's executor at {options.rate:,.0f} tuples/s, a snapshot every 5 s",
-                ["state", "away s", "caught up after s", "counts exact"], rows)
+    print_table(
+        f"SIGKILL of a bolt's executor at {options.rate:,.0f} tuples/s, a snapshot every 5 s", ["state", "away s", "caught up after s", "counts exact"], rows
+    )
 
 
 if __name__ == "__main__":

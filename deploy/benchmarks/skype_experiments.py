@@ -13,6 +13,7 @@ from dskype.deploy.benchmarks.papers import Claim, Experiment, Row, Rows, best, 
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Row", "Setting"]
 
+
 @dataclass(frozen=True)
 class Setting:
     """One run. The defaults are Skype's: IGPT with cSkyband.
@@ -99,57 +100,143 @@ def _smallest_buffer(found: Rows) -> tuple[bool, str]:
 
 
 EXPERIMENTS: Sequence[Experiment] = (
-    Experiment("kmax", "Tuning kmax (Figure 6a)", "kmax",
-               [*(Row("kmax", x, _kmax(_SKYPE, x)) for x in _KMAX), Row("cskyband", None, _SKYPE)],
-               [trend("A small kmax leads to costly re-evaluations: EMP falls with kmax", "kmax", "emp_us", -1),
-                trend("A large kmax makes dissemination and maintenance costly: AMP rises with kmax", "kmax", "amp_us", 1),
-                best("kmax = 60 is a good trade-off (checked: within 10 % of the best sum)", "kmax", 60, "total_us", 1.1)]),
-    Experiment("ratio", "Tuning the ratio of Skyband (Figure 6b)", "theta / kScore",
-               [*(Row("skyband", x, Setting(buffer="skyband", buffer_options={"ratio": x})) for x in _RATIOS), Row("cskyband", None, _SKYPE)],
-               [trend("Lower ratios hold larger buffers", "skyband", "buffer_mean", -1),
-                trend("Ratio 1.0 re-evaluates often: re-evaluations rise with the ratio", "skyband", "evaluations_per_1000", 1),
-                best("0.95 is the sweet spot (checked: within 10 % of the best sum)", "skyband", 0.95, "total_us", 1.1),
-                Claim("cSkyband always outperforms Skyband", _below_all)]),
-    Experiment("groups", "Groups of the alpha-partition (Figure 7)", "groups",
-               [Row("igpt", x, replace(_SKYPE, index_options={"groups": x})) for x in _GROUPS],
-               [best("10 groups are a good trade-off (checked: within 10 % of the best)", "igpt", 10, "match_us", 1.1)], "index_mib"),
-    Experiment("cells", "Subscriptions of a cell (section 7.1: at most 1000)", "subscriptions of a cell",
-               [Row(name, x, replace(_SKYPE, index=name, index_options={"cell_capacity": x})) for name in ("igpt", "ipt") for x in _CELLS],
-               [best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1)], "index_mib"),
-    Experiment("index", "Subscription indexes (Figures 8 and 9)", "index",
-               [Row(name, None, replace(_SKYPE, index=name)) for name in ("igpt", "ipt", "ciq", "taat", "cones")],
-               [times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
-                times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
-                times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2)], "index_mib"),
-    Experiment("buffer", "Re-evaluation strategies (Figure 10, Table 2)", "buffer",
-               [Row("kmax", None, _kmax(_SKYPE, 60)), Row("skyband", None, Setting(buffer="skyband")), Row("cskyband", None, _SKYPE),
-                Row("kskyband", None, Setting(buffer="kskyband"))],
-               [Claim("cSkyband's EMP is 4 to 20 times better than the second best of kmax and Skyband", _emp_gain),
-                Claim("cSkyband's buffers are the smallest (paper: 28-35, against 58-59 of kmax and 52-58 of Skyband)", _smallest_buffer)]),
-    Experiment("overall", "Skype and CIQ-kmax (Figure 11)", "system",
-               [Row("skype", None, _SKYPE), Row("ciq-kmax", None, _CIQ_KMAX), Row("cones-cskyband", None, replace(_SKYPE, index="cones")),
-                Row("skype, IR-tree", None, replace(_SKYPE, window_index="irtree"))],
-               [times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5),
-                times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1)], "memory_mib"),
-    Experiment("keywords", "Number of keywords of a subscription (Figure 12)", "keywords",
-               _both(_KEYWORDS, lambda s, x: replace(s, keywords=(int(x), int(x)))),
-               [trend("AMP rises with the number of keywords", "skype", "amp_us", 1), _ten_times(_KEYWORDS)]),
-    Experiment("k", "Number of results (Figure 13)", "k", _both(_KS, _with_k),
-               [trend("AMP rises with k", "skype", "amp_us", 1), trend("EMP rises with k", "skype", "emp_us", 1),
-                slower_than_x("The sum rises slowly (checked: less than k does)", "skype", "total_us"), _ten_times(_KS)]),
-    Experiment("subscriptions", "Number of subscriptions (Figure 14)", "subscriptions, as a share",
-               _both(_SIZES, lambda s, x: replace(s, subscriptions=x)),
-               [slower_than_x("It scales well (checked: the sum rises no faster than the number)", "skype", "total_us"), _ten_times(_SIZES)], "index_mib"),
-    Experiment("window", "Size of the window (Figure 15)", "|W|, as a multiple", _both(_WINDOWS, lambda s, x: replace(s, window=x)),
-               [trend("AMP falls with |W|", "skype", "amp_us", -1),
-                steady("EMP fluctuates around a value (checked: within a factor of 2)", "skype", "emp_us", 2), _ten_times(_WINDOWS)]),
-    Experiment("zipf", "Keywords from a Zipf distribution (journal, Figure 20)", "workload",
-               [Row("messages", None, _SKYPE), Row("zipf", None, replace(_SKYPE, zipf=True)),
-                Row("zipf, ciq-kmax", None, replace(_CIQ_KMAX, zipf=True))],
-               [Claim("Performance is similar (checked: within a factor of 2)", lambda found: (
-                   0.5 <= ratio(found["zipf", None]["total_us"], found["messages", None]["total_us"]) <= 2,
-                   f"zipf {found['zipf', None]['total_us']:,.1f} : messages {found['messages', None]['total_us']:,.1f}"))]),
-    Experiment("time", "Time window (journal, Figure 20)", "k",
-               _both((10, 20, 40), lambda s, x: replace(_with_k(s, x), timed=True)), [_ten_times((10, 20, 40))]),
+    Experiment(
+        "kmax",
+        "Tuning kmax (Figure 6a)",
+        "kmax",
+        [*(Row("kmax", x, _kmax(_SKYPE, x)) for x in _KMAX), Row("cskyband", None, _SKYPE)],
+        [
+            trend("A small kmax leads to costly re-evaluations: EMP falls with kmax", "kmax", "emp_us", -1),
+            trend("A large kmax makes dissemination and maintenance costly: AMP rises with kmax", "kmax", "amp_us", 1),
+            best("kmax = 60 is a good trade-off (checked: within 10 % of the best sum)", "kmax", 60, "total_us", 1.1),
+        ],
+    ),
+    Experiment(
+        "ratio",
+        "Tuning the ratio of Skyband (Figure 6b)",
+        "theta / kScore",
+        [*(Row("skyband", x, Setting(buffer="skyband", buffer_options={"ratio": x})) for x in _RATIOS), Row("cskyband", None, _SKYPE)],
+        [
+            trend("Lower ratios hold larger buffers", "skyband", "buffer_mean", -1),
+            trend("Ratio 1.0 re-evaluates often: re-evaluations rise with the ratio", "skyband", "evaluations_per_1000", 1),
+            best("0.95 is the sweet spot (checked: within 10 % of the best sum)", "skyband", 0.95, "total_us", 1.1),
+            Claim("cSkyband always outperforms Skyband", _below_all),
+        ],
+    ),
+    Experiment(
+        "groups",
+        "Groups of the alpha-partition (Figure 7)",
+        "groups",
+        [Row("igpt", x, replace(_SKYPE, index_options={"groups": x})) for x in _GROUPS],
+        [best("10 groups are a good trade-off (checked: within 10 % of the best)", "igpt", 10, "match_us", 1.1)],
+        "index_mib",
+    ),
+    Experiment(
+        "cells",
+        "Subscriptions of a cell (section 7.1: at most 1000)",
+        "subscriptions of a cell",
+        [Row(name, x, replace(_SKYPE, index=name, index_options={"cell_capacity": x})) for name in ("igpt", "ipt") for x in _CELLS],
+        [best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1)],
+        "index_mib",
+    ),
+    Experiment(
+        "index",
+        "Subscription indexes (Figures 8 and 9)",
+        "index",
+        [Row(name, None, replace(_SKYPE, index=name)) for name in ("igpt", "ipt", "ciq", "taat", "cones")],
+        [
+            times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
+            times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
+            times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2),
+        ],
+        "index_mib",
+    ),
+    Experiment(
+        "buffer",
+        "Re-evaluation strategies (Figure 10, Table 2)",
+        "buffer",
+        [
+            Row("kmax", None, _kmax(_SKYPE, 60)),
+            Row("skyband", None, Setting(buffer="skyband")),
+            Row("cskyband", None, _SKYPE),
+            Row("kskyband", None, Setting(buffer="kskyband")),
+        ],
+        [
+            Claim("cSkyband's EMP is 4 to 20 times better than the second best of kmax and Skyband", _emp_gain),
+            Claim("cSkyband's buffers are the smallest (paper: 28-35, against 58-59 of kmax and 52-58 of Skyband)", _smallest_buffer),
+        ],
+    ),
+    Experiment(
+        "overall",
+        "Skype and CIQ-kmax (Figure 11)",
+        "system",
+        [
+            Row("skype", None, _SKYPE),
+            Row("ciq-kmax", None, _CIQ_KMAX),
+            Row("cones-cskyband", None, replace(_SKYPE, index="cones")),
+            Row("skype, IR-tree", None, replace(_SKYPE, window_index="irtree")),
+        ],
+        [
+            times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5),
+            times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1),
+        ],
+        "memory_mib",
+    ),
+    Experiment(
+        "keywords",
+        "Number of keywords of a subscription (Figure 12)",
+        "keywords",
+        _both(_KEYWORDS, lambda s, x: replace(s, keywords=(int(x), int(x)))),
+        [trend("AMP rises with the number of keywords", "skype", "amp_us", 1), _ten_times(_KEYWORDS)],
+    ),
+    Experiment(
+        "k",
+        "Number of results (Figure 13)",
+        "k",
+        _both(_KS, _with_k),
+        [
+            trend("AMP rises with k", "skype", "amp_us", 1),
+            trend("EMP rises with k", "skype", "emp_us", 1),
+            slower_than_x("The sum rises slowly (checked: less than k does)", "skype", "total_us"),
+            _ten_times(_KS),
+        ],
+    ),
+    Experiment(
+        "subscriptions",
+        "Number of subscriptions (Figure 14)",
+        "subscriptions, as a share",
+        _both(_SIZES, lambda s, x: replace(s, subscriptions=x)),
+        [slower_than_x("It scales well (checked: the sum rises no faster than the number)", "skype", "total_us"), _ten_times(_SIZES)],
+        "index_mib",
+    ),
+    Experiment(
+        "window",
+        "Size of the window (Figure 15)",
+        "|W|, as a multiple",
+        _both(_WINDOWS, lambda s, x: replace(s, window=x)),
+        [
+            trend("AMP falls with |W|", "skype", "amp_us", -1),
+            steady("EMP fluctuates around a value (checked: within a factor of 2)", "skype", "emp_us", 2),
+            _ten_times(_WINDOWS),
+        ],
+    ),
+    Experiment(
+        "zipf",
+        "Keywords from a Zipf distribution (journal, Figure 20)",
+        "workload",
+        [Row("messages", None, _SKYPE), Row("zipf", None, replace(_SKYPE, zipf=True)), Row("zipf, ciq-kmax", None, replace(_CIQ_KMAX, zipf=True))],
+        [
+            Claim(
+                "Performance is similar (checked: within a factor of 2)",
+                lambda found: (
+                    0.5 <= ratio(found["zipf", None]["total_us"], found["messages", None]["total_us"]) <= 2,
+                    f"zipf {found['zipf', None]['total_us']:,.1f} : messages {found['messages', None]['total_us']:,.1f}",
+                ),
+            )
+        ],
+    ),
+    Experiment(
+        "time", "Time window (journal, Figure 20)", "k", _both((10, 20, 40), lambda s, x: replace(_with_k(s, x), timed=True)), [_ten_times((10, 20, 40))]
+    ),
 )
 """All experiments, in the order of the paper."""

@@ -11,9 +11,16 @@ from dskype.deploy.benchmarks.throughput_report import machine
 __all__ = ["REPORT", "machine"]
 
 _MEASURES = {
-    "match_us": ("match us", 1), "amp_us": ("AMP us", 1), "emp_us": ("EMP us", 1), "total_us": ("sum us", 1),
-    "evaluations_per_1000": ("re-eval. /1000", 1), "changes": ("changes", 1),
-    "buffer_mean": ("buffer", 1), "index_mib": ("index MiB", 1), "buffer_mib": ("buffers MiB", 1), "memory_mib": ("all MiB", 1),
+    "match_us": ("match us", 1),
+    "amp_us": ("AMP us", 1),
+    "emp_us": ("EMP us", 1),
+    "total_us": ("sum us", 1),
+    "evaluations_per_1000": ("re-eval. /1000", 1),
+    "changes": ("changes", 1),
+    "buffer_mean": ("buffer", 1),
+    "index_mib": ("index MiB", 1),
+    "buffer_mib": ("buffers MiB", 1),
+    "memory_mib": ("all MiB", 1),
 }
 """Measure -> heading, digits."""
 
@@ -27,11 +34,13 @@ _LONG = {"buffer_mean": "messages per buffer", "index_mib": "subscription index,
 
 def _conditions(found: Mapping[str, Any]) -> list[str]:
     m, s = found["machine"], found["scale"]
-    return [f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
-            f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; "
-            f"{s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
-            f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times"
-            f"{', the fastest of ' + str(found['repeat']) + ' runs' if found['repeat'] > 1 else ''}; took {found['seconds']:.0f} s"]
+    return [
+        f"{found['messages']:,} messages of {found['source']}, {found['keywords_per_message']:.1f} keywords each, vocabulary of {found['vocabulary']:,}",
+        f"{s['subscriptions']:,} subscriptions, |W| = {s['window']:,}, k = 20 and 1 to 5 keywords unless varied; "
+        f"{s['arrivals']:,} arrivals measured, after {s['warm_up']:,}",
+        f"one core of: {m['processor']}, {m['memory_gib']} GiB, Python {m['python']}, numpy {m['numpy']}, numba {m['numba']}; CPU times"
+        f"{', the fastest of ' + str(found['repeat']) + ' runs' if found['repeat'] > 1 else ''}; took {found['seconds']:.0f} s",
+    ]
 
 
 def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
@@ -57,7 +66,7 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
 def _lines(left: Any, right: Any, rows: Sequence[Mapping[str, Any]], second: str) -> None:
     for number, series in enumerate(dict.fromkeys(row["series"] for row in rows)):
         color, of = f"C{number}", [row for row in rows if row["series"] == series]
-        if of[0]["x"] is None:      # a mark to compare with
+        if of[0]["x"] is None:  # a mark to compare with
             left.axhline(of[0]["total_us"], color=color, linestyle="-", label=f"{series}: sum")
             right.axhline(of[0][second], color=color, label=series)
             continue
@@ -69,6 +78,14 @@ def _lines(left: Any, right: Any, rows: Sequence[Mapping[str, Any]], second: str
     right.legend(fontsize="small")
 
 
-REPORT = Report("Skype on one machine", "the paper says", _MEASURES, tuple(_MEASURES),
-                {f"setting_{name}": name for name in ("index", "index_options", "buffer", "buffer_options", "window_index", "k", "keywords", "zipf", "timed")},
-                ("subscriptions", "window", *_MEASURES, "window_mib", "seconds"), _conditions, _LEGEND, _draw)
+REPORT = Report(
+    "Skype on one machine",
+    "the paper says",
+    _MEASURES,
+    tuple(_MEASURES),
+    {f"setting_{name}": name for name in ("index", "index_options", "buffer", "buffer_options", "window_index", "k", "keywords", "zipf", "timed")},
+    ("subscriptions", "window", *_MEASURES, "window_mib", "seconds"),
+    _conditions,
+    _LEGEND,
+    _draw,
+)

@@ -59,8 +59,8 @@ class Corpus:
     def of_texts(cls, source: str, texts: object, lat: np.ndarray, lon: np.ndarray) -> Corpus:
         """Return a corpus of texts and their places."""
         tokenizer = Tokenizer()
-        vocabulary = Vocabulary.build(texts, tokenizer)     # type: ignore[arg-type]
-        return cls(source, lat, lon, *vocabulary.weigh_texts(texts, tokenizer), vocabulary)     # type: ignore[arg-type]
+        vocabulary = Vocabulary.build(texts, tokenizer)  # type: ignore[arg-type]
+        return cls(source, lat, lon, *vocabulary.weigh_texts(texts, tokenizer), vocabulary)  # type: ignore[arg-type]
 
 
 def read_places() -> Corpus:
@@ -94,7 +94,7 @@ def read_rows(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
         raise UsageError(f"{path} cannot be read: {ex}") from ex
     rows = list(_csv(text) if name.endswith(".csv") else _jsonl(text))
     if not rows:
-        raise UsageError(f"{path} has no messages; expected JSON lines {{\"text\", \"lat\", \"lon\"}}, or .csv with the columns lat, lon, text")
+        raise UsageError(f'{path} has no messages; expected JSON lines {{"text", "lat", "lon"}}, or .csv with the columns lat, lon, text')
     texts, lat, lon = zip(*rows)
     return list(texts), np.array(lat, np.float64), np.array(lon, np.float64)
 
@@ -116,11 +116,11 @@ def _csv(text: str) -> Iterator[tuple[str, float, float]]:
     at = {key: next((names.index(name) for name in known if name in names), -1) for key, known in _NAMES.items()}
     if min(at.values()) < 0:
         at, lines = {"lat": 1, "lon": 2, "text": 3}, chain([first], lines)
-    last = at["text"] == max(at.values())       # its commas may be unquoted
+    last = at["text"] == max(at.values())  # its commas may be unquoted
     for row in lines:
         try:
             lat, lon = float(row[at["lat"]]), float(row[at["lon"]])
-            words = ",".join(row[at["text"]:]) if last else row[at["text"]]
+            words = ",".join(row[at["text"] :]) if last else row[at["text"]]
         except (ValueError, IndexError):
             continue
         if WORLD.contains(lat, lon):
@@ -162,7 +162,7 @@ def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, i
     wanted = rng.integers(keywords[0], keywords[1] + 1, n)
     alpha = rng.random(n)
     if zipf:
-        ranks = np.exp(rng.random((n, keywords[1])) * math.log(len(corpus.vocabulary) + 1)).astype(np.int64)    # inverse of ln(i) / ln(V)
+        ranks = np.exp(rng.random((n, keywords[1])) * math.log(len(corpus.vocabulary) + 1)).astype(np.int64)  # inverse of ln(i) / ln(V)
         terms = len(corpus.vocabulary) - np.clip(ranks, 1, len(corpus.vocabulary))
         owner = np.repeat(np.arange(n), wanted)
         pairs = np.unique(np.stack([owner, terms[np.arange(keywords[1]) < wanted[:, None]]], axis=1), axis=0)
@@ -227,7 +227,7 @@ class Stream:
         n = self.batch
         if self.timed:
             n = max(1, round(n * (1 + math.sin(2 * math.pi * self._slot / self.slots_of_window) / 3)))
-        while len(self._order) < n:     # when all have come they come again, in another order
+        while len(self._order) < n:  # when all have come they come again, in another order
             self._order = np.concatenate([self._order, self._rng.permutation(len(self.corpus))])
         rows, self._order = self._order[:n], self._order[n:]
         begin = 2 * self.half * self._slot

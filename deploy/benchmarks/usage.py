@@ -8,7 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["BENCHMARK", "BROKER", "Meter", "PRODUCER", "PYTHON", "Process", "SNAPSHOTS", "SPARK", "SUPERVISOR", "Usage", "busy_seconds", "by_kind", "kinds", "processes", "usage"]
+__all__ = [
+    "BENCHMARK",
+    "BROKER",
+    "Meter",
+    "PRODUCER",
+    "PYTHON",
+    "Process",
+    "SNAPSHOTS",
+    "SPARK",
+    "SUPERVISOR",
+    "Usage",
+    "busy_seconds",
+    "by_kind",
+    "kinds",
+    "processes",
+    "usage",
+]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -66,8 +82,9 @@ def processes() -> dict[int, Process]:
                 continue
             fields = rest.split()
             user, system, reaped_user, reaped_system = map(int, fields[11:15])
-            found[int(entry)] = Process(int(entry), int(fields[1]), name, command, (user + system) / _TICKS, (reaped_user + reaped_system) / _TICKS,
-                                        int(fields[21]) * _PAGE)
+            found[int(entry)] = Process(
+                int(entry), int(fields[1]), name, command, (user + system) / _TICKS, (reaped_user + reaped_system) / _TICKS, int(fields[21]) * _PAGE
+            )
     return found
 
 

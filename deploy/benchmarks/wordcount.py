@@ -25,8 +25,12 @@ def main() -> None:
     rows = []
     with bench_cluster(options) as cluster:
         for batch in (True, False):
-            conf = {"topology.acker.executors": 0, "topology.emulator.pulse.max.tuples": 8000 if batch else 2000,
-                    "topology.emulator.pulse.max.ms": 100, "topology.emulator.backpressure.max.tuples": 400_000 if batch else 100_000}
+            conf = {
+                "topology.acker.executors": 0,
+                "topology.emulator.pulse.max.tuples": 8000 if batch else 2000,
+                "topology.emulator.pulse.max.ms": 100,
+                "topology.emulator.backpressure.max.tuples": 400_000 if batch else 100_000,
+            }
             with cluster.submit_topology("wordcount-" + ("batch" if batch else "ordinary"), conf, wordcount(batch=batch)) as handle:
                 wait_for_first(handle, "count")
                 time.sleep(options.warm_up)
@@ -37,8 +41,14 @@ def main() -> None:
                 used = cpu_seconds() - cpu
                 for error in list(handle.stats.errors)[-1:]:
                     print(error["error"])
-            rows.append(["batch" if batch else "ordinary", f"{rate:,.0f}", f"{sum(used.values()) / seconds:.2f}",
-                         " ".join(f"{k} {v / seconds:.2f}" for k, v in sorted(used.items()))])
+            rows.append(
+                [
+                    "batch" if batch else "ordinary",
+                    f"{rate:,.0f}",
+                    f"{sum(used.values()) / seconds:.2f}",
+                    " ".join(f"{k} {v / seconds:.2f}" for k, v in sorted(used.items())),
+                ]
+            )
     print_table("word count, 1 spout, 2 split, 2 count tasks", ["bolts", "words/s", "cores", "cores by process"], rows)
 
 

@@ -25,9 +25,15 @@ __all__ = ["main"]
 
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<17} {fault.text}" for name, fault in sorted(FAULTS.items()))
-    parser = argparse.ArgumentParser(prog="python -m dskype.deploy.chaos", description="Break things while a topology runs on Spark and Kafka, and check "
-                                     "what comes out.", epilog=f"faults:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("run", "soak"), default="run", help="run: break things (default); soak: break nothing, and look at what grows")
+    parser = argparse.ArgumentParser(
+        prog="python -m dskype.deploy.chaos",
+        description="Break things while a topology runs on Spark and Kafka, and check what comes out.",
+        epilog=f"faults:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "what", nargs="?", choices=("run", "soak"), default="run", help="run: break things (default); soak: break nothing, and look at what grows"
+    )
     parser.add_argument("--topology", choices=sorted(WORKLOADS), action="append", help="repeatable; default: all, one after the other")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs; default: 1")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first run's seed; default: 1")
@@ -59,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown faults, given: {', '.join(unknown)}; legal: {', '.join(sorted(FAULTS))}")
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)     # everything is taken down, as after Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is taken down, as after Ctrl-C
     began, right = time.monotonic(), True
     results: list[Result] = []
 
@@ -78,8 +84,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.what == "soak":
                 right = _soak(name, seed, args, folder, say) and right
                 continue
-            result = run(name, seed, args.minutes, rate=args.rate, faults=args.faults, strikes=args.strikes, patience_s=args.patience, long=args.long,
-                         command=again, folder=folder, progress=say)
+            result = run(
+                name,
+                seed,
+                args.minutes,
+                rate=args.rate,
+                faults=args.faults,
+                strikes=args.strikes,
+                patience_s=args.patience,
+                long=args.long,
+                command=again,
+                folder=folder,
+                progress=say,
+            )
             print(as_table(result), flush=True)
             right = right and result.ok
             results.append(result)

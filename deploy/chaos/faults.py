@@ -64,7 +64,7 @@ class Kill(Fault):
     def strike(self, system: System, workload: Workload, choice: float) -> None:
         """Kill."""
         found = system.find(self._kind)
-        chosen = found if self._every else found[int(choice * len(found)):][:1]
+        chosen = found if self._every else found[int(choice * len(found)) :][:1]
         if not processes.send(chosen, signal.SIGKILL):
             log.info("%s: there is no such process now", self.name)
 
@@ -101,7 +101,7 @@ class Pause(Fault):
     def strike(self, system: System, workload: Workload, choice: float) -> None:
         """Stop."""
         found = system.find(self._kind)
-        self._stopped = processes.send(found if self._every else found[int(choice * len(found)):][:1], signal.SIGSTOP)
+        self._stopped = processes.send(found if self._every else found[int(choice * len(found)) :][:1], signal.SIGSTOP)
 
     def heal(self, system: System, workload: Workload) -> None:
         """Go on."""
@@ -237,6 +237,7 @@ class DeleteMetrics(Fault):
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
         """Delete it; with the broker away it stays."""
+
         def delete() -> None:
             try:
                 admin = TopicAdmin(system.kafka)
@@ -254,12 +255,30 @@ class DeleteMetrics(Fault):
 
 def _all() -> dict[str, Fault]:
     found = [
-        Kill("kill-driver", "driver"), KillMachine("kill-jvm", "jvm"), Kill("kill-supervisor", "supervisor"),
-        Kill("kill-executor", "executor"), Kill("kill-executors", "executor", every=True), Kill("kill-worker", "worker"), Kill("kill-workers", "worker", every=True),
-        BrokerAway("kill-broker", (0.5, 8)), BrokerAway("broker-away", (70, 70), long=True), BrokerRestart(), BrokerBounce(),
-        Pause("pause-driver", "driver"), Pause("pause-jvm", "jvm"), Pause("pause-supervisor", "supervisor"), Pause("pause-executor", "executor"),
-        Pause("pause-executors", "executor", every=True), Pause("pause-workers", "worker", every=True), Pause("pause-broker", "broker"),
-        ClockStep("clock-back", -3600), ClockStep("clock-ahead", 3600), DiskFull(), Overload(), HungStore(), DeleteMetrics(),
+        Kill("kill-driver", "driver"),
+        KillMachine("kill-jvm", "jvm"),
+        Kill("kill-supervisor", "supervisor"),
+        Kill("kill-executor", "executor"),
+        Kill("kill-executors", "executor", every=True),
+        Kill("kill-worker", "worker"),
+        Kill("kill-workers", "worker", every=True),
+        BrokerAway("kill-broker", (0.5, 8)),
+        BrokerAway("broker-away", (70, 70), long=True),
+        BrokerRestart(),
+        BrokerBounce(),
+        Pause("pause-driver", "driver"),
+        Pause("pause-jvm", "jvm"),
+        Pause("pause-supervisor", "supervisor"),
+        Pause("pause-executor", "executor"),
+        Pause("pause-executors", "executor", every=True),
+        Pause("pause-workers", "worker", every=True),
+        Pause("pause-broker", "broker"),
+        ClockStep("clock-back", -3600),
+        ClockStep("clock-ahead", 3600),
+        DiskFull(),
+        Overload(),
+        HungStore(),
+        DeleteMetrics(),
     ]
     return {fault.name: fault for fault in found}
 
@@ -275,4 +294,3 @@ def usable(system: System, workload: Workload, names: list[str] | None, *, long:
     """Return the faults that can be had here: those named, or all (without the long ones, unless ``long``)."""
     chosen = {n: FAULTS[n] for n in names} if names else {n: f for n, f in FAULTS.items() if long or not f.long}
     return {n: f for n, f in chosen.items() if f.usable(system, workload)}
-

@@ -29,8 +29,8 @@ def _read(pid: int) -> tuple[Process, str] | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return None
-    rest = stat[stat.rindex(")") + 2:].split()
-    return Process(pid, int(rest[1]), stat[stat.index("(") + 1:stat.rindex(")")], command), rest[0]
+    rest = stat[stat.rindex(")") + 2 :].split()
+    return Process(pid, int(rest[1]), stat[stat.index("(") + 1 : stat.rindex(")")], command), rest[0]
 
 
 def tree(root: int) -> dict[int, Process]:
@@ -64,7 +64,7 @@ def find(kind: str, root: int) -> list[int]:
     supervisors = {p.pid for p in below.values() if p.name == "dskype-superv"}
     if kind == "supervisor":
         return sorted(supervisors)
-    if kind == "executor":      # without the forks that write snapshots, whose parents are executors
+    if kind == "executor":  # without the forks that write snapshots, whose parents are executors
         return sorted(p.pid for p in below.values() if p.parent in supervisors and p.name.startswith("dsk:"))
     daemons = {p.pid for p in below.values() if p.parent in machines and "dskype.topology.runtime.daemon" in p.command}
     return sorted(p.pid for p in below.values() if p.parent in daemons and p.pid not in supervisors)
@@ -98,8 +98,16 @@ def sweep(mark: str, seconds: float = 5) -> list[int]:
     """
     deadline = time.monotonic() + seconds
     while True:
-        left = [read[0].pid for folder in os.listdir("/proc") if folder.isdigit() and (read := _read(int(folder))) is not None
-                and read[1] != "Z" and read[0].name == "java" and mark in read[0].command and "org.apache.spark" in read[0].command]
+        left = [
+            read[0].pid
+            for folder in os.listdir("/proc")
+            if folder.isdigit()
+            and (read := _read(int(folder))) is not None
+            and read[1] != "Z"
+            and read[0].name == "java"
+            and mark in read[0].command
+            and "org.apache.spark" in read[0].command
+        ]
         if not left:
             return []
         if time.monotonic() > deadline:

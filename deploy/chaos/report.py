@@ -74,9 +74,20 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     kinds: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         kinds.setdefault(outcome.faults, []).append(outcome)
-    rows = [(name, str(len(of)), _span([o.silent_s for o in of]), _span([o.caught_up_s for o in of]), str(sum(o.drivers for o in of)),
-             str(sum(o.queries for o in of)), str(sum(o.repeated for o in of)), f"{max(o.memory_mib for o in of):,.0f}", "ok" if all(o.ok for o in of) else "WRONG")
-            for name, of in sorted(kinds.items())]
+    rows = [
+        (
+            name,
+            str(len(of)),
+            _span([o.silent_s for o in of]),
+            _span([o.caught_up_s for o in of]),
+            str(sum(o.drivers for o in of)),
+            str(sum(o.queries for o in of)),
+            str(sum(o.repeated for o in of)),
+            f"{max(o.memory_mib for o in of):,.0f}",
+            "ok" if all(o.ok for o in of) else "WRONG",
+        )
+        for name, of in sorted(kinds.items())
+    ]
     widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in [_HEAD, *rows]]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -88,7 +99,8 @@ def as_table(result: Result) -> str:
     wrong = [f"{o.faults}: {text}" for o in result.outcomes for text in (o.problems or ([] if o.ok else ["the output did not catch up in time"]))]
     wrong += [f"at the end: {text}" for text in result.problems]
     end = f"{result.workload}, seed {result.seed}: {len(result.outcomes)} strikes, {result.records:,} records, {result.repeated:,} written again; " + (
-        "nothing lost, nothing twice, nothing wrong" if result.ok else f"{len(wrong)} problems")
+        "nothing lost, nothing twice, nothing wrong" if result.ok else f"{len(wrong)} problems"
+    )
     return "\n".join([_table(result.outcomes), "", *(f"WRONG  {text}" for text in wrong), end, f"again  {result.command}"])
 
 
@@ -96,5 +108,6 @@ def summary(results: Sequence[Result]) -> str:
     """Return several runs as one text: the table of all their strikes, and which runs were wrong."""
     wrong = [f"{result.workload} with seed {result.seed}" for result in results if not result.ok]
     end = f"{len(results)} runs, {sum(len(r.outcomes) for r in results):,} strikes, {sum(r.records for r in results):,} records; " + (
-        f"wrong: {', '.join(wrong)}" if wrong else "nothing lost, nothing twice, nothing wrong")
+        f"wrong: {', '.join(wrong)}" if wrong else "nothing lost, nothing twice, nothing wrong"
+    )
     return f"{_table([outcome for result in results for outcome in result.outcomes])}\n\n{end}"

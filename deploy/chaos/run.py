@@ -34,8 +34,21 @@ def _silent(_: str) -> None:
     pass
 
 
-def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: list[str] | None = None, strikes: int | None = None, patience_s: float = 150,
-        long: bool = False, disk_mib: int = 64, command: str = "", folder: Path | None = None, progress: Callable[[str], None] = _silent) -> Result:
+def run(
+    workload: str,
+    seed: int,
+    minutes: float,
+    *,
+    rate: float = 200,
+    faults: list[str] | None = None,
+    strikes: int | None = None,
+    patience_s: float = 150,
+    long: bool = False,
+    disk_mib: int = 64,
+    command: str = "",
+    folder: Path | None = None,
+    progress: Callable[[str], None] = _silent,
+) -> Result:
     """Run a workload through strikes; return what came of it.
 
     :param workload: a name of :data:`~dskype.deploy.chaos.workloads.WORKLOADS`.
@@ -52,14 +65,25 @@ def run(workload: str, seed: int, minutes: float, *, rate: float = 200, faults: 
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="dskype-chaos-") as made:
-            return run(workload, seed, minutes, rate=rate, faults=faults, strikes=strikes, patience_s=patience_s, long=long, disk_mib=disk_mib,
-                       command=command, folder=Path(made), progress=progress)
+            return run(
+                workload,
+                seed,
+                minutes,
+                rate=rate,
+                faults=faults,
+                strikes=strikes,
+                patience_s=patience_s,
+                long=long,
+                disk_mib=disk_mib,
+                command=command,
+                folder=Path(made),
+                progress=progress,
+            )
     load = WORKLOADS[workload](rate, minutes * 60, seed)
     steps_clock = faults is None or any(name.startswith("clock") for name in faults)
     disk_mib = disk_mib if faults is None or "disk-full" in faults else 0
     with load.opened(folder), System(folder, workload, load.flux(folder), load.modules, disk_mib=disk_mib, steps_clock=steps_clock) as system:
-        return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(
-            usable(system, load, faults, long=long), minutes * 60, strikes)
+        return _Run(load, system, Result(workload, seed, command), patience_s, progress).run(usable(system, load, faults, long=long), minutes * 60, strikes)
 
 
 class _Run:
@@ -111,7 +135,7 @@ class _Run:
         fault.heal(system, load)
         healed = time.monotonic()
         self._memory_mib = max(self._memory_mib, system.memory_mib())
-        time.sleep(_SETTLE_S)       # what was on its way when it struck still comes out
+        time.sleep(_SETTLE_S)  # what was on its way when it struck still comes out
         caught_up = self._wait(lambda: load.newest > healed + _SETTLE_S / 2 and load.caught_up(), self._patience_s)
         outcome = Outcome(" + ".join(strike.faults), load.longest_silence(began), None if caught_up is None else caught_up + _SETTLE_S)
         if caught_up is None:
@@ -125,12 +149,14 @@ class _Run:
             outcome.problems.append(f"memory is not bounded: {before_mib:,.0f} MiB before, {self._memory_mib:,.0f} MiB at most; allowed {_MORE_MIB} MiB more")
         check = load.check(final=False)
         outcome.problems += check.problems
-        self._hopeless = self._hopeless or bool(check.problems)     # what follows would only show the same again
+        self._hopeless = self._hopeless or bool(check.problems)  # what follows would only show the same again
         if system.ended_by_suite > ended:
             outcome.problems += [] if caught_up is None else ["the driver did not notice by itself that it could not work"]
         outcome.drivers, outcome.queries = len(system.starts) - drivers, system.query_restarts() - queries
         outcome.repeated, self._repeated = check.repeated - self._repeated, check.repeated
-        seconds = f"silent for {outcome.silent_s:.1f} s, caught up {outcome.caught_up_s:.1f} s after healing" if outcome.caught_up_s is not None else "not caught up"
+        seconds = (
+            f"silent for {outcome.silent_s:.1f} s, caught up {outcome.caught_up_s:.1f} s after healing" if outcome.caught_up_s is not None else "not caught up"
+        )
         self._progress(f"   {seconds}; {check.records:,} records are right" if not check.problems else f"   {seconds}")
         return outcome
 

@@ -34,9 +34,18 @@ class Bound:
 
 
 BOUNDS = {
-    "driver_mib": Bound(0.15, 20), "jvm_mib": Bound(0.3, 150), "executors_mib": Bound(0.15, 60), "workers_mib": Bound(0.3, 100),
-    "handles": Bound(0.15, 40), "processes": Bound(0.1, 4), "files": Bound(0.05, 8), "folder_mib": Bound(0.25, 15),
-    "topics": Bound(0, 0), "inbox_records": Bound(0.5, 2_000), "metrics_records": Bound(0.5, 20_000), "lag_records": Bound(0.5, 2_000),
+    "driver_mib": Bound(0.15, 20),
+    "jvm_mib": Bound(0.3, 150),
+    "executors_mib": Bound(0.15, 60),
+    "workers_mib": Bound(0.3, 100),
+    "handles": Bound(0.15, 40),
+    "processes": Bound(0.1, 4),
+    "files": Bound(0.05, 8),
+    "folder_mib": Bound(0.25, 15),
+    "topics": Bound(0, 0),
+    "inbox_records": Bound(0.5, 2_000),
+    "metrics_records": Bound(0.5, 20_000),
+    "lag_records": Bound(0.5, 2_000),
 }
 """Name of a value -> its bound. Metrics are kept for ten minutes, and segments of theirs for twelve. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""
 
@@ -84,10 +93,20 @@ def sample(system: System, load: Workload, at_s: float) -> Sample:
         inbox, metrics = (sum(end - begin for topic in of for begin, end in admin.begin_and_end(topic).values()) for of in (own, [metrics_topic(system.name)]))
     finally:
         admin.close()
-    return Sample(at_s, {
-        **{f"{kind}_mib": memory[kind] / _MIB for kind in ("driver", "jvm", "executors", "workers")}, "handles": sum(map(_handles, found)),
-        "processes": len(found), "files": number, "folder_mib": size / _MIB, "topics": len(topics), "inbox_records": inbox, "metrics_records": metrics,
-        "lag_records": max(0, load.fed - load.done)})
+    return Sample(
+        at_s,
+        {
+            **{f"{kind}_mib": memory[kind] / _MIB for kind in ("driver", "jvm", "executors", "workers")},
+            "handles": sum(map(_handles, found)),
+            "processes": len(found),
+            "files": number,
+            "folder_mib": size / _MIB,
+            "topics": len(topics),
+            "inbox_records": inbox,
+            "metrics_records": metrics,
+            "lag_records": max(0, load.fed - load.done),
+        },
+    )
 
 
 def growth(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
@@ -95,7 +114,7 @@ def growth(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
     third = len(samples) // 3
     if not third:
         return {}
-    middle, last = samples[third: 2 * third], samples[2 * third:]
+    middle, last = samples[third : 2 * third], samples[2 * third :]
     return {name: (statistics.median(s.values[name] for s in middle), statistics.median(s.values[name] for s in last)) for name in samples[0].values}
 
 
@@ -109,15 +128,25 @@ def as_table(samples: Sequence[Sample]) -> str:
     rows = [("value", "at the beginning", "in the middle", "at the end", "most", "verdict")]
     grown = too_high(samples)
     for name, (middle, last) in growth(samples).items():
-        rows.append((name, f"{samples[0].values[name]:,.0f}", f"{middle:,.0f}", f"{last:,.0f}", f"{max(s.values[name] for s in samples):,.0f}",
-                     "GREW" if name in grown else "flat"))
+        rows.append(
+            (
+                name,
+                f"{samples[0].values[name]:,.0f}",
+                f"{middle:,.0f}",
+                f"{last:,.0f}",
+                f"{max(s.values[name] for s in samples):,.0f}",
+                "GREW" if name in grown else "flat",
+            )
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
 
-def soak(workload: str, seed: int, minutes: float, *, rate: float, folder: Path, every_s: float = 10, progress: Callable[[str], None] = lambda _: None) -> tuple[list[Sample], list[str]]:
+def soak(
+    workload: str, seed: int, minutes: float, *, rate: float, folder: Path, every_s: float = 10, progress: Callable[[str], None] = lambda _: None
+) -> tuple[list[Sample], list[str]]:
     """Run a workload without faults and look at it now and then; return the samples and what was wrong.
 
     :param every_s: seconds between two looks.

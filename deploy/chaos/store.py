@@ -54,8 +54,21 @@ class HangingStore:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(exist_ok=True)
-        self._process = spawn_tied([server_program(), "--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self._folder),
-                                    "--logfile", str(self._folder / "redis.log")])
+        self._process = spawn_tied(
+            [
+                server_program(),
+                "--port",
+                str(self._port),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--dir",
+                str(self._folder),
+                "--logfile",
+                str(self._folder / "redis.log"),
+            ]
+        )
         deadline = time.monotonic() + _READY_S
         while True:
             with contextlib.suppress(OSError):

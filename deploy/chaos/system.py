@@ -86,7 +86,7 @@ class System:
 
     def _unmount(self) -> None:
         if self.mounted:
-            for _ in range(50):     # what the driver has left running ends a moment later
+            for _ in range(50):  # what the driver has left running ends a moment later
                 if subprocess.run(["umount", str(self.data)], capture_output=True, check=False).returncode == 0:
                     break
                 time.sleep(0.2)
@@ -105,8 +105,18 @@ class System:
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home), "NUMBA_CACHE_DIR": str(paths.numba_cache_dir())}
         if self.clock is not None:
             env |= self.clock.environ()
-        command = [sys.executable, "-m", "dskype.deploy", "submit", str(self.folder / "topology.yaml"), "--no-splash", "--no-detail",
-                   "--bootstrap-servers", self.broker.bootstrap_servers, *(a for m in self._modules for a in ("--allow-module", m))]
+        command = [
+            sys.executable,
+            "-m",
+            "dskype.deploy",
+            "submit",
+            str(self.folder / "topology.yaml"),
+            "--no-splash",
+            "--no-detail",
+            "--bootstrap-servers",
+            self.broker.bootstrap_servers,
+            *(a for m in self._modules for a in ("--allow-module", m)),
+        ]
         with open(self.log, "ab") as output:
             self._process = spawn_tied(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
         self.starts.append(time.monotonic())
@@ -149,8 +159,14 @@ class System:
         """End the topology with ``dskype kill``; return whether its process ended well."""
         self._hold.set()
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home)}
-        done = subprocess.run([sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.broker.bootstrap_servers],
-                              env=env, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "dskype.deploy", "kill", self.name, "-w", "0", "--bootstrap-servers", self.broker.bootstrap_servers],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         if done.returncode:
             log.warning("dskype kill: %s", done.stderr.strip())
         try:

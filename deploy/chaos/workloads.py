@@ -132,11 +132,11 @@ class Workload(ABC):
                 if not n:
                     continue
                 futures = [producer.send(topic, key=key, value=value, partition=partition) for topic, partition, key, value in self.records(n)]
-                for future in futures:      # counted when it is in the log
+                for future in futures:  # counted when it is in the log
                     future.get(timeout=600)
                 self.fed += n
                 self._fed_at.append((time.monotonic(), self.fed))
-                last = max(last, time.monotonic() - 1)      # what was not fed while the broker was away is not made up for
+                last = max(last, time.monotonic() - 1)  # what was not fed while the broker was away is not made up for
         except Exception:
             if not self._stop.is_set():
                 log.exception("the feeder of the fault suite failed")
@@ -197,7 +197,7 @@ class Workload(ABC):
 
     def longest_silence(self, since: float) -> float:
         """Return the longest time without output from ``since`` (monotonic clock) until now, in seconds."""
-        times = [since, *self._outputs[bisect.bisect(self._outputs, since):], time.monotonic()]
+        times = [since, *self._outputs[bisect.bisect(self._outputs, since) :], time.monotonic()]
         return max(b - a for a, b in itertools.pairwise(times))
 
     def capacity(self) -> float:
@@ -261,10 +261,15 @@ class SumChain(Workload):
         return {
             "name": self.name,
             "config": {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 2000},
-            "spouts": [{"id": "paced", "className": f"{mine}PacedNumbers", "constructorArgs": [self._paced, self.PACED_RATE], "parallelism": 1},
-                       {"id": "fed", "className": f"{mine}FedNumbers", "constructorArgs": [f"{self.name}-in"], "parallelism": 2}],
-            "bolts": [{"id": "first", "className": f"{mine}RunningSum", "parallelism": 2}, {"id": "second", "className": f"{mine}RunningSum", "parallelism": 2},
-                      {"id": "sink", "className": f"{mine}SumWriter", "constructorArgs": [f"{self.name}-out"], "parallelism": 1}],
+            "spouts": [
+                {"id": "paced", "className": f"{mine}PacedNumbers", "constructorArgs": [self._paced, self.PACED_RATE], "parallelism": 1},
+                {"id": "fed", "className": f"{mine}FedNumbers", "constructorArgs": [f"{self.name}-in"], "parallelism": 2},
+            ],
+            "bolts": [
+                {"id": "first", "className": f"{mine}RunningSum", "parallelism": 2},
+                {"id": "second", "className": f"{mine}RunningSum", "parallelism": 2},
+                {"id": "sink", "className": f"{mine}SumWriter", "constructorArgs": [f"{self.name}-out"], "parallelism": 1},
+            ],
             "streams": [grouped("paced", "first"), grouped("fed", "first"), grouped("first", "second"), grouped("second", "sink")],
         }
 
@@ -335,7 +340,7 @@ class Dskype(Workload):
 
         super().__init__(rate, planned_s, seed)
         self._topics = Topics.of(self.name)
-        count = int(rate * (planned_s + 2_000))     # a slow machine starts and recovers for far longer than strikes are planned
+        count = int(rate * (planned_s + 2_000))  # a slow machine starts and recovers for far longer than strikes are planned
         world = places.places(seed=seed, count=count)
         self._texts = world.texts.slice(0, 10_000).to_pylist()
         self._messages = iter(world.records())
@@ -419,14 +424,13 @@ class Dskype(Workload):
             report = verify(Inputs.read(self.name, lambda topic: read_to_end(self._kafka, topic)), Settings.from_conf(self._conf), final=final, writes=True)
             if report.ok:
                 break
-            time.sleep(2)       # a sink that failed writes its batch again
+            time.sleep(2)  # a sink that failed writes its batch again
         problems = _problems(report)
         if final and self.store is not None:
             problems += self._check_store()
         if letters := read_to_end(self._kafka, self._topics.dead_letters):
             problems.append(f"{len(letters)} dead letters, the first one: {dict(letters[0].headers).get('error', b'')!r:.200}")
         return Check(report.compared["written records"], report.notes["records that were written again (record-id)"], problems)
-
 
     def _check_store(self) -> list[str]:
         """Compare what Redis holds with the newest list of every subscription in the topic; what waited during an outage comes within seconds."""

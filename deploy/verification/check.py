@@ -31,8 +31,15 @@ def _silent(_: str) -> None:
 
 
 def verify(
-    inputs: Inputs, settings: Settings, *, final: bool = False, since: int | None = None, sample: int | None = None, seed: int = 0,
-    writes: bool = False, progress: Callable[[str], None] = _silent,
+    inputs: Inputs,
+    settings: Settings,
+    *,
+    final: bool = False,
+    since: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    writes: bool = False,
+    progress: Callable[[str], None] = _silent,
 ) -> Report:
     """Compare everything that a topology published with a brute-force oracle.
 
@@ -62,8 +69,7 @@ def verify(
 
 class _Verification:
     def __init__(
-        self, inputs: Inputs, settings: Settings, final: bool, since: int | None, sample: int | None, seed: int, writes: bool,
-        progress: Callable[[str], None],
+        self, inputs: Inputs, settings: Settings, final: bool, since: int | None, sample: int | None, seed: int, writes: bool, progress: Callable[[str], None]
     ) -> None:
         self._inputs, self._settings, self._final, self._progress = inputs, settings, final, progress
         self._since = NEVER if since is None else since
@@ -120,10 +126,13 @@ class _Verification:
         groups = self._groups(registrations, number, changes)
         final = self._final_queries(registrations, lists, groups)
         self._report.compared["lists"] += int(checked.sum())
-        parts = [(state_of[checked], lists.watermark[checked], np.zeros(checked.sum(), np.int8), first[checked], last[checked],
-                  np.flatnonzero(checked)), groups, final]
+        parts = [
+            (state_of[checked], lists.watermark[checked], np.zeros(checked.sum(), np.int8), first[checked], last[checked], np.flatnonzero(checked)),
+            groups,
+            final,
+        ]
         sub, watermark, kind, first, last, origin = (np.concatenate([part[i] for part in parts]) for i in range(6))
-        order = np.lexsort((watermark, sub))     # stable: states before deltas, the final ones behind all
+        order = np.lexsort((watermark, sub))  # stable: states before deltas, the final ones behind all
         sub, watermark, kind, first, last, origin = (column[order] for column in (sub, watermark, kind, first, last, origin))
         offsets = np.searchsorted(sub, np.arange(len(registrations) + 1))
         queries = _kernels.Queries(offsets, watermark, kind.astype(np.int8), first, last)
@@ -140,9 +149,7 @@ class _Verification:
             _kernels.check(begin, min(begin + _CHUNK, len(registrations)), self._oracle.rows, subs, queries, published, verdicts, counts)
         return verdicts, counts
 
-    def _within(
-        self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]
-    ) -> np.ndarray:
+    def _within(self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]) -> np.ndarray:
         """Return which results can be compared; report those outside of the life of their registration, or of the history."""
         report, newest = self._report, self._history.newest
         active = np.array([NEVER if r.active is None else r.active for r in registrations] + [NEVER])[sub]
@@ -152,16 +159,19 @@ class _Verification:
         for i in np.flatnonzero(wrong | ahead).tolist():
             r = registrations[sub[i]]
             if wrong[i]:
-                text = f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, outside of its life from " \
+                text = (
+                    f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, outside of its life from "
                     f"{r.active} to {'now' if r.removed is None else r.removed}"
+                )
             elif self._final or self._history.newest >= 0:
                 text = f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, but the newest message is at {newest}"
             else:
                 report.unchecked["results of messages that are not in the sequence yet"] += 1
                 continue
             topic, (partition, offset) = place(i)
-            report.differ(kind, text, where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name,
-                          watermark=int(watermark[i]))
+            report.differ(
+                kind, text, where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name, watermark=int(watermark[i])
+            )
         early = ~wrong & (watermark < self._since)
         unknown = ~wrong & ~early & (watermark < self._least)
         if unknown.any():
@@ -188,14 +198,20 @@ class _Verification:
         first = np.flatnonzero(new)
         last = np.append(first[1:], n)
         of, watermark = sub[first], changes.watermark[first]
-        place = lambda i: (self._inputs.topics.results, (int(changes.partition[first[i]]), int(changes.offset[first[i]])))     # noqa: E731
+        place = lambda i: (self._inputs.topics.results, (int(changes.partition[first[i]]), int(changes.offset[first[i]])))  # noqa: E731
         back = np.flatnonzero((of[1:] == of[:-1]) & (watermark[1:] < watermark[:-1])) + 1
         usable = np.ones(len(first), bool)
         for i in back.tolist():
             r = registrations[of[i]]
             topic, (partition, offset) = place(i)
-            self._report.differ("delta", f"deltas of registration {r.name} of {r.subscription.id!r} go back from watermark {watermark[i - 1]} "
-                                f"to {watermark[i]}", where=f"{topic}/{partition} offset {offset}", subscription=r.subscription.id, registration=r.name, watermark=int(watermark[i]))
+            self._report.differ(
+                "delta",
+                f"deltas of registration {r.name} of {r.subscription.id!r} go back from watermark {watermark[i - 1]} to {watermark[i]}",
+                where=f"{topic}/{partition} offset {offset}",
+                subscription=r.subscription.id,
+                registration=r.name,
+                watermark=int(watermark[i]),
+            )
             usable[i:] &= of[i:] != of[i]
         inside = self._within(registrations, of, watermark, "delta", place)
         kind = np.where(inside, _kernels.GROUP, _kernels.FOLD)
@@ -247,41 +263,75 @@ class _Verification:
             at = lists.last.get(subscription)
             if registration is None or not registration.is_topk:
                 if at is not None:
-                    self._report.differ("state", f"subscription {subscription!r} has no top-k any more, but {topk} still has its list",
-                                        subscription=subscription, watermark=int(lists.watermark[at]))
+                    self._report.differ(
+                        "state",
+                        f"subscription {subscription!r} has no top-k any more, but {topk} still has its list",
+                        subscription=subscription,
+                        watermark=int(lists.watermark[at]),
+                    )
                 continue
             i = index[id(registration)]
             if registration.active is None or (registration.removed is not None):
-                continue    # said already
+                continue  # said already
             if in_topic and at is not None and lists.registration[at] != registration.number:
-                self._report.differ("state", f"the last list of subscription {subscription!r} answers {self._registry.all[lists.registration[at]].name}, "
-                                    f"and not {registration.name}", subscription=subscription, registration=registration.name, watermark=newest)
+                self._report.differ(
+                    "state",
+                    f"the last list of subscription {subscription!r} answers {self._registry.all[lists.registration[at]].name}, and not {registration.name}",
+                    subscription=subscription,
+                    registration=registration.name,
+                    watermark=newest,
+                )
             elif in_topic and at is not None and lists.watermark[at] == newest:
-                self._report.compared["final lists"] += 1    # compared with the others
+                self._report.compared["final lists"] += 1  # compared with the others
             elif in_topic:
-                rows.append((i, newest, _kernels.STATE, 0 if at is None else int(lists.offsets[at]), 0 if at is None else int(lists.offsets[at + 1]),
-                             -1 if at is None else -3 - at))
+                rows.append(
+                    (
+                        i,
+                        newest,
+                        _kernels.STATE,
+                        0 if at is None else int(lists.offsets[at]),
+                        0 if at is None else int(lists.offsets[at + 1]),
+                        -1 if at is None else -3 - at,
+                    )
+                )
                 self._report.compared["final lists"] += 1
             if settings.results != "topk" and (i in told or not dropped):
                 rows.append((i, newest, _kernels.GROUP, 0, 0, -2))
         ended = np.array([i for i, r in enumerate(registrations) if r.active is not None and r.removed is not None], np.int64)
         if settings.results != "topk" and len(ended):
             withdrawn = set(groups[0][groups[2] == _kernels.WITHDRAWN].tolist())
-            rows += [(i, registrations[i].removed, _kernels.WITHDRAWN, 0, 0, -2) for i in ended.tolist()
-                     if i not in withdrawn and (i in told or not dropped) and registrations[i].removed >= max(self._least, self._since)]
+            rows += [
+                (i, registrations[i].removed, _kernels.WITHDRAWN, 0, 0, -2)
+                for i in ended.tolist()
+                if i not in withdrawn and (i in told or not dropped) and registrations[i].removed >= max(self._least, self._since)
+            ]
         return tuple(np.array([row[c] for row in rows], np.int64) for c in range(6))
 
     # -- verdicts -------------------------------------------------------------------------------------------------------
 
-    def _judge(self, registrations: list[Registration], sub: np.ndarray, queries: Any, origin: np.ndarray, verdicts: np.ndarray, counts: np.ndarray,
-               lists: Lists, changes: Changes) -> None:
+    def _judge(
+        self,
+        registrations: list[Registration],
+        sub: np.ndarray,
+        queries: Any,
+        origin: np.ndarray,
+        verdicts: np.ndarray,
+        counts: np.ndarray,
+        lists: Lists,
+        changes: Changes,
+    ) -> None:
         report = self._report
-        for column, what in ((_kernels.TIES, "places where messages of equal score stand in another order"),
-                             (_kernels.JUMPED, "changes of lists that were not published one by one, but in a jump")):
+        for column, what in (
+            (_kernels.TIES, "places where messages of equal score stand in another order"),
+            (_kernels.JUMPED, "changes of lists that were not published one by one, but in a jump"),
+        ):
             if total := int(counts[:, column].sum()):
                 report.notes[what] += total
-        for verdict, why in ((_kernels.AMBIGUOUS, "deltas after a list with two messages of one id"),
-                             (_kernels.UNFINISHED, "last deltas, of which more may follow"), (_kernels.FOLLOWS, "deltas behind a wrong one")):
+        for verdict, why in (
+            (_kernels.AMBIGUOUS, "deltas after a list with two messages of one id"),
+            (_kernels.UNFINISHED, "last deltas, of which more may follow"),
+            (_kernels.FOLLOWS, "deltas behind a wrong one"),
+        ):
             if n := int((verdicts == verdict).sum()):
                 report.unchecked[why] += n
         wrong = np.flatnonzero((verdicts > _kernels.EQUAL) & (verdicts < _kernels.AMBIGUOUS))
@@ -301,7 +351,7 @@ class _Verification:
         for i, r in enumerate(filters):
             if not i % 1000:
                 self._progress(f"comparing boolean subscriptions {i:,} of {len(filters):,}")
-            wrong += self._check_filter(r, matches, order[bounds[r.number]:bounds[r.number + 1]])
+            wrong += self._check_filter(r, matches, order[bounds[r.number] : bounds[r.number + 1]])
         wrong.sort(key=lambda found: found[0])
         for _, r, what, row in wrong[:KEPT]:
             if what:
@@ -331,9 +381,9 @@ class _Verification:
             return wrong
         until = min(history.newest, _FAR if r.removed is None else r.removed)
         if not self._final and r.removed is None:
-            until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER    # more may be on its way
+            until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER  # more may be on its way
         after = max(r.active, self._since - 1, history.missing)
-        if self._inputs.cut("results"):     # its own matches come in order: from its first one on, all must be there
+        if self._inputs.cut("results"):  # its own matches come in order: from its first one on, all must be there
             if not len(rows):
                 report.unchecked["boolean subscriptions whose matches the log may have dropped"] += 1
                 return wrong

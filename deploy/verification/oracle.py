@@ -35,8 +35,18 @@ class Oracle:
         np.cumsum(np.bincount(numbers, minlength=len(self._known)), out=offsets[1:])
         rows = np.repeat(np.arange(len(history)), np.diff(history.offsets))[order]
         times = np.bincount(history.code, minlength=1)
-        self.rows = _kernels.Rows(history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows,
-                                  history.weights[order], settings.extent, self.diagonal_deg)
+        self.rows = _kernels.Rows(
+            history.position,
+            history.lat,
+            history.lon,
+            history.code,
+            times[history.code] > 1,
+            offsets,
+            rows,
+            history.weights[order],
+            settings.extent,
+            self.diagonal_deg,
+        )
 
     # -- top-k ----------------------------------------------------------------------------------------------------------
 
@@ -52,9 +62,17 @@ class Oracle:
             terms.append(numbers[there])
             weights.append(values[there])
             offsets[i + 1] = offsets[i] + len(there)
-        column = lambda name, kind: np.array([getattr(s, name) for s in subscriptions], kind)     # noqa: E731
-        return _kernels.Subscriptions(column("k", np.int64), column("alpha", np.float64), column("lat", np.float64), column("lon", np.float64),
-                                      offsets, np.concatenate(terms), np.concatenate(weights), start)
+        column = lambda name, kind: np.array([getattr(s, name) for s in subscriptions], kind)  # noqa: E731
+        return _kernels.Subscriptions(
+            column("k", np.int64),
+            column("alpha", np.float64),
+            column("lat", np.float64),
+            column("lon", np.float64),
+            offsets,
+            np.concatenate(terms),
+            np.concatenate(weights),
+            start,
+        )
 
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
         """Return (score, row) of everything in the window with a common keyword, in rank order; plain Python."""
@@ -92,7 +110,7 @@ class Oracle:
             number = np.searchsorted(self._known, term := self._vocabulary.ids([expression])[0])
             if number == len(self._known) or self._known[number] != term:
                 return _NOWHERE
-            rows = self.rows.rows[self.rows.offsets[number]:self.rows.offsets[number + 1]]
+            rows = self.rows.rows[self.rows.offsets[number] : self.rows.offsets[number + 1]]
             return rows[slice(*np.searchsorted(rows, [first, last]).tolist())]
         parts = [self._satisfying(part, first, last) for part in expression[1:]]
         if expression[0] == "or":

@@ -14,8 +14,11 @@ from dskype.spouts.records import BooleanSubscription, TopkSubscription
 
 __all__ = ["Registration", "Registry", "decode"]
 
-_EXPECTED = {"state": ("subscription", "registration", "watermark", "topk"), "delta": ("subscription", "watermark", "op", "message"),
-             "event": ("subscription", "registration", "event", "watermark")}
+_EXPECTED = {
+    "state": ("subscription", "registration", "watermark", "topk"),
+    "delta": ("subscription", "watermark", "op", "message"),
+    "event": ("subscription", "registration", "event", "watermark"),
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +62,12 @@ def decode(record: Record, kind: str, topic: str, report: Report) -> dict[str, A
     """Return a published record as a dict; report what is none."""
     try:
         value = json.loads(record.value or b"")
-        if value["v"] == 1 and type(value["watermark"]) is int and all(name in value for name in _EXPECTED[kind]) \
-                and (record.key or b"").decode() == value["subscription"]:
+        if (
+            value["v"] == 1
+            and type(value["watermark"]) is int
+            and all(name in value for name in _EXPECTED[kind])
+            and (record.key or b"").decode() == value["subscription"]
+        ):
             return value
         strange = (record.key or b"").decode(errors="replace") != value.get("subscription")
         text = "its key is not its subscription" if strange else "a field is missing or not what it must be"
@@ -102,9 +109,17 @@ class Registry:
         if isinstance(found, Unregistered):
             self.last[found.id] = None
             return
-        registration = Registration(len(self.all), f"{place[0]}-{place[1]}", place, found, record.timestamp_ms, current=True,
-                                    meta=None if found.meta is None else json.loads(found.meta),
-                                    meta_tail=b"" if found.meta is None else f',"meta":{found.meta}}}'.encode(errors="replace"), key=found.id.encode())
+        registration = Registration(
+            len(self.all),
+            f"{place[0]}-{place[1]}",
+            place,
+            found,
+            record.timestamp_ms,
+            current=True,
+            meta=None if found.meta is None else json.loads(found.meta),
+            meta_tail=b"" if found.meta is None else f',"meta":{found.meta}}}'.encode(errors="replace"),
+            key=found.id.encode(),
+        )
         self.all.append(registration)
         self.by_name[registration.name] = self.last[found.id] = registration
         self._by_subscription.setdefault(found.id, []).append(registration)
@@ -127,8 +142,11 @@ class Registry:
         if found is not None:
             if found.subscription.id == subscription and (kind == "any" or found.is_topk == (kind == "topk")):
                 return found
-            text = f"is of registration {name}, which is {found.subscription.id!r}" if found.subscription.id != subscription else \
-                f"is of registration {name}, which is not a {'top-k' if kind == 'topk' else kind} subscription"
+            text = (
+                f"is of registration {name}, which is {found.subscription.id!r}"
+                if found.subscription.id != subscription
+                else f"is of registration {name}, which is not a {'top-k' if kind == 'topk' else kind} subscription"
+            )
         else:
             try:
                 place = tuple(map(int, name.split("-")))
@@ -219,5 +237,6 @@ class Registry:
 
     def wrong(self, found: Registration, text: str) -> None:
         """Report what is wrong with a registration."""
-        self._report.differ("registration", f"registration {found.name} of {found.subscription.id!r} {text}", subscription=found.subscription.id,
-                            registration=found.name)
+        self._report.differ(
+            "registration", f"registration {found.name} of {found.subscription.id!r} {text}", subscription=found.subscription.id, registration=found.name
+        )

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
-from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
@@ -87,7 +87,9 @@ def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subsc
     """Return what each record of the subscriptions says; a text says why it cannot be used."""
     tokenizer, ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
     parsed = {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
-    full = {place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE}
+    full = {
+        place: header(letter, "error") for place, letter in _Letters(inputs, settings, Report()).subscriptions.items() if header(letter, "stage") == LIMIT_STAGE
+    }
     return parsed | {place: reason or "" for place, reason in full.items() if place in parsed}
 
 
@@ -102,9 +104,7 @@ def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer
         return str(error)
 
 
-def replay(
-    inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any], report: Report, final: bool, progress: Callable[[str], None]
-) -> History:
+def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any], report: Report, final: bool, progress: Callable[[str], None]) -> History:
     """Put the messages in sequence, and check sequence and dead letters.
 
     :param inputs: of one run.
@@ -203,8 +203,9 @@ def _runs(inputs: Inputs, report: Report) -> list[_Run]:
         if known is not run:
             report.notes["repeated records of the sequence"] += 1
             if known != run:
-                report.differ("sequence", f"number {run.first} was given twice: {_run_text(known)}, and {_run_text(run)}",
-                              where=where(inputs.topics.sequence, record))
+                report.differ(
+                    "sequence", f"number {run.first} was given twice: {_run_text(known)}, and {_run_text(run)}", where=where(inputs.topics.sequence, record)
+                )
     return sorted(found.values()) or [_Run(0, 1, None, 0, 0, 0)]
 
 
@@ -227,13 +228,18 @@ def _check_numbers(runs: list[_Run], cut: bool, report: Report, inputs: Inputs) 
         if run.first > expected:
             report.differ("sequence", f"numbers {expected} to {run.first - run.step} were given to no message: {_run_text(run)} begins at {run.first}")
         elif run.first < expected:
-            report.differ("sequence", f"numbers {run.first} to {min(expected - run.step, run.first + (run.n - 1) * run.step)} were given twice, "
-                          f"the second time {_run_text(run)}")
+            report.differ(
+                "sequence",
+                f"numbers {run.first} to {min(expected - run.step, run.first + (run.n - 1) * run.step)} were given twice, the second time {_run_text(run)}",
+            )
         following[lane] = max(expected, run.first + run.n * run.step)
         offset, number = last_offset.get(run.partition, (-1, -1))
         if run.offset <= offset:
-            report.differ("sequence", f"record {_named(inputs, (run.partition, run.offset))} has number {run.first}, "
-                          f"but record {_named(inputs, (run.partition, offset))} behind it has number {number}")
+            report.differ(
+                "sequence",
+                f"record {_named(inputs, (run.partition, run.offset))} has number {run.first}, "
+                f"but record {_named(inputs, (run.partition, offset))} behind it has number {number}",
+            )
         last_offset[run.partition] = max((offset, number), (run.offset + run.n - 1, run.first + (run.n - 1) * run.step))
 
 
@@ -246,7 +252,7 @@ def _check_coverage(
     for partition, offset in numbered:
         handled[partition] = max(handled.get(partition, -1), offset)
         begun[partition] = min(begun.get(partition, 1 << 62), offset)
-    if not (inputs.cut("sequence") or inputs.runs > 1):    # a later run may go on where the one before it ended
+    if not (inputs.cut("sequence") or inputs.runs > 1):  # a later run may go on where the one before it ended
         begun = dict.fromkeys((p for p, _ in parsed), 0)
     both, lost = [], []
     for place, (record, message) in parsed.items():
@@ -256,8 +262,10 @@ def _check_coverage(
             elif isinstance(message, str):
                 report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but it is no message: {message}")
             elif settings.window_kind == "time" and _time_of(record, message) > record.timestamp_ms + settings.ahead_ms:
-                report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but its time lies more than "
-                              f"{settings.ahead_ms} ms ahead of its arrival")
+                report.differ(
+                    "sequence",
+                    f"record {_named(inputs, place)} has number {numbered[place]}, but its time lies more than {settings.ahead_ms} ms ahead of its arrival",
+                )
         elif place not in letters.messages and place[1] >= begun.get(place[0], 1 << 62):
             if final or place[1] <= handled.get(place[0], -1):
                 lost.append(place)
@@ -312,8 +320,9 @@ class _Letters:
                 continue
             letters = by_topic.get(topic or "")
             if letters is None:
-                report.differ("dead-letter", f"a record of {topic} was refused, which only the topology writes: {header(letter, 'error')}",
-                              where=self._where(letter))
+                report.differ(
+                    "dead-letter", f"a record of {topic} was refused, which only the topology writes: {header(letter, 'error')}", where=self._where(letter)
+                )
             elif place in letters:
                 report.notes["repeated dead letters"] += 1
                 if letters[place].value != letter.value:
@@ -332,16 +341,25 @@ class _Letters:
             record, message = parsed.get(place) or (letter, _parse(letter, settings))
             name = _named(self._inputs, place)
             if record is not letter and not _about(letter, record, with_key=False):
-                self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter),
-                                    expected=_bytes(record.value), published=_bytes(letter.value))
+                self._report.differ(
+                    "dead-letter",
+                    f"the dead letter about {name} has other bytes",
+                    where=self._where(letter),
+                    expected=_bytes(record.value),
+                    published=_bytes(letter.value),
+                )
             elif not isinstance(message, str):
                 if settings.window_kind == "time":
                     times = self._newest(parsed, numbered) if times is None else times
                     time = _time_of(record, message)
                     if time <= times or time > record.timestamp_ms + settings.ahead_ms or place not in parsed:
-                        continue    # it may have come late, and when it came is not recorded
-                self._report.differ("dead-letter", f"a good message was refused: {name}", where=self._where(letter),
-                                    details=(f"error   {header(letter, 'error')}", f"message {_bytes(letter.value)}"))
+                        continue  # it may have come late, and when it came is not recorded
+                self._report.differ(
+                    "dead-letter",
+                    f"a good message was refused: {name}",
+                    where=self._where(letter),
+                    details=(f"error   {header(letter, 'error')}", f"message {_bytes(letter.value)}"),
+                )
 
     @staticmethod
     def _newest(parsed: dict[Place, Any], numbered: dict[Place, int]) -> int:
@@ -364,8 +382,12 @@ class _Letters:
             elif record is not letter and not _about(letter, record):
                 self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
             elif not isinstance(_parse_subscription(record, self._settings, tokenizer, ceiling), str):
-                self._report.differ("dead-letter", f"a good subscription was refused: {name}", where=self._where(letter),
-                                    details=(f"error        {header(letter, 'error')}", f"subscription {_bytes(letter.value)}"))
+                self._report.differ(
+                    "dead-letter",
+                    f"a good subscription was refused: {name}",
+                    where=self._where(letter),
+                    details=(f"error        {header(letter, 'error')}", f"subscription {_bytes(letter.value)}"),
+                )
         handled = self._handled()
         for place, found in parsed.items():
             if isinstance(found, str) and place not in self.subscriptions and (final and self._inputs.runs == 1 or place[1] < handled.get(place[0], -1)):
@@ -380,7 +402,7 @@ class _Letters:
             try:
                 partition, offset = map(int, json.loads(record.value or b"")["registration"].split("-"))
             except (ValueError, TypeError, KeyError, AttributeError):
-                continue    # said elsewhere
+                continue  # said elsewhere
             handled[partition] = max(handled.get(partition, -1), offset)
         return handled
 
@@ -408,11 +430,24 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
     vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
     texts = [row[4].text for row in rows]
     offsets, terms, weights = vocabulary.weigh_texts(texts, Tokenizer(settings.stop_words))
-    column = lambda of, kind: np.fromiter(map(of, rows), kind, n)     # noqa: E731
+    column = lambda of, kind: np.fromiter(map(of, rows), kind, n)  # noqa: E731
     position = column(lambda r: r[0], np.int64)
     seq = column(lambda r: r[1], np.int64)
     newest = int(min(position[seq % step == lane].max(initial=-1) for lane in range(step)))
     return History(
-        seq, position, column(lambda r: r[3].timestamp_ms, np.int64), column(lambda r: r[4].lat, np.float64),
-        column(lambda r: r[4].lon, np.float64), column(lambda r: r[2][0], np.int64), column(lambda r: r[2][1], np.int64), texts, code, codes,
-        np.asarray(offsets, np.int64), np.asarray(terms, np.int64), np.asarray(weights, np.float64), newest, missing)
+        seq,
+        position,
+        column(lambda r: r[3].timestamp_ms, np.int64),
+        column(lambda r: r[4].lat, np.float64),
+        column(lambda r: r[4].lon, np.float64),
+        column(lambda r: r[2][0], np.int64),
+        column(lambda r: r[2][1], np.int64),
+        texts,
+        code,
+        codes,
+        np.asarray(offsets, np.int64),
+        np.asarray(terms, np.int64),
+        np.asarray(weights, np.float64),
+        newest,
+        missing,
+    )

@@ -41,8 +41,11 @@ class Difference:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {name: value for name in ("kind", "text", "where", "subscription", "registration", "watermark", "expected", "published")
-                if (value := getattr(self, name)) is not None}
+        return {
+            name: value
+            for name in ("kind", "text", "where", "subscription", "registration", "watermark", "expected", "published")
+            if (value := getattr(self, name)) is not None
+        }
 
 
 @dataclass
@@ -87,14 +90,25 @@ class Report:
     def sort(self) -> None:
         """Bring the differences in order: what others follow from comes first."""
         least = -(1 << 62)
-        groups = {kind: min(KINDS.index(kind), 5) for kind in KINDS}     # results of all kinds: by watermark
+        groups = {kind: min(KINDS.index(kind), 5) for kind in KINDS}  # results of all kinds: by watermark
         self.differences.sort(key=lambda d: (groups[d.kind], least if d.watermark is None else d.watermark))
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
-        return {"ok": self.ok, "topology": self.topology, "run": self.run, "final": self.final, "watermark": self.watermark, "read": self.read,
-                "compared": dict(self.compared), "notes": dict(self.notes), "unchecked": dict(self.unchecked), "differences": dict(self.counts),
-                "first": [d.as_json() for d in self.differences], "seconds": round(self.seconds, 3)}
+        return {
+            "ok": self.ok,
+            "topology": self.topology,
+            "run": self.run,
+            "final": self.final,
+            "watermark": self.watermark,
+            "read": self.read,
+            "compared": dict(self.compared),
+            "notes": dict(self.notes),
+            "unchecked": dict(self.unchecked),
+            "differences": dict(self.counts),
+            "first": [d.as_json() for d in self.differences],
+            "seconds": round(self.seconds, 3),
+        }
 
     def as_text(self, shown: int = 1) -> str:
         """Return the report as text.

@@ -106,8 +106,10 @@ def _table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     try:
         data.decode()
         table = pa.json.read_json(
-            pa.BufferReader(data), read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"))
+            pa.BufferReader(data),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
     except (pa.ArrowException, UnicodeDecodeError):
         return None
     return table.combine_chunks() if table.num_rows == len(values) else None
@@ -182,7 +184,7 @@ def _lists_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
 ) -> Sequence[int]:
     """Decode a chunk; return the rows that need a closer look."""
-    table = _table([records[i].value for i in chunk], schema)     # type: ignore[misc]
+    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [registry.by_name.get(name) for name in table["registration"].to_pylist()]
@@ -201,25 +203,27 @@ def _lists_at_once(
     watermarks = _numbers(table["watermark"]).tolist()
     for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
         if ok:
-            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])     # type: ignore[union-attr]
+            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])  # type: ignore[union-attr]
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
-def _one_list(
-    i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]
-) -> None:
+def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, history: History, report: Report, found: dict[int, _List]) -> None:
     topic = inputs.topics.topk
     value = decode(record, "state", topic, report)
     registration = None if value is None else registry.find(value["registration"], value["subscription"], "topk", topic, record)
     if registration is None:
         return
     try:
-        entries = [(_message(e["message"]), float(e["score"])) for e in value["topk"]]     # type: ignore[index]
+        entries = [(_message(e["message"]), float(e["score"])) for e in value["topk"]]  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
         report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
         return
-    found[i] = _List(registration.number, value["watermark"], np.array([history.code_of(m) for m, _ in entries], np.int64),     # type: ignore[index]
-                     np.array([s for _, s in entries], np.float64))
+    found[i] = _List(
+        registration.number,
+        value["watermark"],
+        np.array([history.code_of(m) for m, _ in entries], np.int64),  # type: ignore[index]
+        np.array([s for _, s in entries], np.float64),
+    )
 
 
 def _message(id: Any) -> str | int:
@@ -240,10 +244,16 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
             last[registry.all[lists[at[i]].registration].subscription.id] = at[i]
         elif record.value is None and not registry.skips(record):
             last[(record.key or b"").decode(errors="replace")] = None
-    join = lambda parts, dtype: np.concatenate([np.zeros(0, dtype), *parts])     # noqa: E731
-    return Lists(np.array([e.registration for e in lists], np.int64), np.array([e.watermark for e in lists], np.int64), offsets,
-                 join([e.code for e in lists], np.int64), join([e.score for e in lists], np.float64),
-                 [(records[i].partition, records[i].offset) for i in order], last)
+    join = lambda parts, dtype: np.concatenate([np.zeros(0, dtype), *parts])  # noqa: E731
+    return Lists(
+        np.array([e.registration for e in lists], np.int64),
+        np.array([e.watermark for e in lists], np.int64),
+        offsets,
+        join([e.code for e in lists], np.int64),
+        join([e.score for e in lists], np.float64),
+        [(records[i].partition, records[i].offset) for i in order],
+        last,
+    )
 
 
 # -- deltas ---------------------------------------------------------------------------------------
@@ -321,15 +331,20 @@ def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress
         if header(records[first], "record-id") != header(record, "record-id"):
             report.notes["deltas that were published twice (result-id), not written again (record-id)"] += 1
         if records[first].value != record.value:
-            report.differ("format", f"two records of {topic} with the result-id {identity.decode(errors='replace')} differ", where=where(topic, record),
-                          expected=f"{records[first].value!r:.300}", published=f"{record.value!r:.300}")
+            report.differ(
+                "format",
+                f"two records of {topic} with the result-id {identity.decode(errors='replace')} differ",
+                where=where(topic, record),
+                expected=f"{records[first].value!r:.300}",
+                published=f"{record.value!r:.300}",
+            )
 
 
 def _deltas_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
 ) -> Sequence[int]:
     """Decode a chunk; return the rows that need a closer look."""
-    table = _table([records[i].value for i in chunk], schema)     # type: ignore[misc]
+    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [owners[i] for i in chunk]
@@ -359,8 +374,12 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
         return
     rank, score = (value.get("rank"), value.get("score")) if op == 0 else (0, 0.0)
     if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or value.get("meta") != found.meta:
-        report.differ("format", f"a record of {topic} has a field that is not what it must be (op, rank, score, message or meta)",
-                      where=where(topic, record), details=(f"{record.value!r:.300}",))
+        report.differ(
+            "format",
+            f"a record of {topic} has a field that is not what it must be (op, rank, score, message or meta)",
+            where=where(topic, record),
+            details=(f"{record.value!r:.300}",),
+        )
         return
     columns.op[i], columns.registration[i], columns.watermark[i] = op, found.number, value["watermark"]
     columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
@@ -386,13 +405,21 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
         writer = np.array([writers.setdefault((records[i].partition, source_of_record(records[i])), len(writers)) for i in rows.tolist()])
         newest, latest = np.full(len(writers), np.iinfo(np.int64).min), np.zeros(len(writers), np.int64)
         np.maximum.at(newest, writer, watermark)
-        latest[writer] = np.arange(len(rows))      # of several, the last one stays
+        latest[writer] = np.arange(len(rows))  # of several, the last one stays
         # Writers write in the order of watermarks, or registration after registration.
         is_open = (watermark == newest[writer]) | (watermark == watermark[latest[writer]]) & (registration == registration[latest[writer]])
     order = np.argsort(registration, kind="stable")
     rows = rows[order]
-    return Changes(registration[order], watermark[order], columns.op[rows], columns.code[rows], columns.score[rows], columns.rank[rows],
-                   *_places(records, rows), is_open[order])
+    return Changes(
+        registration[order],
+        watermark[order],
+        columns.op[rows],
+        columns.code[rows],
+        columns.score[rows],
+        columns.rank[rows],
+        *_places(records, rows),
+        is_open[order],
+    )
 
 
 def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:

@@ -59,8 +59,10 @@ def list_difference(
         if origin == -1:
             text = f"subscription {r.subscription.id!r} has no list, but messages up to watermark {watermark}"
         elif origin <= -3:
-            text = f"the last list of subscription {r.subscription.id!r} is of watermark {int(lists.watermark[at])} and was not replaced; " \
+            text = (
+                f"the last list of subscription {r.subscription.id!r} is of watermark {int(lists.watermark[at])} and was not replaced; "
                 f"the list at watermark {watermark} is another"
+            )
         reason: list[str] = []
         wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
     else:
@@ -72,10 +74,19 @@ def list_difference(
         reason = _ops_of(oracle, changes, first, last)
     if wrong:
         raise RuntimeError(f"two oracles disagree on registration {r.name} at watermark {watermark}: please report this")
-    best = [] if verdict == _kernels.NOT_WITHDRAWN else scores[:r.subscription.k]
+    best = [] if verdict == _kernels.NOT_WITHDRAWN else scores[: r.subscription.k]
     expected = [(int(oracle.history.code[row]), score) for score, row in best]
-    report.differ(name, text, details=(describe(r), *reason, *_side_by_side(oracle, expected, published)), where=where, subscription=r.subscription.id,
-                  registration=r.name, watermark=watermark, expected=_plain(oracle, expected), published=_plain(oracle, published))
+    report.differ(
+        name,
+        text,
+        details=(describe(r), *reason, *_side_by_side(oracle, expected, published)),
+        where=where,
+        subscription=r.subscription.id,
+        registration=r.name,
+        watermark=watermark,
+        expected=_plain(oracle, expected),
+        published=_plain(oracle, published),
+    )
 
 
 def _delta_text(r: Registration, watermark: int, verdict: int, origin: int) -> str:
@@ -107,8 +118,11 @@ def _ops_of(oracle: Oracle, changes: Changes, first: int, last: int) -> list[str
     if first == last:
         return []
     names = _names(oracle)
-    lines = [f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}"
-             + (f" rank {changes.rank[i]} score {float(changes.score[i])!r}" if changes.op[i] == 0 else "") for i in range(first, min(last, first + _ROWS))]
+    lines = [
+        f"{_OPS[changes.op[i]]} {_name(names, int(changes.code[i]))}"
+        + (f" rank {changes.rank[i]} score {float(changes.score[i])!r}" if changes.op[i] == 0 else "")
+        for i in range(first, min(last, first + _ROWS))
+    ]
     return [f"deltas: {'; '.join(lines)}" + ("; ..." if last - first > _ROWS else "")]
 
 
@@ -141,7 +155,7 @@ def _side_by_side(oracle: Oracle, expected: Sequence[tuple[int, float]], publish
     pairs = [(cell(expected, i), cell(published, i)) for i in range(n)]
     begin = max(0, next((i for i, (left, right) in enumerate(pairs) if left[:2] != right[:2]), 0) - 3)
     rows = [("rank", "expected", "score", "published", "score", "")]
-    for i, (left, right) in enumerate(pairs[begin:begin + _ROWS], begin + 1):
+    for i, (left, right) in enumerate(pairs[begin : begin + _ROWS], begin + 1):
         text = left[2] if left[:2] == right[:2] else "<- " + " | ".join(dict.fromkeys(filter(None, (left[2], right[2]))))
         rows.append((str(i), *left[:2], *right[:2], text))
     widths = [max(len(row[c]) for row in rows) for c in range(5)]
@@ -158,20 +172,35 @@ def match_difference(report: Report, inputs: Inputs, oracle: Oracle, r: Registra
     names = _names(oracle)
     rows = (oracle.history.code == code).nonzero()[0].tolist()
     details = [_message(oracle, i) for i in rows[:3]] if rows else ["there is no such message"]
-    report.differ("match", f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}",
-                  details=(describe(r), *details), where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}",
-                  subscription=r.subscription.id, registration=r.name, watermark=watermark, published=names[code])
+    report.differ(
+        "match",
+        f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}",
+        details=(describe(r), *details),
+        where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}",
+        subscription=r.subscription.id,
+        registration=r.name,
+        watermark=watermark,
+        published=names[code],
+    )
 
 
 def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> None:
     """Report a match with message ``row`` that was not published."""
     names, code, watermark = _names(oracle), int(oracle.history.code[row]), int(oracle.history.position[row])
-    report.differ("match", f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, and it was not published",
-                  details=(describe(r), _message(oracle, row)), subscription=r.subscription.id, registration=r.name, watermark=watermark,
-                  expected=names[code])
+    report.differ(
+        "match",
+        f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, and it was not published",
+        details=(describe(r), _message(oracle, row)),
+        subscription=r.subscription.id,
+        registration=r.name,
+        watermark=watermark,
+        expected=names[code],
+    )
 
 
 def _message(oracle: Oracle, row: int) -> str:
     h = oracle.history
-    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, " \
+    return (
+        f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, "
         f"lon {float(h.lon[row])!r}, {_clean(h.texts[row], 200)}"
+    )

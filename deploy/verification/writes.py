@@ -75,8 +75,11 @@ def check_writes(dumps: Iterable[Dump], report: Report, *, final: bool = True) -
         known = rising if final else rising[: 1 + max((int(rising.searchsorted(numbers[i])) for i, place in enumerate(places) if place.dump == 0), default=-1)]
         missing += [f"{writer}-{n}" for n in _missing(np.unique(known))]
     if len(missing) > holes:
-        report.differ("write", f"{len(missing)} records were lost: their numbers are missing, and {holes} records at most have been dropped by Kafka: "
-                      f"{', '.join(missing[:_SHOWN])}{', ...' if len(missing) > _SHOWN else ''}")
+        report.differ(
+            "write",
+            f"{len(missing)} records were lost: their numbers are missing, and {holes} records at most have been dropped by Kafka: "
+            f"{', '.join(missing[:_SHOWN])}{', ...' if len(missing) > _SHOWN else ''}",
+        )
     elif missing:
         report.unchecked["numbers of records that may have been compacted or expired"] += len(missing)
     for dump in dumps:
@@ -128,25 +131,35 @@ def _check_offsets(dump: Dump, report: Report) -> int:
         expected = 0 if before is None or before.partition != record.partition else before.offset + 1
         at_start = expected == 0
         if record.offset < expected:
-            if before is not None and before.offset == record.offset and tuple(before[-3:]) != tuple(record[-3:]):     # key, value, headers
+            if before is not None and before.offset == record.offset and tuple(before[-3:]) != tuple(record[-3:]):  # key, value, headers
                 report.differ("write", f"offset {record.offset} of {dump.topic}/{record.partition} has two records", where=where(dump.topic, record))
         elif record.offset > expected:
             if dump.compacted or at_start:
                 dropped += record.offset - expected
             else:
-                report.differ("write", f"offsets {expected} to {record.offset - 1} of {dump.topic}/{record.partition} are missing, and nobody drops "
-                              "records of that topic", where=where(dump.topic, record))
+                report.differ(
+                    "write",
+                    f"offsets {expected} to {record.offset - 1} of {dump.topic}/{record.partition} are missing, and nobody drops records of that topic",
+                    where=where(dump.topic, record),
+                )
         before = record
     return dropped
 
 
-def _compare_repetitions(dumps: Sequence[Dump], writer: str, rising: np.ndarray, order: np.ndarray, places: Sequence[_Place], again: np.ndarray, report: Report) -> None:
+def _compare_repetitions(
+    dumps: Sequence[Dump], writer: str, rising: np.ndarray, order: np.ndarray, places: Sequence[_Place], again: np.ndarray, report: Report
+) -> None:
     for i in again.tolist():
         one, other = places[order[i - 1]], places[order[i]]
         first, second = dumps[one.dump].records[one.row], dumps[other.dump].records[other.row]
         if one.dump != other.dump or first.key != second.key or first.value != second.value or list(first.headers) != list(second.headers):
-            report.differ("write", f"two records with the record-id {writer}{rising[i]} differ; the other one is {where(dumps[one.dump].topic, first)}",
-                          where=where(dumps[other.dump].topic, second), expected=f"{first.value!r:.300}", published=f"{second.value!r:.300}")
+            report.differ(
+                "write",
+                f"two records with the record-id {writer}{rising[i]} differ; the other one is {where(dumps[one.dump].topic, first)}",
+                where=where(dumps[other.dump].topic, second),
+                expected=f"{first.value!r:.300}",
+                published=f"{second.value!r:.300}",
+            )
 
 
 def _check_identities(dump: Dump, report: Report) -> None:
@@ -162,8 +175,13 @@ def _check_identities(dump: Dump, report: Report) -> None:
             continue
         report.notes["records that were published twice (result-id)"] += 1
         if first.value != record.value:
-            report.differ("write", f"two records of {dump.topic} with the result-id {identity.decode(errors='replace')} of one subscription differ",
-                          where=where(dump.topic, record), expected=f"{first.value!r:.300}", published=f"{record.value!r:.300}")
+            report.differ(
+                "write",
+                f"two records of {dump.topic} with the result-id {identity.decode(errors='replace')} of one subscription differ",
+                where=where(dump.topic, record),
+                expected=f"{first.value!r:.300}",
+                published=f"{record.value!r:.300}",
+            )
 
 
 def _check_versions(dump: Dump, version: Version, report: Report) -> None:
@@ -176,8 +194,12 @@ def _check_versions(dump: Dump, version: Version, report: Report) -> None:
         key, value = found
         before = newest.get(key)
         if before is not None and value < before[0]:
-            report.differ("write", f"records of key {key!r} in {dump.topic} go back from version {before[0]} to {value}", where=where(dump.topic, record),
-                          details=(f"before: {where(dump.topic, before[1])}, {header(before[1], 'record-id')}", f"then:   {header(record, 'record-id')}"))
+            report.differ(
+                "write",
+                f"records of key {key!r} in {dump.topic} go back from version {before[0]} to {value}",
+                where=where(dump.topic, record),
+                details=(f"before: {where(dump.topic, before[1])}, {header(before[1], 'record-id')}", f"then:   {header(record, 'record-id')}"),
+            )
         newest[key] = value, record
 
 
@@ -187,10 +209,17 @@ def _check_versions(dump: Dump, version: Version, report: Report) -> None:
 def check_topology_writes(inputs: Inputs, report: Report, *, final: bool = True) -> Report:
     """Look for lost, repeated and disordered records in what a DSkype topology wrote, of all its runs; see :func:`check_writes`."""
     topics = inputs.topics
-    return check_writes((
-        Dump(topics.results, inputs.results, version=_delta_version), Dump(topics.topk, inputs.topk, compacted=True, version=_list_version),
-        Dump(topics.registrations, inputs.registrations), Dump(topics.sequence, inputs.sequence),
-        Dump(topics.dead_letters, inputs.dead_letters)), report, final=final)    # bolts refuse subscriptions there, by records with numbers
+    return check_writes(
+        (
+            Dump(topics.results, inputs.results, version=_delta_version),
+            Dump(topics.topk, inputs.topk, compacted=True, version=_list_version),
+            Dump(topics.registrations, inputs.registrations),
+            Dump(topics.sequence, inputs.sequence),
+            Dump(topics.dead_letters, inputs.dead_letters),
+        ),
+        report,
+        final=final,
+    )  # bolts refuse subscriptions there, by records with numbers
 
 
 def _run(record: Record) -> bytes:

@@ -63,8 +63,19 @@ def distributed(distributor, subscription_tasks, message_tasks, n):
     bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, fields), n))
     offsets, terms, weights = Vocabulary.empty().weigh_texts(texts, Tokenizer())
     batch = MessageBatch(*columns[:2], *columns[3:5], offsets, terms, weights)
-    rows = [(i, i + 5, columns[2][i], columns[3][i], columns[4][i], terms[offsets[i]:offsets[i + 1]].tolist(), weights[offsets[i]:offsets[i + 1]].tolist(), i * 7)
-            for i in range(n)]
+    rows = [
+        (
+            i,
+            i + 5,
+            columns[2][i],
+            columns[3][i],
+            columns[4][i],
+            terms[offsets[i] : offsets[i + 1]].tolist(),
+            weights[offsets[i] : offsets[i + 1]].tolist(),
+            i * 7,
+        )
+        for i in range(n)
+    ]
     return sent.rows, rows, make_distributor(distributor, subscription_tasks).message_tasks(batch), context
 
 

@@ -22,8 +22,16 @@ def replica(watermark, claims, entries=None, *, alone=False, base=None, k=2, reg
 def change(merger, task, *rows, registration="0-1"):
     """Have changes of a task's list merged: (op, watermark, seq, position, score, message)."""
     kinds, watermarks, seqs, positions, scores, messages = zip(*rows)
-    return merger.change(task, pa.array([registration] * len(rows)), np.array(kinds, np.int8) + PART, np.array(watermarks), np.array(seqs), np.array(positions),
-                         np.array(scores, float), pa.array(messages)).tolist()
+    return merger.change(
+        task,
+        pa.array([registration] * len(rows)),
+        np.array(kinds, np.int8) + PART,
+        np.array(watermarks),
+        np.array(seqs),
+        np.array(positions),
+        np.array(scores, float),
+        pa.array(messages),
+    ).tolist()
 
 
 def taken(merger):
@@ -32,13 +40,22 @@ def taken(merger):
     if steady is not None:
         n = len(steady.ops)
         metas = [None] * n if steady.metas is None else steady.metas.tolist()
-        names, registrations, codes, scores, ranks, watermarks = (column.tolist() for column in (
-            steady.subscriptions, steady.registrations, steady.ops, steady.scores, steady.ranks, steady.watermarks))
+        names, registrations, codes, scores, ranks, watermarks = (
+            column.tolist() for column in (steady.subscriptions, steady.registrations, steady.ops, steady.scores, steady.ranks, steady.watermarks)
+        )
         deltas = deltas + [Delta(*row) for row in zip(names, registrations, metas, codes, steady.messages.to_pylist(), scores, ranks, watermarks)]
     if lists is not None:
         messages, scores, bounds = lists.messages.to_pylist(), lists.scores.tolist(), lists.offsets.tolist()
-        items = items + [Whole(*row) for row in zip(lists.subscriptions.tolist(), lists.registrations.tolist(), [merger.watermark] * len(bounds),
-                                                    [messages[a:b] for a, b in zip(bounds, bounds[1:])], [scores[a:b] for a, b in zip(bounds, bounds[1:])])]
+        items = items + [
+            Whole(*row)
+            for row in zip(
+                lists.subscriptions.tolist(),
+                lists.registrations.tolist(),
+                [merger.watermark] * len(bounds),
+                [messages[a:b] for a, b in zip(bounds, bounds[1:])],
+                [scores[a:b] for a, b in zip(bounds, bounds[1:])],
+            )
+        ]
     return deltas, events, items
 
 
@@ -70,7 +87,7 @@ def test_the_lists_of_several_replicas_become_one_at_every_watermark():
     merger.replica("s", 7, replica(3, both, [(3, 0.5), (1, 0.3)]))
     assert ops(merger) == ([], [], [])
     merger.replica("s", 8, replica(3, both, [(3, 0.5), (2, 0.3)]))
-    assert ops(merger)[:2] == ([("add", '"m3"', 1, 3), ("add", '"m2"', 2, 3)], [("active", 3)])   # of equal scores the newer one first, and m3 once
+    assert ops(merger)[:2] == ([("add", '"m3"', 1, 3), ("add", '"m2"', 2, 3)], [("active", 3)])  # of equal scores the newer one first, and m3 once
     change(merger, 8, (ADD, 5, 5, 5, 0.4, '"m5"'))
     change(merger, 8, (REMOVE, 6, 3, 3, 0.0, '"m3"'))
     change(merger, 7, (REMOVE, 6, 3, 3, 0.0, '"m3"'))
@@ -79,7 +96,7 @@ def test_the_lists_of_several_replicas_become_one_at_every_watermark():
     assert ops(merger)[0] == [("remove", '"m2"', 0, 4), ("add", '"m4"', 1, 4), ("remove", '"m3"', 0, 6), ("add", '"m5"', 2, 6)]
     merger.write_lists()
     assert taken(merger)[2] == [Whole("s", "0-1", 6, ['"m4"', '"m5"'], [0.9, 0.4])]
-    merger.replica("s", 7, replica(7, []))      # pending from here on
+    merger.replica("s", 7, replica(7, []))  # pending from here on
     change(merger, 8, (ADD, 8, 8, 8, 0.95, '"m8"'))
     merger.advance(8)
     assert ops(merger) == ([], [], []) and not merger.write_lists()
@@ -91,7 +108,7 @@ def test_the_lists_of_several_replicas_become_one_at_every_watermark():
 def test_one_replica_hands_over_to_two_and_two_to_one():
     merger = Merger(100)
     merger.advance(5)
-    merger.replica("s", 8, replica(5, [[2, [7, 8]]], [(4, 0.9)]))     # it was alone on 7 until now, which speaks later
+    merger.replica("s", 8, replica(5, [[2, [7, 8]]], [(4, 0.9)]))  # it was alone on 7 until now, which speaks later
     assert ops(merger) == ([], [], []) and not merger.owns("0-1", 7) and merger.owns("0-1", 8)
     merger.replica("s", 7, replica(5, [[1, [7]], [2, [7, 8]]], [(3, 0.5)], base=[(3, 0.5)]))
     assert ops(merger)[:2] == ([("add", '"m4"', 1, 5)], [])
@@ -114,7 +131,7 @@ def test_while_a_subscription_moves_its_old_epoch_goes_on():
 def test_a_registration_is_published_after_the_one_before_has_been_taken_back():
     merger = Merger(100)
     merger.advance(5)
-    merger.replica("s", 8, replica(5, [[1, [8]]], [(5, 0.9)], alone=True, registration="0-2"))   # faster than what is known of it
+    merger.replica("s", 8, replica(5, [[1, [8]]], [(5, 0.9)], alone=True, registration="0-2"))  # faster than what is known of it
     merger.end("s", "0-1", True, 5, [7], True)
     merger.begin("s", "0-2", True, 5)
     assert taken(merger) == ([], [], [])
@@ -131,7 +148,7 @@ def test_one_that_ends_before_it_was_known_leaves_its_events_only():
     merger.end("s", "0-1", True, 5, [7, 8], False)
     merger.gone("s", 8, ["0-1", None, None])
     assert taken(merger) == ([], [], [])
-    merger.gone("s", 7, ["0-1", None, columns((3, 0.5))])       # it was sure to be alone; nothing of it had been published
+    merger.gone("s", 7, ["0-1", None, columns((3, 0.5))])  # it was sure to be alone; nothing of it had been published
     assert taken(merger) == ([], [Event("s", "0-1", "removed", 5)], [Removed("s", "0-1", 5)]) and len(merger) == 0
 
 
@@ -203,7 +220,7 @@ def test_arrays_publish_what_single_lists_would():
     steady_deltas = 0
     for seed in range(25):
         rng, both = random.Random(seed), (Merger(extent), Loose(extent))
-        got = {(name, task): {} for name in "abc" for task in tasks}       # seq -> score of what a replica received
+        got = {(name, task): {} for name in "abc" for task in tasks}  # seq -> score of what a replica received
         lists = {key: [] for key in got}
         pending = dict.fromkeys(got, False)
         for one in both:
@@ -215,8 +232,20 @@ def test_arrays_publish_what_single_lists_would():
             name, task = key
             for one in both:
                 rows = [[seq, *rest] for seq, *rest in lists[key]]
-                one.replica(name, task, [f"0-{ord(name)}", watermark, k, None, [] if pending[key] else [[1, list(tasks)]], False,
-                                         None if pending[key] else [list(column) for column in zip(*rows)] or [[], [], [], []], None])
+                one.replica(
+                    name,
+                    task,
+                    [
+                        f"0-{ord(name)}",
+                        watermark,
+                        k,
+                        None,
+                        [] if pending[key] else [[1, list(tasks)]],
+                        False,
+                        None if pending[key] else [list(column) for column in zip(*rows)] or [[], [], [], []],
+                        None,
+                    ],
+                )
 
         for key in got:
             tell(key)

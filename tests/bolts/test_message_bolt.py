@@ -7,11 +7,11 @@ import pytest
 from dskype.bolts.message_bolt import MessageBolt
 from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.streams import FIELDS, PROGRESS, REQUESTS, WINDOW
+from dskype.topology import TopologyBuilder
 from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.simulated.engine import Faults
 from dskype.topology.testing import TestWordSpout as WordSpout
-from dskype.topology import TopologyBuilder
 from dskype.topology.tuples import StreamMeta, TupleBatch
 
 from .window.play import CONF, Play, request_columns, window_columns
@@ -114,14 +114,14 @@ def test_a_request_waits_until_its_watermark_is_reached():
     first, second = alone.collector.rows
     assert first[4] == [3, 2, 1, 0] and first[7] == ["3", "2", "1", "0"]
     assert second[:5] == (7, "s7", 5, 100, [4, 3, 2, 1, 0])
-    alone.ask([9], [plain(1)])      # a past one is answered at once
+    alone.ask([9], [plain(1)])  # a past one is answered at once
     assert alone.collector.rows[-1][4] == [1, 0]
     assert alone.context.gauges["pending_requests"]() == 0 and alone.context.gauges["window_messages"]() == 6
 
 
 def test_messages_of_several_tasks_are_applied_in_order_of_position_and_number():
     alone = Alone(kind="span.ms")
-    alone.messages([message(2, 7), message(5, 5), message(9, 12)], task=1)      # in order of seq, as one task sends them
+    alone.messages([message(2, 7), message(5, 5), message(9, 12)], task=1)  # in order of seq, as one task sends them
     alone.messages([message(1, 7), message(3, 4), message(4, 30)], task=2)
     alone.crash()
     alone.bolt.on_watermark(12)
@@ -153,7 +153,7 @@ def test_everything_is_kept_until_every_subscription_task_has_announced():
     assert alone.collector.rows[-1][4] == [4, 3, 2, 1, 0]
     alone.progress(20, ASKERS[1])
     alone.crash()
-    assert 60 - 16 <= len(alone.bolt._window) <= 60 - 16 + 3    # chunks of 3
+    assert 60 - 16 <= len(alone.bolt._window) <= 60 - 16 + 3  # chunks of 3
     alone.ask([2], [plain(20)], task=ASKERS[1])
     assert alone.collector.rows[-1][4] == [20, 19, 18, 17, 16]
 
@@ -163,7 +163,7 @@ def test_waiting_requests_hold_the_messages_that_they_need():
     alone.messages([message(s) for s in range(30)])
     alone.bolt.on_watermark(5)
     alone.ask([1], [plain(8)])
-    for task in ASKERS:     # far ahead of this bolt
+    for task in ASKERS:  # far ahead of this bolt
         alone.progress(25, task)
     alone.bolt.on_watermark(29)
     assert alone.collector.rows[-1][4] == [8, 7, 6, 5, 4]
@@ -227,8 +227,15 @@ def test_lists_may_come_as_arrow_columns_or_as_plain_lists():
 
 
 def test_columns_of_lists_survive_the_way_to_arrays():
-    for column in ([[1, 2], [], [3]], [np.array([1, 2]), (), [3]], pa.array([[1, 2], [], [3]]), pa.array([[9], [1, 2], [], [3]]).slice(1),
-                   pa.chunked_array([pa.array([[1, 2], []]), pa.array([[3]])]), pa.array([[1, 2], None, [3]]), pa.array([[1, 2], [], [3]], pa.large_list(pa.int32()))):
+    for column in (
+        [[1, 2], [], [3]],
+        [np.array([1, 2]), (), [3]],
+        pa.array([[1, 2], [], [3]]),
+        pa.array([[9], [1, 2], [], [3]]).slice(1),
+        pa.chunked_array([pa.array([[1, 2], []]), pa.array([[3]])]),
+        pa.array([[1, 2], None, [3]]),
+        pa.array([[1, 2], [], [3]], pa.large_list(pa.int32())),
+    ):
         offsets, values = lists_to_csr(column, np.int64)
         assert offsets.dtype == values.dtype == np.int64
         assert offsets.tolist() == [0, 2, 2, 3] and values.tolist() == [1, 2, 3]

@@ -161,14 +161,14 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     assert placer.routes(one).tasks.tolist() == [0, 2]
     markers = [row for row in collector.sent if row[3]["type"] == "plan"]
     assert [(task, p["version"], p["high"]) for task, _, _, p in markers] == [(task, 1, 9) for task in TASKS]
-    assert answer(placer, collector)[len(TASKS):] == []
+    assert answer(placer, collector)[len(TASKS) :] == []
     assert sent(collector) == [(20, "epoch", 2, [0, 2], 0.5), (22, "topk", 2, [0, 2], 0.5)]
-    state = unpack_state(pack_state(placer.snapshot()))     # a crash on the way
+    state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
-    placer.take_plan(2, {"of": [3, 3, 3]})                  # waits for the change before
-    placer.take_plan(2, {"of": [1, 1, 1]})                  # is not new
-    placer.switched(1)                                      # not yet
+    placer.take_plan(2, {"of": [3, 3, 3]})  # waits for the change before
+    placer.take_plan(2, {"of": [1, 1, 1]})  # is not new
+    placer.switched(1)  # not yet
     assert not collector.taken()
     placer.report("s", "0-7", 2, "ready", None, None, 22)
     found = sent(collector)
@@ -218,16 +218,22 @@ def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
     for task, theta in ((22, None), (20, -np.inf)):
         placer.report("s", "0-7", 1, "survey", theta, placement, task)
     assert not collector.taken()
-    state = unpack_state(pack_state(placer.snapshot()))     # a crash on the way
+    state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
     placer.report("s", "0-7", 1, "survey", 0.9, placement, 21)
-    assert sent(collector) == [(20, "epoch", 2, [1, 2], np.inf), (21, "epoch", 2, [1, 2], np.inf), (22, "epoch", 2, [1, 2], np.inf),
-                               (20, "topk", 3, [0], 0.5), (21, "epoch", 3, [0], 0.5), (22, "epoch", 3, [0], 0.5)]
+    assert sent(collector) == [
+        (20, "epoch", 2, [1, 2], np.inf),
+        (21, "epoch", 2, [1, 2], np.inf),
+        (22, "epoch", 2, [1, 2], np.inf),
+        (20, "topk", 3, [0], 0.5),
+        (21, "epoch", 3, [0], 0.5),
+        (22, "epoch", 3, [0], 0.5),
+    ]
     assert context.counters["shrunk"].get_count() == 1 and context.gauges["replicas"]() == 1
-    placer.report("s", "0-7", 2, "short", 0.9, placement, 21)     # nobody's floor is above the first one's guard
+    placer.report("s", "0-7", 2, "short", 0.9, placement, 21)  # nobody's floor is above the first one's guard
     assert not collector.taken()
-    placer.report("s", "0-7", 3, "short", 0.4, placement, 20)     # what it found is worse: it grows again
+    placer.report("s", "0-7", 3, "short", 0.4, placement, 20)  # what it found is worse: it grows again
     assert sent(collector) == [(20, "epoch", 4, [0, 1, 2], -np.inf), (21, "topk", 4, [0, 1, 2], -np.inf), (22, "topk", 4, [0, 1, 2], -np.inf)]
 
 
@@ -240,8 +246,11 @@ def test_a_subscription_that_needs_all_its_tasks_keeps_them(theta):
 
 
 def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
-    for change in (lambda placer, placement: placer.report("s", "0-7", 1, "short", -np.inf, placement, 20), lambda placer, _: placer.unregister("s"),
-                   lambda placer, _: placer.take_plan(1, {"of": [0, 1, 2]})):
+    for change in (
+        lambda placer, placement: placer.report("s", "0-7", 1, "short", -np.inf, placement, 20),
+        lambda placer, _: placer.unregister("s"),
+        lambda placer, _: placer.take_plan(1, {"of": [0, 1, 2]}),
+    ):
         placer, collector, context, placement = reviewed()
         placer.report("s", "0-7", 1, "survey", 0.9, placement, 20)
         change(placer, placement)

@@ -15,7 +15,12 @@ def test_entries_come_back_as_they_were_put_in():
             registry.remove(name)
             plain.pop(name, None)
         else:
-            entry = f"{rng.randrange(40)}-{rng.randrange(1 << 40)}", rng.random() < 0.5, rng.randrange(1, 1 << 31), tuple(sorted(rng.sample(range(1000), rng.randint(1, 6))))
+            entry = (
+                f"{rng.randrange(40)}-{rng.randrange(1 << 40)}",
+                rng.random() < 0.5,
+                rng.randrange(1, 1 << 31),
+                tuple(sorted(rng.sample(range(1000), rng.randint(1, 6)))),
+            )
             registry.set(name, *entry)
             plain[name] = entry
     copy = Registry()

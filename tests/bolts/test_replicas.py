@@ -16,9 +16,13 @@ from .topk.world import DIAGONAL_DEG, World, exact_topk
 
 def batch(messages):
     offsets = np.cumsum([0, *(len(m["weights"]) for m in messages)])
-    return MessageBatch(*(np.array([m[key] for m in messages], np.int64) for key in ("seq", "position")), *(np.array([m[key] for m in messages], np.float64) for key in ("lat", "lon")),
-                        offsets.astype(np.int64), np.array([t for m in messages for t in m["weights"]], np.int64),
-                        np.array([w for m in messages for w in m["weights"].values()], np.float64))
+    return MessageBatch(
+        *(np.array([m[key] for m in messages], np.int64) for key in ("seq", "position")),
+        *(np.array([m[key] for m in messages], np.float64) for key in ("lat", "lon")),
+        offsets.astype(np.int64),
+        np.array([t for m in messages for t in m["weights"]], np.int64),
+        np.array([w for m in messages for w in m["weights"].values()], np.float64),
+    )
 
 
 class Task:
@@ -29,8 +33,14 @@ class Task:
 
     def insert(self, number, s, complete=False):
         terms = sorted(s["weights"])
-        (slot,) = self.engine.insert(np.array([s["k"]]), *(np.array([s[key]]) for key in ("alpha", "lat", "lon")), np.array([0, len(terms)]), np.array(terms),
-                                     np.array([s["weights"][t] for t in terms]), complete).tolist()
+        (slot,) = self.engine.insert(
+            np.array([s["k"]]),
+            *(np.array([s[key]]) for key in ("alpha", "lat", "lon")),
+            np.array([0, len(terms)]),
+            np.array(terms),
+            np.array([s["weights"][t] for t in terms]),
+            complete,
+        ).tolist()
         self.slots[number] = slot
         if not complete:
             self.waiting.append((number, self.engine.watermark))
@@ -79,7 +89,7 @@ def test_while_all_replicas_are_above_the_guard_their_lists_together_are_the_top
     for number, s in enumerate(subscriptions):
         own = sorted({task_of[term] for term in s["weights"]})
         chosen = rng.sample(own, rng.randint(1, len(own)))
-        if number % 2:      # one keyword that says nearly all
+        if number % 2:  # one keyword that says nearly all
             first, *rest = sorted(s["weights"])
             s["alpha"], s["weights"] = rng.choice((0.0, 0.1)), {first: 0.99, **{term: math.sqrt((1 - 0.99**2) / len(rest)) for term in rest}}
             chosen = [task_of[first]]
@@ -97,7 +107,7 @@ def test_while_all_replicas_are_above_the_guard_their_lists_together_are_the_top
             for _ in range(rng.choice((0, 1, 5, 30))):
                 task.answer(subscriptions, window, extent, rng)
         for number, (chosen, guard) in enumerate(placed):
-            if rng.random() < 0.05 and guard > -math.inf:   # a new epoch: one task more, which has asked from now on
+            if rng.random() < 0.05 and guard > -math.inf:  # a new epoch: one task more, which has asked from now on
                 (more, *_) = [t for t in sorted({task_of[term] for term in subscriptions[number]["weights"]}) if t not in chosen] or [None]
                 if more is not None:
                     tasks[more].insert(number, subscriptions[number])

@@ -69,8 +69,16 @@ class Made(BatchBolt):
             if watermark % 13 == 0:
                 self.publisher.events([name], [registration], ["active"], [watermark])
             n = rng.randrange(4)
-            self.publisher.deltas([name] * n, [registration] * n, [rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)], [f'"m{watermark}-{i}"' for i in range(n)],
-                                  [rng.random() for _ in range(n)], [1 + i for i in range(n)], [watermark] * n, ['{"x":1}'] * n if number % 3 else None)
+            self.publisher.deltas(
+                [name] * n,
+                [registration] * n,
+                [rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)],
+                [f'"m{watermark}-{i}"' for i in range(n)],
+                [rng.random() for _ in range(n)],
+                [1 + i for i in range(n)],
+                [watermark] * n,
+                ['{"x":1}'] * n if number % 3 else None,
+            )
             if rng.random() < 0.5:
                 k = rng.randrange(3)
                 self.publisher.states([name], [registration], [watermark], [0, k], [str(rng.randrange(99)) for _ in range(k)], [rng.random() for _ in range(k)])
@@ -93,16 +101,16 @@ def topology(via_bolt=True, tick_secs=2):
     builder.set_spout("watermarks", Watermarks())
     builder.set_bolt("subscription-bolt", Made(via_bolt), 2).all_grouping("watermarks")
     if via_bolt:
-        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping("subscription-bolt", Fields("subscription"), streams.RESULTS) \
-            .fields_grouping("subscription-bolt", Fields("subscription"), streams.LISTS)
+        builder.set_bolt("result-bolt", ResultBolt(tick_secs), 2).fields_grouping("subscription-bolt", Fields("subscription"), streams.RESULTS).fields_grouping(
+            "subscription-bolt", Fields("subscription"), streams.LISTS
+        )
     return builder.create_topology()
 
 
 class Simulation:
     def __init__(self, conf=None, seed=None, faults=Faults(), via_bolt=True):
         self.time_ms = 1_000_000_000
-        conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.idle.interval.ms": 100,
-                "topology.acker.executors": 0, **(conf or {})}
+        conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.idle.interval.ms": 100, "topology.acker.executors": 0, **(conf or {})}
         plan = TopologyPlan.build("t", "t-1-1000", conf, topology(via_bolt))
         self.log = MemoryLog(lambda: self.time_ms)
         self.sim = SimulatedTopology(plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
@@ -186,7 +194,7 @@ class Flaky(Shelf):
     def _write(self, items):
         if Flaky.rng.random() < Flaky.likely_away:
             if Flaky.rng.random() < 0.5:  # the answer got lost
-                super()._write(items[:Flaky.rng.randrange(len(items) + 1)])
+                super()._write(items[: Flaky.rng.randrange(len(items) + 1)])
             raise StoreUnavailable("flaky is away")
         return super()._write(items)
 
@@ -247,6 +255,7 @@ def test_states_go_to_redis_and_with_the_option_to_the_topic_too(tmp_path):
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_redis_is_down_for_a_while(tmp_path, seed):
     with RedisServer(tmp_path, keep=True) as server:
+
         def outage(step):
             if step in (3, 12):
                 server.stop()
@@ -271,11 +280,15 @@ def test_redis_may_come_up_after_the_topology(tmp_path):
 # --- settings -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("conf", "message"), [
-    ({"dskype.store": "memcached"}, "store is not known.*given: 'memcached'; legal: kafka, redis"),
-    ({"dskype.store": "redis", "dskype.store.options": {"urll": "x"}}, "option of store 'redis' is not known.*given: 'urll'"),
-    ({"dskype.store": "redis", "dskype.store.options": {"url": "http://x"}}, "Option url of store 'redis' is not usable"),
-    ({"dskype.store.options": {"url": "x"}}, "option of store 'kafka' is not known")])
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"dskype.store": "memcached"}, "store is not known.*given: 'memcached'; legal: kafka, redis"),
+        ({"dskype.store": "redis", "dskype.store.options": {"urll": "x"}}, "option of store 'redis' is not known.*given: 'urll'"),
+        ({"dskype.store": "redis", "dskype.store.options": {"url": "http://x"}}, "Option url of store 'redis' is not usable"),
+        ({"dskype.store.options": {"url": "x"}}, "option of store 'kafka' is not known"),
+    ],
+)
 def test_a_topology_with_a_store_that_cannot_work_is_refused(conf, message):
     with pytest.raises(IllegalArgumentException, match=message):
         ResultBolt().check_topology("result-bolt", conf, None)

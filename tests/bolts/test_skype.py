@@ -60,9 +60,8 @@ class Player:
 
     def expected(self, slot: int) -> list[tuple[float, int, int]]:
         now, scores = self.skype.watermark, self.scores[slot]
-        found = [(s, m["position"], m["seq"]) for m in self.messages
-                 if now - self.skype.extent < m["position"] <= now and (s := scores[m["seq"]]) is not None]
-        return sorted(found, reverse=True)[:self.subscriptions[slot]["k"]]
+        found = [(s, m["position"], m["seq"]) for m in self.messages if now - self.skype.extent < m["position"] <= now and (s := scores[m["seq"]]) is not None]
+        return sorted(found, reverse=True)[: self.subscriptions[slot]["k"]]
 
     def advance(self, messages: list[dict[str, Any]], watermark: int) -> None:
         self.messages += messages
@@ -88,7 +87,7 @@ class Player:
         assert skype.engine.slots.tolist() == slots and len(skype) == len(slots)
         offsets, seqs, positions, scores = skype.topk(slots)
         for i, slot in enumerate(slots):
-            found = list(zip(*(column[offsets[i]:offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
+            found = list(zip(*(column[offsets[i] : offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
             assert found == self.expected(slot), (slot, self.subscriptions[slot])
             assert self.folded[slot] == [seq for _, _, seq in found]
         if slots:
@@ -101,8 +100,12 @@ class Player:
     def special(self) -> list[dict[str, Any]]:
         """Subscriptions that are easily got wrong: without keywords, with 64, with more wanted than there can be."""
         wide = weigh(sorted({*self.world.terms, *range(200, 264)})[:64], self.rng)
-        return [{**self.world.subscription(3), "weights": {}}, {**self.world.subscription(2), "weights": wide},
-                {**self.world.subscription(500), "alpha": 0.0}, {**self.world.subscription(1), "alpha": 1.0}]
+        return [
+            {**self.world.subscription(3), "weights": {}},
+            {**self.world.subscription(2), "weights": wide},
+            {**self.world.subscription(500), "alpha": 0.0},
+            {**self.world.subscription(1), "alpha": 1.0},
+        ]
 
     def step(self) -> None:
         rng, world = self.rng, self.world
@@ -127,8 +130,15 @@ class Player:
 
 def make(index: str, buffer: str, window: str, extent: int, *, tight: bool = True) -> Skype:
     options = {"chunks": {"capacity": 7}, "irtree": {"node_capacity": 4}}
-    return Skype(extent, DIAGONAL_DEG, index=index, buffer=buffer, window_index=window, buffer_options=TIGHT.get(buffer) if tight else None,
-                 window_options=options.get(window))
+    return Skype(
+        extent,
+        DIAGONAL_DEG,
+        index=index,
+        buffer=buffer,
+        window_index=window,
+        buffer_options=TIGHT.get(buffer) if tight else None,
+        window_options=options.get(window),
+    )
 
 
 def begin(index: str, buffer: str, window: str, seed: int, *, extent: int = 9, timed: bool = False, places: int = 6) -> Player:
@@ -228,8 +238,9 @@ def played_on(folder: Path, restored: bool) -> list[Any]:
 
 def test_a_snapshot_goes_on_in_another_process(tmp_path):
     mine = played_on(tmp_path, restored=False)
-    code = ("import json, sys; from pathlib import Path; from tests.bolts import test_skype as t;"
-            "print(json.dumps(t.played_on(Path(sys.argv[1]), restored=True)))")
+    code = (
+        "import json, sys; from pathlib import Path; from tests.bolts import test_skype as t;print(json.dumps(t.played_on(Path(sys.argv[1]), restored=True)))"
+    )
     assert json.loads(python(code, str(tmp_path))) == mine
 
 

@@ -33,7 +33,7 @@ class Entry:
     subscription: Any
     arrival_ms: int
     weights: dict[str, float] = field(default_factory=dict)
-    pending: int = 0            # advances until it is resolved
+    pending: int = 0  # advances until it is resolved
     fresh: bool = True
     dirty: bool = True
     shown: list[tuple[int, float]] = field(default_factory=list)
@@ -45,8 +45,9 @@ class PlainSystem:
     :param texts: what the vocabulary was built from; None: no vocabulary.
     """
 
-    def __init__(self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True,
-                 name: str = "dskype") -> None:
+    def __init__(
+        self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True, name: str = "dskype"
+    ) -> None:
         self.name, self.settings = name, Settings.from_conf(conf)
         self.random = random.Random(seed)
         self.partitions, self.hesitant, self.crashes = partitions, hesitant, hesitant
@@ -63,12 +64,13 @@ class PlainSystem:
         self.numbers: Counter[str] = Counter()
         self.newest = -1
         self.run = "1-1000"
-        self.separators = (", ", ": ") if seed % 5 == 4 else (",", ":")     # as the product writes, or in another way
+        self.separators = (", ", ": ") if seed % 5 == 4 else (",", ":")  # as the product writes, or in another way
 
     # -- the log --------------------------------------------------------------------------------------------------------
 
-    def write(self, topic: str, key: bytes | None, value: Any, headers: list[tuple[str, bytes]] | None = None, partition: int | None = None,
-              task: int | None = None) -> Record:
+    def write(
+        self, topic: str, key: bytes | None, value: Any, headers: list[tuple[str, bytes]] | None = None, partition: int | None = None, task: int | None = None
+    ) -> Record:
         """Append a record; ``task``: it gets a record-id."""
         if partition is None:
             partition = 0 if key is None or topic in ("registrations", "sequence", "dead_letters") else zlib.crc32(key) % self.partitions
@@ -160,14 +162,16 @@ class PlainSystem:
         timed = self.settings.window_kind == "time"
         while self.inbox and (limit is None or limit > 0):
             partition = self.random.choice(sorted({r.partition for r in self.inbox}))
-            stretch = [r for r in self.inbox if r.partition == partition][:1 + self.random.randrange(4)]
+            stretch = [r for r in self.inbox if r.partition == partition][: 1 + self.random.randrange(4)]
             self.inbox = [r for r in self.inbox if r not in stretch]
             limit = None if limit is None else limit - len(stretch)
             run: list[Record] = []
             before = self.watermark
             for record in stretch:
                 try:
-                    message = parse_message(record.value, space=self.settings.space, text_max_bytes=self.settings.limits.text_max_bytes, words_max=self.settings.limits.words_max)
+                    message = parse_message(
+                        record.value, space=self.settings.space, text_max_bytes=self.settings.limits.text_max_bytes, words_max=self.settings.limits.words_max
+                    )
                     position = len(self.messages)
                     if timed:
                         position = record.timestamp_ms if message.ts is None else message.ts
@@ -179,10 +183,17 @@ class PlainSystem:
                     self.refuse("messages", record, error)
                     continue
                 counts = Counter(self.tokenizer.tokens(message.text))
-                self.messages.append({
-                    "seq": len(self.messages), "position": position, "lat": message.lat, "lon": message.lon, "arrival_ms": record.timestamp_ms,
-                    "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
-                    "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}"})
+                self.messages.append(
+                    {
+                        "seq": len(self.messages),
+                        "position": position,
+                        "lat": message.lat,
+                        "lon": message.lon,
+                        "arrival_ms": record.timestamp_ms,
+                        "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
+                        "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}",
+                    }
+                )
                 run.append(record)
                 self.newest = max(self.newest, position)
             self.number(run)
@@ -191,8 +202,12 @@ class PlainSystem:
     def number(self, run: list[Record]) -> None:
         """Write a run of numbers."""
         if run:
-            self.write("sequence", None, {"v": 1, "task": 1, "first": len(self.messages) - len(run), "partition": run[0].partition, "offset": run[0].offset,
-                                          "n": len(run)}, task=1)
+            self.write(
+                "sequence",
+                None,
+                {"v": 1, "task": 1, "first": len(self.messages) - len(run), "partition": run[0].partition, "offset": run[0].offset, "n": len(run)},
+                task=1,
+            )
 
     def advance(self, watermark: int) -> None:
         """Go on to a watermark."""
@@ -216,8 +231,11 @@ class PlainSystem:
         for entry in list(self.filters.values()):
             for m in new:
                 expires = None if entry.subscription.ttl_s is None else entry.arrival_ms + round(entry.subscription.ttl_s * 1000)
-                if (expires is None or m["arrival_ms"] < expires) and naive.in_bbox(entry.subscription.bbox, m["lat"], m["lon"]) \
-                        and expression.satisfies(entry.subscription.expression, set(m["weights"])):
+                if (
+                    (expires is None or m["arrival_ms"] < expires)
+                    and naive.in_bbox(entry.subscription.bbox, m["lat"], m["lon"])
+                    and expression.satisfies(entry.subscription.expression, set(m["weights"]))
+                ):
                     self.delta(entry, m["position"], "match", m["seq"])
             if entry.subscription.ttl_s is not None and new and new[-1]["arrival_ms"] > entry.arrival_ms + entry.subscription.ttl_s * 1000 + 500:
                 self.event(self.filters.pop(entry.id), "removed")
@@ -296,8 +314,11 @@ class PlainSystem:
     def some_message(self) -> Any:
         """Return a random message; now and then a bad one."""
         rng = self.random
-        value: dict[str, Any] = {"text": " ".join(rng.choices(WORDS, k=rng.randrange(6))) + rng.choice(["", "!", " Straße"]),
-                                 "lat": rng.choice([rng.uniform(-5, 5), 1.0]), "lon": rng.choice([rng.uniform(-5, 5), 2.0])}
+        value: dict[str, Any] = {
+            "text": " ".join(rng.choices(WORDS, k=rng.randrange(6))) + rng.choice(["", "!", " Straße"]),
+            "lat": rng.choice([rng.uniform(-5, 5), 1.0]),
+            "lon": rng.choice([rng.uniform(-5, 5), 2.0]),
+        }
         kind = rng.random()
         if kind < 0.4:
             value["id"] = rng.choice([f"m{self.now_ms}-{rng.randrange(10**6)}", self.now_ms * 1000 + rng.randrange(1000)])
@@ -315,8 +336,15 @@ class PlainSystem:
         words = rng.sample(WORDS, rng.randint(1, 3))
         meta = {"meta": rng.choice([None, {"team": 1}, "x"])} if rng.random() < 0.3 else {}
         if rng.random() < 0.6:
-            return {"type": "topk", "keywords": words, "lat": rng.uniform(-5, 5), "lon": rng.uniform(-5, 5), "k": rng.choice([1, 2, 3, 5]),
-                    "alpha": rng.choice([0, 0.5, 1, rng.random()]), **meta}
+            return {
+                "type": "topk",
+                "keywords": words,
+                "lat": rng.uniform(-5, 5),
+                "lon": rng.uniform(-5, 5),
+                "k": rng.choice([1, 2, 3, 5]),
+                "alpha": rng.choice([0, 0.5, 1, rng.random()]),
+                **meta,
+            }
         if rng.random() < 0.1:
             return b"[]"
         text = " ".join([words[0], *(f"{rng.choice(['AND', 'OR'])} {word}" for word in words[1:])])

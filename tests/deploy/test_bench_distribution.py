@@ -60,7 +60,7 @@ def test_long_messages_are_texts_joined(data):
     short, long = data[PLACES], data[LONG]
     assert sorted(" ".join(long.texts).split()) == sorted(" ".join(short.texts).split())
     counts = [len(set(text.split())) for text in long.texts[:-1]]
-    assert 15 < np.mean(counts) < 37     # words of this small vocabulary come again
+    assert 15 < np.mean(counts) < 37  # words of this small vocabulary come again
     assert set(zip(long.corpus.lat, long.corpus.lon)) <= set(zip(short.corpus.lat, short.corpus.lon))
     assert len(long.corpus.vocabulary) == len(short.corpus.vocabulary) and long.corpus.vocabulary.documents == len(long.texts)
 
@@ -131,11 +131,25 @@ def test_the_lists_are_those_of_a_plain_program(workload):
     simulation = Simulation(view, distributor("keyword", {}, 4, view), check=60)
     simulation.run()
     m, s = workload.messages, view.subscriptions
-    messages = [{"seq": i, "position": i, "lat": m.lat[i], "lon": m.lon[i],
-                 "weights": dict(zip(*(c[m.offsets[i]:m.offsets[i + 1]].tolist() for c in (m.terms, m.weights))))} for i in range(m.n)]
+    messages = [
+        {
+            "seq": i,
+            "position": i,
+            "lat": m.lat[i],
+            "lon": m.lon[i],
+            "weights": dict(zip(*(c[m.offsets[i] : m.offsets[i + 1]].tolist() for c in (m.terms, m.weights)))),
+        }
+        for i in range(m.n)
+    ]
     for row, held in simulation.merged.items():
         first, last = s.offsets[row], s.offsets[row + 1]
-        one = {"k": 5, "alpha": s.alpha[row], "lat": s.lat[row], "lon": s.lon[row], "weights": dict(zip(s.terms[first:last].tolist(), s.weights[first:last].tolist()))}
+        one = {
+            "k": 5,
+            "alpha": s.alpha[row],
+            "lat": s.lat[row],
+            "lon": s.lon[row],
+            "weights": dict(zip(s.terms[first:last].tolist(), s.weights[first:last].tolist())),
+        }
         expected = naive.topk(one, messages, m.n - 1, TINY.window, workload.diagonal_deg)
         mine = sorted(held.items(), key=lambda x: (-x[1], -x[0]))[:5]
         assert naive.same_topk(mine, expected, {x["seq"]: naive.score(one, x, workload.diagonal_deg) for x in messages})
@@ -148,7 +162,7 @@ def test_placements_that_grow_stay_exact():
     place = np.array([rng.random() for _ in texts])
     workload = Workload(DataSet.of_texts(PLACES, "words", texts, place, place), Scale(300, 300, 600, 0, sample=100, step=25), 2)
     view = workload.view(2)
-    ranges = [{"from": i, "node": {"tasks": [i], "load": 1.0, "marks": {}}} for i in range(13)]      # a task for each word
+    ranges = [{"from": i, "node": {"tasks": [i], "load": 1.0, "marks": {}}} for i in range(13)]  # a task for each word
     plan = {**make_distributor("prefix", 13).plan(), "root": {"ranges": ranges}}
     simulation = Simulation(view, make_distributor("prefix", 13, {"slack": 0}, plan), check=300)
     began = simulation.distributor.place_all(sample_of(workload.messages, view.subscriptions, view.floors, view.filled), view.floors)[0][-1]
@@ -174,7 +188,7 @@ def test_what_is_counted_is_what_the_distributor_says(workload):
     view = workload.view(5)
     by = distributor("keyword", {}, 4, view)
     found = simulate(view, by, check=5)
-    measured = workload.messages.slice(200, 300)     # the window's and the warm-up's steps are not
+    measured = workload.messages.slice(200, 300)  # the window's and the warm-up's steps are not
     tasks = by.message_tasks(measured).tasks
     assert found["communication"] == pytest.approx(len(tasks) / 100)
     placed = [by.place(f"s{row}", placement(view.subscriptions, row), view.floors[row]).tasks for row in range(60)]
@@ -227,9 +241,20 @@ def test_what_has_no_partitions_is_left_as_it_is(workload):
 
 def fewer_tasks(e):
     """Return an experiment with at most 4 tasks."""
-    return replace(e, rows=[replace(row, setting=replace(
-        row.setting, tasks=4 if "n1" in row.setting.options else min(4, row.setting.tasks),
-        options={"n1": n1, "n2": 4 // n1} if (n1 := min(4, row.setting.options.get("n1", 0))) else row.setting.options)) for row in e.rows])
+    return replace(
+        e,
+        rows=[
+            replace(
+                row,
+                setting=replace(
+                    row.setting,
+                    tasks=4 if "n1" in row.setting.options else min(4, row.setting.tasks),
+                    options={"n1": n1, "n2": 4 // n1} if (n1 := min(4, row.setting.options.get("n1", 0))) else row.setting.options,
+                ),
+            )
+            for row in e.rows
+        ],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +262,15 @@ def found(data):
     bench = Bench(data, TINY, {PLACES: 50, LONG: 20}, check=10)
     lines: list[str] = []
     done = run_experiments([fewer_tasks(e) for e in experiments([PLACES, LONG])], bench, lines.append)
-    return {"machine": skype_report.machine(), "scale": vars(TINY), "repeat": 2, "seconds": 1.0, "experiments": done, "lines": lines,
-            "data": [{"name": d.name, "source": d.corpus.source, "messages": len(d.corpus), "vocabulary": 60, "keywords_per_message": 4.0} for d in data.values()]}
+    return {
+        "machine": skype_report.machine(),
+        "scale": vars(TINY),
+        "repeat": 2,
+        "seconds": 1.0,
+        "experiments": done,
+        "lines": lines,
+        "data": [{"name": d.name, "source": d.corpus.source, "messages": len(d.corpus), "vocabulary": 60, "keywords_per_message": 4.0} for d in data.values()],
+    }
 
 
 def test_every_experiment_is_measured(found):
@@ -269,24 +301,41 @@ def test_equal_settings_are_measured_once(data, monkeypatch):
 def test_a_distributor_that_is_not_there_is_left_out_with_a_note(data):
     e = experiments([PLACES], ["methods"])[0]
     rows = [replace(e.rows[0], setting=Setting("hashing", tasks=2)), replace(e.rows[1], setting=Setting("to come"))]
-    one, = run_experiments([replace(e, rows=rows)], Bench({PLACES: data[PLACES]}, TINY, check=1), lambda line: None)
+    (one,) = run_experiments([replace(e, rows=rows)], Bench({PLACES: data[PLACES]}, TINY, check=1), lambda line: None)
     assert one["notes"] == ["location is left out: distributor 'to come' is not available"] and len(one["rows"]) == 1
-    assert {claim["held"] for claim in one["claims"]} == {None, True}     # what is there is exact, the rest cannot be told
+    assert {claim["held"] for claim in one["claims"]} == {None, True}  # what is there is exact, the rest cannot be told
 
 
 def test_claims_follow_the_figures():
     """Every claim can hold and fail: figures are made up until both have been seen."""
     rng = random.Random(5)
-    measures = ("grown", "subscriptions", "evaluations_per_1000", "throughput", "communication", "replication", "balance_load", "balance_busy", "route_us", "place_us", "work_us")
+    measures = (
+        "grown",
+        "subscriptions",
+        "evaluations_per_1000",
+        "throughput",
+        "communication",
+        "replication",
+        "balance_load",
+        "balance_busy",
+        "route_us",
+        "place_us",
+        "work_us",
+    )
     for experiment in experiments([PLACES, LONG]):
         seen: dict[str, set[bool]] = {claim.text: set() for claim in experiment.claims}
         for _ in range(6000):
             by_series = {(row.series, m): rng.choice((0.1, 1.0, 1.3, 10.0)) for row in experiment.rows for m in measures}
             slope, spread = {m: rng.choice((-0.8, -0.01, 0.0, 0.01, 30.0)) for m in measures}, rng.choice((1, 1, 3))
             last = max((row.x for row in experiment.rows if isinstance(row.x, (int, float))), default=1)
-            made_up = {(row.series, row.x): {"checked": 10, "different": rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))} | {
-                m: by_series[row.series, m] * rng.choice((1, spread)) * (1 + slope[m] * ((row.x if isinstance(row.x, (int, float)) else 0) / last) ** 2)
-                for m in measures} for row in experiment.rows}
+            made_up = {
+                (row.series, row.x): {"checked": 10, "different": rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))}
+                | {
+                    m: by_series[row.series, m] * rng.choice((1, spread)) * (1 + slope[m] * ((row.x if isinstance(row.x, (int, float)) else 0) / last) ** 2)
+                    for m in measures
+                }
+                for row in experiment.rows
+            }
             for claim in experiment.claims:
                 held, figures = claim.check(made_up)
                 assert figures
@@ -358,16 +407,25 @@ def test_plans_for_spark_are_learned_by_the_vocabulary_of_the_topology(data, tmp
     asked.sample = 400
     vocabulary = throughput.build_vocabulary(asked, tmp_path)
     workload = distribution_spark._workload(asked, vocabulary)
-    assert workload.data.corpus.vocabulary.documents == 400 and (workload.messages.terms < 0).any()     # words that the sample lacked
+    assert workload.data.corpus.vocabulary.documents == 400 and (workload.messages.terms < 0).any()  # words that the sample lacked
     plan = DISTRIBUTORS["prefix"].learn(2, workload.view(20).sample)
     assert make_distributor("prefix", 2, {}, json.loads(json.dumps(plan))).message_tasks(workload.messages).tasks.max() == 1
 
 
 def test_a_run_on_spark_is_told_by_its_figures():
-    r = {"mean_per_s": 1234.0, "all_active_s": 5.0, "placements": 30.0, "subscriptions": 20, "other_cores": 0.5,
-         "streams": [{"stream": "matching", "tuples_per_message": 1.5, "bytes_per_message": 300.0}, {"stream": "window", "tuples_per_message": 1.0, "bytes_per_message": 9.0}],
-         "components": {"subscription-bolt": {"busy_us_per_message": 40.0}, "distribution-bolt": {"busy_us_per_message": 7.0}},
-         "processes": {"spark": {"cpu_us_per_message": 100.0}, "broker": {"cpu_us_per_message": 50.0}}}
+    r = {
+        "mean_per_s": 1234.0,
+        "all_active_s": 5.0,
+        "placements": 30.0,
+        "subscriptions": 20,
+        "other_cores": 0.5,
+        "streams": [
+            {"stream": "matching", "tuples_per_message": 1.5, "bytes_per_message": 300.0},
+            {"stream": "window", "tuples_per_message": 1.0, "bytes_per_message": 9.0},
+        ],
+        "components": {"subscription-bolt": {"busy_us_per_message": 40.0}, "distribution-bolt": {"busy_us_per_message": 7.0}},
+        "processes": {"spark": {"cpu_us_per_message": 100.0}, "broker": {"cpu_us_per_message": 50.0}},
+    }
     row = {"method": "prefix", "tasks": 4, **distribution_spark.summary(r)}
     assert row["replication"] == 1.5 and row["communication"] == 1.5 and row["cpu_us"] == 150 and row["work_us"] == 40
     page = distribution_spark.markdown({"machine": {"cores": 2, "processor": "P"}, "rows": [row], "subscriptions": 20, "window": 10, "seconds_each": 3})

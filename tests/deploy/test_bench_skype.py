@@ -35,8 +35,18 @@ def found(corpus):
     bench = Bench(corpus, TINY)
     lines: list[str] = []
     experiments = run_experiments(list(EXPERIMENTS), bench, lines.append)
-    return {"machine": skype_report.machine(), "source": corpus.source, "messages": len(corpus), "vocabulary": len(corpus.vocabulary),
-            "keywords_per_message": 4.0, "scale": vars(TINY), "repeat": 2, "seconds": 1.0, "experiments": experiments, "lines": lines}
+    return {
+        "machine": skype_report.machine(),
+        "source": corpus.source,
+        "messages": len(corpus),
+        "vocabulary": len(corpus.vocabulary),
+        "keywords_per_message": 4.0,
+        "scale": vars(TINY),
+        "repeat": 2,
+        "seconds": 1.0,
+        "experiments": experiments,
+        "lines": lines,
+    }
 
 
 # -- workload -------------------------------------------------------------------------------------
@@ -54,8 +64,8 @@ def test_arrivals_and_expiries_take_turns(corpus, timed):
         sizes.append(batch.n)
         if len(sizes) > 12:
             before, after = (sum(w - stream.extent < p <= w for p in messages) for w in (full, end))
-            assert before == sum(sizes[-12:]) and after == sum(sizes[-11:])     # a whole slot has expired, none before
-            assert sum(last - stream.extent < p <= last for p in messages[:-batch.n]) == sum(full - stream.extent < p <= full for p in messages[:-batch.n])
+            assert before == sum(sizes[-12:]) and after == sum(sizes[-11:])  # a whole slot has expired, none before
+            assert sum(last - stream.extent < p <= last for p in messages[: -batch.n]) == sum(full - stream.extent < p <= full for p in messages[: -batch.n])
         last = end
     assert (len(set(messages)) < len(messages)) == timed
     assert (len(set(sizes)) > 1) == timed
@@ -69,10 +79,10 @@ def test_messages_come_again_in_another_order(corpus):
 
 def test_subscriptions_have_the_place_and_some_keywords_of_a_message(corpus):
     drawn = draw_subscriptions(corpus, 200, k=7, keywords=(2, 3))
-    bags = {(corpus.lat[i], corpus.lon[i]): set(corpus.terms[corpus.offsets[i]:corpus.offsets[i + 1]].tolist()) for i in range(len(corpus))}
+    bags = {(corpus.lat[i], corpus.lon[i]): set(corpus.terms[corpus.offsets[i] : corpus.offsets[i + 1]].tolist()) for i in range(len(corpus))}
     counts = set()
     for i in range(200):
-        terms, weights = (column[drawn.offsets[i]:drawn.offsets[i + 1]] for column in (drawn.terms, drawn.weights))
+        terms, weights = (column[drawn.offsets[i] : drawn.offsets[i + 1]] for column in (drawn.terms, drawn.weights))
         bag = bags[drawn.lat[i], drawn.lon[i]]
         assert set(terms.tolist()) <= bag and terms.tolist() == sorted(set(terms.tolist()))
         assert len(terms) in (2, 3) or len(terms) == len(bag) == 1
@@ -91,12 +101,15 @@ def test_keywords_of_a_zipf_distribution_are_common_ones(corpus):
     assert set(np.diff(drawn.offsets).tolist()) == {1, 2, 3}
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("a.jsonl", '{"text": "red fox, brown", "lat": 1, "lon": 2}\nnonsense\n{"text": "x", "lat": 99, "lon": 0}\n\n{"text": "Fox", "lat": 3.5, "lon": 4}\n'),
-    ("named.csv", 'Latitude,text,LNG\n1,"red fox, brown",2\n3.5,Fox,4\n7\n'),
-    ("bare.csv", "17,1,2,red fox, brown\n18,3.5,4,Fox\n19,x,y,dog\n"),
-    ("packed.csv.gz", "id,lat,lon,text\n17,1,2,red fox, brown\n18,3.5,4,Fox\n"),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"text": "red fox, brown", "lat": 1, "lon": 2}\nnonsense\n{"text": "x", "lat": 99, "lon": 0}\n\n{"text": "Fox", "lat": 3.5, "lon": 4}\n'),
+        ("named.csv", 'Latitude,text,LNG\n1,"red fox, brown",2\n3.5,Fox,4\n7\n'),
+        ("bare.csv", "17,1,2,red fox, brown\n18,3.5,4,Fox\n19,x,y,dog\n"),
+        ("packed.csv.gz", "id,lat,lon,text\n17,1,2,red fox, brown\n18,3.5,4,Fox\n"),
+    ],
+)
 def test_messages_are_read_from_files(tmp_path, name, text):
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -123,16 +136,24 @@ def test_the_lists_of_a_run_are_exact(corpus, setting):
     replayed, messages = Stream(corpus, 60, timed=setting.timed), []
     while replayed._seq < stream._seq:
         batch, _, end = replayed.slot()
-        messages += [{"seq": int(batch.seq[i]), "position": int(batch.position[i]), "lat": batch.lat[i], "lon": batch.lon[i],
-                      "weights": dict(zip(*(c[batch.offsets[i]:batch.offsets[i + 1]].tolist() for c in (batch.terms, batch.weights))))} for i in range(batch.n)]
+        messages += [
+            {
+                "seq": int(batch.seq[i]),
+                "position": int(batch.position[i]),
+                "lat": batch.lat[i],
+                "lon": batch.lon[i],
+                "weights": dict(zip(*(c[batch.offsets[i] : batch.offsets[i + 1]].tolist() for c in (batch.terms, batch.weights)))),
+            }
+            for i in range(batch.n)
+        ]
     assert engine.watermark == end
     offsets, seqs, _, scores = engine.topk(slots)
     for i in range(40):
-        terms, weights = (c[drawn.offsets[i]:drawn.offsets[i + 1]].tolist() for c in (drawn.terms, drawn.weights))
+        terms, weights = (c[drawn.offsets[i] : drawn.offsets[i + 1]].tolist() for c in (drawn.terms, drawn.weights))
         subscription = {"k": setting.k, "alpha": drawn.alpha[i], "lat": drawn.lat[i], "lon": drawn.lon[i], "weights": dict(zip(terms, weights))}
         expected = naive.topk(subscription, messages, end, stream.extent, corpus.diagonal_deg)
         everything = {m["seq"]: naive.score(subscription, m, corpus.diagonal_deg) for m in messages}
-        mine = list(zip(seqs[offsets[i]:offsets[i + 1]].tolist(), scores[offsets[i]:offsets[i + 1]].tolist()))
+        mine = list(zip(seqs[offsets[i] : offsets[i + 1]].tolist(), scores[offsets[i] : offsets[i + 1]].tolist()))
         assert naive.same_topk(mine, expected, everything)
 
 
@@ -159,7 +180,7 @@ def test_every_experiment_is_measured(found):
 
 
 def test_equal_settings_are_measured_once_and_the_fastest_run_counts(corpus, monkeypatch):
-    bench, times = Bench(corpus, TINY, repeat=3), iter([9.0, 5.0, 3.0, 4.0, 9.0, 8.0, 7.0])     # the first one compiles
+    bench, times = Bench(corpus, TINY, repeat=3), iter([9.0, 5.0, 3.0, 4.0, 9.0, 8.0, 7.0])  # the first one compiles
     monkeypatch.setattr(skype, "measure", lambda *arguments: {"total_us": next(times)})
     assert bench.run(Setting()) is bench.run(Setting())
     assert bench.run(Setting()) == {"total_us": 3.0} and bench.run(Setting(k=3)) == {"total_us": 7.0}
@@ -168,7 +189,7 @@ def test_equal_settings_are_measured_once_and_the_fastest_run_counts(corpus, mon
 def test_what_is_not_registered_is_left_out_with_a_note(corpus):
     rows = [Row("old", None, Setting(index="taat")), Row("new", None, Setting(index="to come")), Row("newer", None, Setting(buffer="to come"))]
     claim = Claim("new is better", lambda found: (found["new", None]["amp_us"] < found["old", None]["amp_us"], ""))
-    one, = run_experiments([Experiment("e", "E", "index", rows, [claim])], Bench(corpus, TINY), lambda line: None)
+    (one,) = run_experiments([Experiment("e", "E", "index", rows, [claim])], Bench(corpus, TINY), lambda line: None)
     assert [row["series"] for row in one["rows"]] == ["old"]
     assert one["notes"] == ["new is left out: index 'to come' is not available", "newer is left out: buffer 'to come' is not available"]
     assert one["claims"] == [{"text": "new is better", "held": None, "figures": "rows are missing"}]
@@ -184,8 +205,10 @@ def test_claims_follow_the_figures():
             by_series = {row.series: rng.choice((0.1, 1.0, 10.0)) for row in experiment.rows}
             slope = {m: rng.choice((-0.8, -0.01, 0.0, 0.01, 30.0)) for m in measures}
             last = max((row.x for row in experiment.rows if row.x is not None), default=1)
-            made_up = {(row.series, row.x): {m: by_series[row.series] * rng.choice((1, 1.05)) * (1 + slope[m] * ((row.x or 0) / last) ** 2) for m in measures}
-                       for row in experiment.rows}
+            made_up = {
+                (row.series, row.x): {m: by_series[row.series] * rng.choice((1, 1.05)) * (1 + slope[m] * ((row.x or 0) / last) ** 2) for m in measures}
+                for row in experiment.rows
+            }
             for claim in experiment.claims:
                 held, figures = claim.check(made_up)
                 assert figures

@@ -116,7 +116,7 @@ def test_a_killed_broker_comes_back_on_the_same_port_with_its_data_and_a_stopped
         broker.restart()
         assert broker.bootstrap_servers == servers and broker.pid != first
         write(servers, "t", b"between")
-        broker.restart()            # an orderly one
+        broker.restart()  # an orderly one
         assert read(servers, "t", 2) == [b"before", b"between"]
     finally:
         broker.stop()
@@ -132,8 +132,12 @@ def test_a_given_data_folder_is_kept_and_has_one_owner(tmp_path: Path) -> None:
         write(broker.bootstrap_servers, "t", b"kept")
         with pytest.raises(FolderInUseError, match="must not be in use"):
             EmbeddedBroker(data).start()
-        other = subprocess.run([sys.executable, "-c", f"from dskype.deploy.broker import EmbeddedBroker; EmbeddedBroker({str(data)!r}).start()"],
-                               capture_output=True, text=True, check=False)
+        other = subprocess.run(
+            [sys.executable, "-c", f"from dskype.deploy.broker import EmbeddedBroker; EmbeddedBroker({str(data)!r}).start()"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert other.returncode == 1 and "FolderInUseError" in other.stderr
     with EmbeddedBroker(data) as broker:
         assert read(broker.bootstrap_servers, "t", 1) == [b"kept"]
@@ -254,6 +258,7 @@ def test_free_ports_are_distinct_and_can_be_bound() -> None:
 
 # ---------------------------------------------------------------------------------------------------- which broker, which settings
 
+
 def test_the_option_wins_over_the_environment_and_without_both_the_broker_is_embedded() -> None:
     env = {"DSKYPE_BOOTSTRAP_SERVERS": "b:2"}
     assert resolve_bootstrap("a:1, [::1]:9", env).servers == "a:1,[::1]:9"
@@ -305,37 +310,62 @@ def test_a_time_to_wait_that_is_none_is_refused(value: str) -> None:
 
 
 def test_kafka_settings_pass_through_untouched_and_secrets_are_never_shown() -> None:
-    conf = {"kafka.sasl.jaas.config": 'x username="u" password="p";', "kafka.ssl.key.password": "p", "kafka.ssl.truststore.location": "/t.pem",
-            "kafka.enable.x": True, "topology.workers": 2, "kafka.none": None}
+    conf = {
+        "kafka.sasl.jaas.config": 'x username="u" password="p";',
+        "kafka.ssl.key.password": "p",
+        "kafka.ssl.truststore.location": "/t.pem",
+        "kafka.enable.x": True,
+        "topology.workers": 2,
+        "kafka.none": None,
+    }
     options = kafka_options(conf)
-    assert options == {"kafka.sasl.jaas.config": 'x username="u" password="p";', "kafka.ssl.key.password": "p", "kafka.ssl.truststore.location": "/t.pem",
-                       "kafka.enable.x": "true"}
+    assert options == {
+        "kafka.sasl.jaas.config": 'x username="u" password="p";',
+        "kafka.ssl.key.password": "p",
+        "kafka.ssl.truststore.location": "/t.pem",
+        "kafka.enable.x": "true",
+    }
     assert redact(options) == {**options, "kafka.sasl.jaas.config": "******", "kafka.ssl.key.password": "******"}
 
 
 def test_java_client_settings_become_arguments_that_all_python_clients_accept() -> None:
-    arguments = client_arguments({
-        "kafka.bootstrap.servers": "a:1,b:2", "kafka.security.protocol": "sasl_ssl", "kafka.sasl.mechanism": "SCRAM-SHA-512",
-        "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="s;e=c ret";',
-        "kafka.ssl.enabled.protocols": "TLSv1.3", "kafka.ssl.endpoint.identification.algorithm": "",
-        "kafka.request.timeout.ms": "5000", "kafka.fetch.max.wait.ms": 20})
+    arguments = client_arguments(
+        {
+            "kafka.bootstrap.servers": "a:1,b:2",
+            "kafka.security.protocol": "sasl_ssl",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="s;e=c ret";',
+            "kafka.ssl.enabled.protocols": "TLSv1.3",
+            "kafka.ssl.endpoint.identification.algorithm": "",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.fetch.max.wait.ms": 20,
+        }
+    )
     context = arguments["ssl_context"]
     assert (context.check_hostname, context.verify_mode, context.minimum_version) == (False, ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_3)
     assert arguments == {
-        "bootstrap_servers": ["a:1", "b:2"], "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "me",
-        "sasl_plain_password": "s;e=c ret", "ssl_context": context,
-        "request_timeout_ms": 5000}
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "s;e=c ret",
+        "ssl_context": context,
+        "request_timeout_ms": 5000,
+    }
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         assert set(arguments) <= set(client.DEFAULT_CONFIG)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"kafka.sasl.jaas.config": 'PlainLoginModule required username="u";'}, "must give username and password"),
-    ({"kafka.sasl.jaas.config": 'my.Module required secret="hunter2";'}, "must name PlainLoginModule"),
-    ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms must be a whole number, given: 'soon'"),
-    ({"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": "hunter2"}, "kafka.ssl.keystore.key must be PEM key"),
-    ({"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": "no certificate"}, "must be PEM certificates"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kafka.sasl.jaas.config": 'PlainLoginModule required username="u";'}, "must give username and password"),
+        ({"kafka.sasl.jaas.config": 'my.Module required secret="hunter2";'}, "must name PlainLoginModule"),
+        ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms must be a whole number, given: 'soon'"),
+        ({"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": "hunter2"}, "kafka.ssl.keystore.key must be PEM key"),
+        ({"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": "no certificate"}, "must be PEM certificates"),
+    ],
+)
 def test_security_settings_that_python_cannot_follow_are_refused_without_showing_secrets(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message) as e:
         client_arguments(options)
@@ -344,9 +374,10 @@ def test_security_settings_that_python_cannot_follow_are_refused_without_showing
 
 # ---------------------------------------------------------------------------------------------------- watched
 
+
 def test_a_broker_that_dies_by_itself_is_started_again_with_ports_and_data_until_it_dies_too_often(monkeypatch):
     monkeypatch.setattr(broker_module, "_MOST_FAST_DEATHS", 1)
-    monkeypatch.setattr(broker_module, "_FAST_S", 3600.0)       # (however slow this machine is)
+    monkeypatch.setattr(broker_module, "_FAST_S", 3600.0)  # (however slow this machine is)
     events: queue.Queue = queue.Queue()
 
     def next_event(kind):
@@ -373,7 +404,7 @@ def test_a_broker_that_was_killed_on_purpose_stays_down(monkeypatch):
     monkeypatch.setattr(broker_module, "_WATCH_S", 0.001)
     broker, events, looks = EmbeddedBroker(), [], []
     monkeypatch.setattr(broker, "_unwatched", SimpleNamespace(wait=lambda seconds: looks.append(seconds) or len(looks) > 20, is_set=lambda: False))
-    broker._process = None      # as kill and stop leave it
+    broker._process = None  # as kill and stop leave it
     broker._watch(events.append)
     assert len(looks) > 20 and not events
 

@@ -41,7 +41,7 @@ def test_every_fault_strikes_once_before_any_strikes_again():
     drawn = strikes(1, 30)
     assert [s.number for s in drawn] == list(range(1, 31))
     for i in range(0, 30, 3):
-        assert sorted(s.faults[0] for s in drawn[i:i + 3]) == ["a", "b", "c"]
+        assert sorted(s.faults[0] for s in drawn[i : i + 3]) == ["a", "b", "c"]
 
 
 def test_durations_are_within_their_bounds_and_partners_are_others():
@@ -61,7 +61,9 @@ def test_partners_are_faults():
 
 
 def test_the_table_counts_by_fault_and_says_how_to_run_it_again():
-    result = Result("chain", 7, "python -m dskype.deploy.chaos --seed 7", [Outcome("kill-x", 1.0, 2.0), Outcome("kill-x", 3.0, 6.0, drivers=1, repeated=4)], 100, 4)
+    result = Result(
+        "chain", 7, "python -m dskype.deploy.chaos --seed 7", [Outcome("kill-x", 1.0, 2.0), Outcome("kill-x", 3.0, 6.0, drivers=1, repeated=4)], 100, 4
+    )
     text = as_table(result)
     assert result.ok and "| kill-x | 2     | 2.0 / 3.0 | 4.0 / 6.0   | 1" in text and "--seed 7" in text and "nothing lost, nothing twice" in text
 
@@ -205,12 +207,15 @@ def test_a_right_chain_passes_and_a_cut_one_until_the_end(chain):
     assert load.check(final=True).problems == ["key fed-1: 1 of 5 sums are missing at the end"]
 
 
-@pytest.mark.parametrize("change", [
-    pytest.param(lambda out: [out[0], *out[2:]], id="a record is lost"),
-    pytest.param(lambda out: [*out, out[2]._replace(offset=5, headers=[("record-id", b"1-1-9-5")])], id="a record comes twice, as another one"),
-    pytest.param(lambda out: [*out[:4], out[4]._replace(value=b"36")], id="a number was counted twice"),
-    pytest.param(lambda out: [*out, out[2]._replace(offset=5, value=b"9")], id="a repetition differs"),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda out: [out[0], *out[2:]], id="a record is lost"),
+        pytest.param(lambda out: [*out, out[2]._replace(offset=5, headers=[("record-id", b"1-1-9-5")])], id="a record comes twice, as another one"),
+        pytest.param(lambda out: [*out[:4], out[4]._replace(value=b"36")], id="a number was counted twice"),
+        pytest.param(lambda out: [*out, out[2]._replace(offset=5, value=b"9")], id="a repetition differs"),
+    ],
+)
 def test_whatever_is_lost_or_counted_twice_is_found(chain, change):
     load, topics = chain
     topics["chain-out"] = change(topics["chain-out"])

@@ -7,7 +7,17 @@ from dskype.deploy.chaos.run import run
 
 
 def test_a_seeded_run_loses_nothing_and_repeats_nothing(capfd):
-    result = run("chain", 5, 10, rate=100, faults=["overload", "disk-full"], strikes=2, patience_s=300, command="make chaos", progress=lambda text: print(text, flush=True))
+    result = run(
+        "chain",
+        5,
+        10,
+        rate=100,
+        faults=["overload", "disk-full"],
+        strikes=2,
+        patience_s=300,
+        command="make chaos",
+        progress=lambda text: print(text, flush=True),
+    )
     print(as_table(result))
     assert result.ok, as_table(result)
     assert {o.faults.split(" + ")[0] for o in result.outcomes} == {"overload", "disk-full"} and result.records > 1_000

@@ -34,8 +34,20 @@ class FakeClient:
         self.emitted = 0
 
     def topologies(self) -> list[dict[str, Any]]:
-        return [{"name": "wc", "id": "wc-1-1700000000", "status": "ACTIVE", "owner": "ann", "num_tasks": 4, "num_workers": 1,
-                 "num_executors": 4, "uptime_secs": 61, "driver_alive": self.alive, "driver": {"host": "h", "pid": 1}}]
+        return [
+            {
+                "name": "wc",
+                "id": "wc-1-1700000000",
+                "status": "ACTIVE",
+                "owner": "ann",
+                "num_tasks": 4,
+                "num_workers": 1,
+                "num_executors": 4,
+                "uptime_secs": 61,
+                "driver_alive": self.alive,
+                "driver": {"host": "h", "pid": 1},
+            }
+        ]
 
     def _check(self, name: str) -> None:
         if name != "wc":
@@ -57,10 +69,17 @@ class FakeClient:
         self._check(name)
         self.emitted += 8000
         stats = TopologyStats()
-        stats.feed(json.dumps({"kind": "stats", "tasks": [
-            {"task": 2, "component": "words", "emitted": {"default": self.emitted, "other": 1}},
-            {"task": 3, "component": "words", "emitted": {"default": 0}},
-        ]}).encode())
+        stats.feed(
+            json.dumps(
+                {
+                    "kind": "stats",
+                    "tasks": [
+                        {"task": 2, "component": "words", "emitted": {"default": self.emitted, "other": 1}},
+                        {"task": 3, "component": "words", "emitted": {"default": 0}},
+                    ],
+                }
+            ).encode()
+        )
         return stats
 
 
@@ -90,8 +109,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_help_is_printed_without_spark_or_numpy() -> None:
-    code = ("import sys; from dskype.deploy.cli import main; code = main(['--help']); "
-            "print([m for m in ('pyspark', 'numpy', 'kafka', 'numba', 'rich', 'yaml') if m in sys.modules], code)")
+    code = (
+        "import sys; from dskype.deploy.cli import main; code = main(['--help']); "
+        "print([m for m in ('pyspark', 'numpy', 'kafka', 'numba', 'rich', 'yaml') if m in sys.modules], code)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[] 0\n")
     for verb in ("local", "submit", "list", "rebalance", "monitor", "doctor", "jars"):
@@ -104,7 +125,22 @@ def test_no_command_prints_the_help_and_fails(capsys: pytest.CaptureFixture[str]
 
 
 def test_every_verb_has_help_and_takes_config_and_c(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("local", "submit", "list", "activate", "deactivate", "rebalance", "kill", "get-errors", "monitor", "localconfvalue", "version", "doctor", "jars", "help"):
+    for verb in (
+        "local",
+        "submit",
+        "list",
+        "activate",
+        "deactivate",
+        "rebalance",
+        "kill",
+        "get-errors",
+        "monitor",
+        "localconfvalue",
+        "version",
+        "doctor",
+        "jars",
+        "help",
+    ):
         for arguments in ([verb, "-h"], ["help", verb]):
             assert cli.main(arguments) == 0
             out = capsys.readouterr().out
@@ -119,7 +155,25 @@ def test_a_misspelt_command_offers_a_near_one(capsys: pytest.CaptureFixture[str]
     assert "did you mean 'kill'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["blobstore", "upload-credentials", "drpc", "drpc-client", "admin", "heartbeats", "kill_workers", "node-health-check", "pacemaker", "dev-zookeeper", "shell", "sql", "classpath", "nimbus"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "blobstore",
+        "upload-credentials",
+        "drpc",
+        "drpc-client",
+        "admin",
+        "heartbeats",
+        "kill_workers",
+        "node-health-check",
+        "pacemaker",
+        "dev-zookeeper",
+        "shell",
+        "sql",
+        "classpath",
+        "nimbus",
+    ],
+)
 def test_verbs_of_storm_that_are_not_served_say_so_and_fail(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([verb, "--whatever", "x"], ["help", verb]):
         assert cli.main(arguments) == 1
@@ -174,7 +228,23 @@ def test_local_runs_for_its_time_to_live(words: str, runs: list) -> None:
 
 
 def test_submit_takes_servers_master_and_kafka_settings(words: str, runs: list) -> None:
-    assert cli.main(["submit", words, "--bootstrap-servers", "k:9092", "--master", "spark://m:7077", "--kafka", "security.protocol=SSL", "--kafka", "kafka.client.id=a=b"]) == 0
+    assert (
+        cli.main(
+            [
+                "submit",
+                words,
+                "--bootstrap-servers",
+                "k:9092",
+                "--master",
+                "spark://m:7077",
+                "--kafka",
+                "security.protocol=SSL",
+                "--kafka",
+                "kafka.client.id=a=b",
+            ]
+        )
+        == 0
+    )
     target = runs[0]["target"]
     assert (target.bootstrap_servers, target.master) == ("k:9092", "spark://m:7077")
     assert target.conf == {"kafka.sasl.jaas.config": "canary-secret", "spark.ui.enabled": "false", "kafka.security.protocol": "SSL", "kafka.client.id": "a=b"}
@@ -190,7 +260,10 @@ def test_settings_of_spark_and_kafka_do_not_stay_in_the_topologys_configuration(
 
 def test_configuration_comes_from_the_file_below_and_from_c_above(tmp_path: Path, words: str, runs: list) -> None:
     (tmp_path / "storm.yaml").write_text("topology.workers: 7\ntopology.debug: true\nmy.list: [1]\nkafka.retries: 3\n")
-    assert cli.main(["local", words, "--config", str(tmp_path / "storm.yaml"), "-c", "topology.workers=2", "-c", "my.text=plain words", "-c", 'my.map={"a": 1}']) == 0
+    assert (
+        cli.main(["local", words, "--config", str(tmp_path / "storm.yaml"), "-c", "topology.workers=2", "-c", "my.text=plain words", "-c", 'my.map={"a": 1}'])
+        == 0
+    )
     assert runs[0]["flux"].config == {"topology.workers": 2, "topology.debug": True, "my.list": [1], "my.text": "plain words", "my.map": {"a": 1}}
     assert runs[0]["target"].conf["kafka.retries"] == 3
 
@@ -213,7 +286,9 @@ def test_options_of_storm_without_a_meaning_are_accepted_and_said_to_be_ignored(
     assert len(runs) == 1
 
 
-def test_placeholders_are_filled_from_a_file_and_from_the_environment(tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_placeholders_are_filled_from_a_file_and_from_the_environment(
+    tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "t.yaml").write_text(WORDS.replace("name: wc", "name: ${name}-${ENV-WHO}"))
     (tmp_path / "p.properties").write_text("name = words\n")
     monkeypatch.setenv("WHO", "ann")
@@ -230,7 +305,9 @@ def test_a_packaged_topology_is_a_resource(capsys: pytest.CaptureFixture[str]) -
     assert "There is no such resource" in capsys.readouterr().err
 
 
-def test_a_users_module_beside_the_file_is_used_only_when_allowed(tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_module_beside_the_file_is_used_only_when_allowed(
+    tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cli_test_components.py").write_text("from dskype.topology.testing import TestWordSpout\nclass Mine(TestWordSpout):\n    pass\n")
     (tmp_path / "t.yaml").write_text(WORDS.replace("org.apache.storm.testing.TestWordSpout", "cli_test_components.Mine"))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -292,9 +369,18 @@ def test_a_verb_without_a_cluster_says_how_to_name_one(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["kill", "wc", "-w", "-1"], ["kill", "wc", "-w", "soon"], ["kill"], ["rebalance", "wc", "-n", "0"], ["rebalance", "wc", "-e", "count=0"],
-        ["rebalance", "wc", "-e", "count"], ["local", "x", "--local-ttl", "-5"], ["list", "-c", "novalue"], ["monitor", "wc", "-i", "0"],
-        ["monitor", "wc", "-w", "acked"], ["list", "--kafka", "novalue"], ["list", "--nope"],
+        ["kill", "wc", "-w", "-1"],
+        ["kill", "wc", "-w", "soon"],
+        ["kill"],
+        ["rebalance", "wc", "-n", "0"],
+        ["rebalance", "wc", "-e", "count=0"],
+        ["rebalance", "wc", "-e", "count"],
+        ["local", "x", "--local-ttl", "-5"],
+        ["list", "-c", "novalue"],
+        ["monitor", "wc", "-i", "0"],
+        ["monitor", "wc", "-w", "acked"],
+        ["list", "--kafka", "novalue"],
+        ["list", "--nope"],
     ],
 )
 def test_arguments_that_make_no_sense_end_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -390,8 +476,11 @@ def test_version_prints_ours_and_sparks(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_configuration_value_is_the_default_unless_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.yaml").write_text("my.key: [1, x]\n")
     for arguments, line in (
-        (["topology.message.timeout.secs"], "topology.message.timeout.secs: 30"), (["my.key", "--config", str(tmp_path / "c.yaml")], 'my.key: [1, "x"]'),
-        (["ui.title"], "ui.title: Storm UI"), (["topology.debug", "-c", "topology.debug=true"], "topology.debug: true"), (["nope"], "nope: null"),
+        (["topology.message.timeout.secs"], "topology.message.timeout.secs: 30"),
+        (["my.key", "--config", str(tmp_path / "c.yaml")], 'my.key: [1, "x"]'),
+        (["ui.title"], "ui.title: Storm UI"),
+        (["topology.debug", "-c", "topology.debug=true"], "topology.debug: true"),
+        (["nope"], "nope: null"),
     ):
         for verb in ("localconfvalue", "remoteconfvalue"):
             assert cli.main([verb, *arguments]) == 0

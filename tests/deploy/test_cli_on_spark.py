@@ -43,8 +43,22 @@ streams:
 def test_local_runs_a_users_bolt_on_spark_until_ctrl_c_and_leaves_only_its_results(tmp_path: Path, bootstrap_servers: str) -> None:
     (tmp_path / "cli_shout_module.py").write_text(MODULE)
     (tmp_path / "loud.yaml").write_text(FILE)
-    command = [sys.executable, "-m", "dskype.deploy", "local", "loud.yaml", "--allow-module", "cli_shout_module",
-               "--bootstrap-servers", bootstrap_servers, "--local-ttl", "0", "-q", "-c", "topology.message.timeout.secs=20"]
+    command = [
+        sys.executable,
+        "-m",
+        "dskype.deploy",
+        "local",
+        "loud.yaml",
+        "--allow-module",
+        "cli_shout_module",
+        "--bootstrap-servers",
+        bootstrap_servers,
+        "--local-ttl",
+        "0",
+        "-q",
+        "-c",
+        "topology.message.timeout.secs=20",
+    ]
     running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     seen: list[str] = []
     try:
@@ -98,8 +112,15 @@ def test_the_verbs_command_a_topology_that_another_process_runs(tmp_path: Path, 
     def state() -> dict[str, Any]:
         return next(t for t in json.loads(dskype("list", "-o", "json").stdout) if t["name"] == "cli submitted")
 
-    running = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "submit", "t.yaml", "-q"], cwd=tmp_path, env=environ,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dskype.deploy", "submit", "t.yaml", "-q"],
+        cwd=tmp_path,
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         assert any("runs as" in line for line in running.stderr)
         assert (state()["status"], state()["num_tasks"]) == ("ACTIVE", 4)

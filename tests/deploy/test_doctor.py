@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dskype.deploy import doctor, java, jars, paths
+from dskype.deploy import doctor, jars, java, paths
 from dskype.deploy.broker import EmbeddedBroker
 from dskype.deploy.connection import Bootstrap
 from dskype.deploy.doctor import FAIL, OK, WARN, Row
@@ -37,7 +37,9 @@ def test_a_working_machine_gets_no_failure_and_its_embedded_broker_is_tried() ->
     assert [r for r in rows if r.status == FAIL] == []
     assert doctor.exit_code(rows) == 0
     assert "the embedded broker answered" in by_check(rows, "broker").detail
-    assert {"python", "packages", "java", "spark", "jars", "duplicate jars", "home folder", "scratch folder", "numba cache", "ports", "broker"} <= {r.check for r in rows}
+    assert {"python", "packages", "java", "spark", "jars", "duplicate jars", "home folder", "scratch folder", "numba cache", "ports", "broker"} <= {
+        r.check for r in rows
+    }
 
 
 def test_every_row_that_is_not_ok_says_how_to_fix_it_and_the_report_is_json(tmp_home: Path, tmp_path: Path) -> None:
@@ -59,7 +61,9 @@ def test_warnings_alone_do_not_fail() -> None:
     assert doctor.exit_code(rows) == 0 and doctor.as_json(rows)["status"] == "warn"
 
 
-@pytest.mark.parametrize(("version", "major", "status"), [("1.8.0_402", 8, FAIL), ("11.0.2", 11, FAIL), ("17.0.15", 17, OK), ("21", 21, OK), ("25-ea", 25, WARN)])
+@pytest.mark.parametrize(
+    ("version", "major", "status"), [("1.8.0_402", 8, FAIL), ("11.0.2", 11, FAIL), ("17.0.15", 17, OK), ("21", 21, OK), ("25-ea", 25, WARN)]
+)
 def test_javas_of_all_ages_are_told_apart(tmp_path: Path, version: str, major: int, status: str) -> None:
     env = {"JAVA_HOME": str(fake_java(tmp_path / "java", version))}
     assert java.locate_java(env).major == major
@@ -80,8 +84,16 @@ def test_proxy_settings_reach_java() -> None:
     assert java.proxy_flags({}) == []
 
 
-@pytest.mark.parametrize(("name", "status"), [("kafka-clients-3.9.0.jar", WARN), ("kafka-clients-2.8.0.jar", FAIL), ("spark-sql-kafka-0-10_2.12-3.5.0.jar", FAIL),
-                                              ("spark-sql-kafka-0-10_2.13-4.0.0.jar", WARN), ("my-own-1.0.jar", OK)])
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("kafka-clients-3.9.0.jar", WARN),
+        ("kafka-clients-2.8.0.jar", FAIL),
+        ("spark-sql-kafka-0-10_2.12-3.5.0.jar", FAIL),
+        ("spark-sql-kafka-0-10_2.13-4.0.0.jar", WARN),
+        ("my-own-1.0.jar", OK),
+    ],
+)
 def test_a_second_connector_in_sparks_own_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: str) -> None:
     (tmp_path / "jars").mkdir()
     for original in (jars.spark_home() / "jars").glob("s*-[cl]*_2.13-*.jar"):
@@ -141,6 +153,7 @@ def test_a_check_that_breaks_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # ---------------------------------------------------------------------------------------------------- given brokers
+
 
 def test_a_given_broker_that_answers_is_fine_and_a_second_address_that_does_not_is_a_warning(bootstrap_servers: str) -> None:
     rows = doctor.check_brokers(Bootstrap(f"{bootstrap_servers},127.0.0.1:1", "--bootstrap-servers"))

@@ -25,7 +25,8 @@ def repository(tmp_path: Path) -> Path:
         with zipfile.ZipFile(folder / f"{artifact}-1.0.jar", "w") as z:
             z.writestr(f"{artifact}.txt", artifact * 100)
         (folder / f"{artifact}-1.0.pom").write_text(
-            f"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>{artifact}</artifactId><version>1.0</version></project>")
+            f"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>{artifact}</artifactId><version>1.0</version></project>"
+        )
     return root
 
 
@@ -67,7 +68,9 @@ def test_jars_are_fetched_from_a_mirror_with_progress_and_are_there_offline_afte
     assert jars.verify(full=True, names=["broker"]) == []
 
 
-def test_nothing_is_left_beside_the_jars_and_the_users_home_is_not_touched(small_set: Path, tmp_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_beside_the_jars_and_the_users_home_is_not_touched(
+    small_set: Path, tmp_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "no" / "such" / "home"))
     jars.broker_jars()
     assert not (tmp_path / "no").exists()
@@ -142,10 +145,13 @@ def test_a_bad_repository_setting_is_named(small_set: Path, monkeypatch: pytest.
         jars.broker_jars()
 
 
-def test_an_ivysettings_file_of_the_user_decides_where_jars_come_from(small_set: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ivysettings_file_of_the_user_decides_where_jars_come_from(
+    small_set: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = tmp_path / "ivysettings.xml"
-    settings.write_text('<ivysettings><settings defaultResolver="r"/><resolvers>'
-                        f'<ibiblio name="r" m2compatible="true" root="{repository.as_uri()}"/></resolvers></ivysettings>')
+    settings.write_text(
+        f'<ivysettings><settings defaultResolver="r"/><resolvers><ibiblio name="r" m2compatible="true" root="{repository.as_uri()}"/></resolvers></ivysettings>'
+    )
     monkeypatch.setenv(jars.MIRROR_VARIABLE, "file:///nowhere")
     monkeypatch.setenv(jars.IVY_SETTINGS_VARIABLE, str(settings))
     assert len(jars.broker_jars()) == 2
@@ -159,7 +165,7 @@ def _fetch_in_child(answers: multiprocessing.Queue[object]) -> None:
 
 
 def test_two_processes_that_fetch_at_the_same_time_both_get_a_whole_set(small_set: Path, tmp_home: Path) -> None:
-    context = multiprocessing.get_context("fork")       # the patched lock file has to reach the children
+    context = multiprocessing.get_context("fork")  # the patched lock file has to reach the children
     answers = context.Queue()
     children = [context.Process(target=_fetch_in_child, args=(answers,)) for _ in range(2)]
     for child in children:
@@ -174,7 +180,7 @@ def test_jars_baked_into_a_read_only_home_are_used(small_set: Path, tmp_home: Pa
     found = jars.broker_jars()
     (found[0].parent / ".verified.json").unlink()
     real = paths.make_writable
-    monkeypatch.setattr(paths, "make_writable", lambda p: False if p == tmp_home else real(p))     # root may write anywhere, so modes prove nothing
+    monkeypatch.setattr(paths, "make_writable", lambda p: False if p == tmp_home else real(p))  # root may write anywhere, so modes prove nothing
     monkeypatch.setattr(paths.tempfile, "tempdir", str(tmp_home.parent))
     with pytest.warns(paths.HomeNotWritableWarning, match=str(tmp_home)):
         assert paths.home() != tmp_home
@@ -218,7 +224,7 @@ def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home
     real = os.stat
 
     def of_another(path: object, **kwargs: object) -> os.stat_result:
-        found = real(path, **kwargs)    # type: ignore[call-overload]
+        found = real(path, **kwargs)  # type: ignore[call-overload]
         return os.stat_result([*found[:4], os.getuid() + 1, *found[5:]]) if path == tmp_home else found
 
     monkeypatch.setattr(paths.os, "stat", of_another)

@@ -112,7 +112,7 @@ def test_every_message_is_within_a_dot_of_the_world():
     rng = np.random.default_rng(4)
     lat, lon = rng.uniform(-50, 70, 3000), rng.uniform(-180, 180, 3000)
     svg = make(dots=(lat, lon))
-    world = svg[svg.index('<clipPath id="world">'):]
+    world = svg[svg.index('<clipPath id="world">') :]
     cells = set()
     for path in re.findall(r'class="dots"[^>]* d="([^"]*)"', world):
         x = y = 0

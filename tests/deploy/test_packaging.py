@@ -35,8 +35,11 @@ def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
                 path = Path(folder, name)
                 if path.suffix in (".py", ".pyc", ".md") or "__pycache__" in path.parts:
                     continue
-                assert any(path.match(f"{REPOSITORY / package.removeprefix('dskype.').replace('.', '/')}/{pattern}")
-                           for package, patterns in data.items() for pattern in patterns), f"add {path.relative_to(REPOSITORY)} to package_data in setup.cfg"
+                assert any(
+                    path.match(f"{REPOSITORY / package.removeprefix('dskype.').replace('.', '/')}/{pattern}")
+                    for package, patterns in data.items()
+                    for pattern in patterns
+                ), f"add {path.relative_to(REPOSITORY)} to package_data in setup.cfg"
 
 
 def test_no_committed_text_of_ours_names_a_jar_repository() -> None:

@@ -14,8 +14,16 @@ from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import IllegalArgumentException
 
 ENTRIES = {
-    "11": {"geonameid": 11, "name": "Lake Park", "latitude": 26.8, "longitude": -80.0, "countrycode": "US", "admin1code": "FL", "population": 1,
-           "alternatenames": ["Lejk-Park", "Лейк Парк", "lake"]},
+    "11": {
+        "geonameid": 11,
+        "name": "Lake Park",
+        "latitude": 26.8,
+        "longitude": -80.0,
+        "countrycode": "US",
+        "admin1code": "FL",
+        "population": 1,
+        "alternatenames": ["Lejk-Park", "Лейк Парк", "lake"],
+    },
     "12": {"geonameid": 12, "name": 'Quo"te}, {\\', "latitude": -1.5, "longitude": 7.25, "countrycode": "CR", "admin1code": "01", "alternatenames": [""]},
     "13": {"geonameid": 13, "name": "東京", "latitude": 35.5, "longitude": 139.75, "countrycode": "JP", "admin1code": None},
     "14": {"geonameid": 14, "name": "-", "latitude": 0.0, "longitude": 0.0, "countrycode": "XX", "alternatenames": ["..."]},
@@ -36,8 +44,10 @@ def world() -> Places:
 
 def test_a_place_is_a_message_with_its_names_as_text(file):
     records = [json.loads(value) for value in load(file).records()]
-    assert records == [{"id": e["geonameid"], "text": " ".join([e["name"], *e.get("alternatenames", ())]), "lat": e["latitude"], "lon": e["longitude"]}
-                       for e in ENTRIES.values()]
+    assert records == [
+        {"id": e["geonameid"], "text": " ".join([e["name"], *e.get("alternatenames", ())]), "lat": e["latitude"], "lon": e["longitude"]}
+        for e in ENTRIES.values()
+    ]
 
 
 def test_a_place_is_called_by_its_name_and_region(file):
@@ -93,8 +103,7 @@ def test_numbers_of_keywords_locations_and_alphas_are_uniform(world):
     records = [json.loads(value) for _, value in subscriptions(world, 20_000, seed=1)]
     alphas = np.array([r["alpha"] for r in records])
     assert np.allclose(np.histogram(alphas, 10, (0, 1))[0] / 20_000, 0.1, atol=0.01)
-    many = {(lat, lon) for lat, lon, text in zip(world.lat.tolist(), world.lon.tolist(), world.texts.to_pylist())
-            if len(set(Tokenizer().tokens(text))) >= 5}
+    many = {(lat, lon) for lat, lon, text in zip(world.lat.tolist(), world.lon.tolist(), world.texts.to_pylist()) if len(set(Tokenizer().tokens(text))) >= 5}
     counts = np.array([len(r["keywords"]) for r in records if (r["lat"], r["lon"]) in many])
     assert np.allclose(np.bincount(counts, minlength=6)[1:6] / len(counts), 0.2, atol=0.03)
     assert len({(r["lat"], r["lon"]) for r in records}) > 4500
@@ -133,8 +142,18 @@ def test_a_negative_number_of_messages_is_refused(file):
         places(0, -1, file)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"a": 1}', '{"1": {"geonameid": 1}}', '{"1": {"geonameid": 1, "name": "x"}',
-                                  '{"1": {"geonameid": 1, "name": 5, "latitude": 1.0, "longitude": 1.0}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"a": 1}',
+        '{"1": {"geonameid": 1}}',
+        '{"1": {"geonameid": 1, "name": "x"}',
+        '{"1": {"geonameid": 1, "name": 5, "latitude": 1.0, "longitude": 1.0}}',
+    ],
+)
 def test_a_file_that_holds_no_places_is_refused(tmp_path, text):
     path = tmp_path / "other.json"
     path.write_text(text)

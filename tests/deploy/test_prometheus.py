@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dskype.deploy import cli, prometheus
-from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.deploy.measuring import Meter
+from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import metrics_topic
 from dskype.topology.runtime.liveness import describe_driver
@@ -30,29 +30,105 @@ IDENTIFIERS = {"subscription", "message", "id", "registration", "key", "offset",
 
 
 def _task(component: str, id: int, **more: Any) -> dict[str, Any]:
-    return {"component": component, "task": id, "emitted": {}, "transferred": {}, "sent": {}, "received": {}, "watermark": None, "executed": {}, "failed": {},
-            "stream_frames": {}, "stream_bytes": {}, "rejected": {}, "duplicates": 0, "errors": 0, "busy_ns": 0, **more}
+    return {
+        "component": component,
+        "task": id,
+        "emitted": {},
+        "transferred": {},
+        "sent": {},
+        "received": {},
+        "watermark": None,
+        "executed": {},
+        "failed": {},
+        "stream_frames": {},
+        "stream_bytes": {},
+        "rejected": {},
+        "duplicates": 0,
+        "errors": 0,
+        "busy_ns": 0,
+        **more,
+    }
 
 
 def _record(component: str, time_ms: int, *tasks: dict[str, Any], identity: str = "d-1-1") -> bytes:
-    return json.dumps({"v": 1, "kind": "stats", "topology": identity, "component": component, "executor": 0, "pid": 1, "time_ms": time_ms, "batch_ms": 30.0, "tasks": tasks}).encode()
+    return json.dumps(
+        {"v": 1, "kind": "stats", "topology": identity, "component": component, "executor": 0, "pid": 1, "time_ms": time_ms, "batch_ms": 30.0, "tasks": tasks}
+    ).encode()
 
 
 def _meter() -> Meter:
     meter = Meter()
     meter.feed(_record("message-spout", 1000, _task("message-spout", 1, pulse=1, watermark=-1, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
     meter.feed(_record("subscription-bolt", 1000, *(_task("subscription-bolt", id, watermark=-1) for id in (3, 4))))
-    meter.feed(_record("message-spout", 1200, _task("message-spout", 1, pulse=2, watermark=9, arrivals=[900, 1100, 10], lost={"d.messages/0": 3, "d.messages/1": 4}, emitted={"messages": 10}, transferred={"messages": 10},
-                                                    rejected={"translate/Expected \"x\"\nor y": 2}, kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]])))
-    meter.feed(_record("distribution-bolt", 1300, _task("distribution-bolt", 2, executed={"message-spout/messages": 10}, stream_bytes={"message-spout/messages": 900},
-                                                        stream_frames={"message-spout/messages": 1}, emitted={"matching": 20}, transferred={"matching": 20},
-                                                        sent={"3": 10, "4": 10}, busy_ns=5_000_000, watermark=9, checkpoint_age_ms=1500)))
+    meter.feed(
+        _record(
+            "message-spout",
+            1200,
+            _task(
+                "message-spout",
+                1,
+                pulse=2,
+                watermark=9,
+                arrivals=[900, 1100, 10],
+                lost={"d.messages/0": 3, "d.messages/1": 4},
+                emitted={"messages": 10},
+                transferred={"messages": 10},
+                rejected={'translate/Expected "x"\nor y': 2},
+                kafka=[["d.messages", 0, 10, 10], ["d.messages", 1, 5, 5]],
+            ),
+        )
+    )
+    meter.feed(
+        _record(
+            "distribution-bolt",
+            1300,
+            _task(
+                "distribution-bolt",
+                2,
+                executed={"message-spout/messages": 10},
+                stream_bytes={"message-spout/messages": 900},
+                stream_frames={"message-spout/messages": 1},
+                emitted={"matching": 20},
+                transferred={"matching": 20},
+                sent={"3": 10, "4": 10},
+                busy_ns=5_000_000,
+                watermark=9,
+                checkpoint_age_ms=1500,
+            ),
+        )
+    )
     for id in (3, 4):
-        meter.feed(_record("subscription-bolt", 1400, _task(
-            "subscription-bolt", id, watermark=9, received={"2": 10 if id == 3 else 7}, executed={"distribution-bolt/matching": 10, "__system/__tick": 4}, stream_bytes={"distribution-bolt/matching": 1000},
-            stream_frames={"distribution-bolt/matching": 2}, busy_ns=2_000_000_000, metrics={"subscriptions": id, "deltas": 5, "states": 2, "matches": 1, "evaluations": 3, "odd": "text"})))
-    meter.feed(json.dumps({"v": 1, "kind": "driver", "topology": "d-1-1", "time_ms": 1500, "state": "running", "why": [], "restarts": {"message-bolt": 2},
-                           "problems": {"query": 2}}).encode())
+        meter.feed(
+            _record(
+                "subscription-bolt",
+                1400,
+                _task(
+                    "subscription-bolt",
+                    id,
+                    watermark=9,
+                    received={"2": 10 if id == 3 else 7},
+                    executed={"distribution-bolt/matching": 10, "__system/__tick": 4},
+                    stream_bytes={"distribution-bolt/matching": 1000},
+                    stream_frames={"distribution-bolt/matching": 2},
+                    busy_ns=2_000_000_000,
+                    metrics={"subscriptions": id, "deltas": 5, "states": 2, "matches": 1, "evaluations": 3, "odd": "text"},
+                ),
+            )
+        )
+    meter.feed(
+        json.dumps(
+            {
+                "v": 1,
+                "kind": "driver",
+                "topology": "d-1-1",
+                "time_ms": 1500,
+                "state": "running",
+                "why": [],
+                "restarts": {"message-bolt": 2},
+                "problems": {"query": 2},
+            }
+        ).encode()
+    )
     meter.expired = {"d.results": 7}
     return meter
 
@@ -220,7 +296,8 @@ def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys
 def test_local_serves_while_the_topology_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(
         "name: wc\nspouts: [{id: words, className: dskype.TestWordSpout}]\nbolts: [{id: count, className: dskype.TestWordCounter}]\n"
-        "streams: [{from: words, to: count, grouping: {type: SHUFFLE}}]\n")
+        "streams: [{from: words, to: count, grouping: {type: SHUFFLE}}]\n"
+    )
     seen: list[Any] = []
 
     class FakeCluster:
@@ -254,12 +331,19 @@ class Log:
         return LogConsumer(self)
 
     def say(self, name: str, identity: str, status: str = "ACTIVE") -> None:
-        record = {"v": 1, "state": {"name": name, "id": identity, "submitted_ms": 0, "conf": {}, "components": ["a", "b"]}, "summary": {"status": status},
-                  "driver": describe_driver(), "heartbeat": time.time_ns()}
+        record = {
+            "v": 1,
+            "state": {"name": name, "id": identity, "submitted_ms": 0, "conf": {}, "components": ["a", "b"]},
+            "summary": {"status": status},
+            "driver": describe_driver(),
+            "heartbeat": time.time_ns(),
+        }
         self.topics.setdefault(NIMBUS_TOPIC, []).append((f"topology:{name}".encode(), json.dumps(record).encode()))
 
     def report(self, name: str, identity: str, executed: int) -> None:
-        self.topics.setdefault(metrics_topic(name), []).append((b"b/0", _record("b", executed, _task("b", 1, executed={"a/default": executed}), identity=identity)))
+        self.topics.setdefault(metrics_topic(name), []).append(
+            (b"b/0", _record("b", executed, _task("b", 1, executed={"a/default": executed}), identity=identity))
+        )
 
 
 class LogConsumer:
@@ -284,7 +368,7 @@ class LogConsumer:
         return {p: len(self._log.topics.get(p.topic, ())) for p in partitions}
 
     def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Any]]:
-        records = self._log.topics.get(self._where.topic, [])[self._at:]
+        records = self._log.topics.get(self._where.topic, [])[self._at :]
         self._at += len(records)
         return {self._where: [SimpleNamespace(key=key, value=value) for key, value in records]} if records else {}
 

@@ -77,14 +77,21 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
     assert ensure_topics(kafka, name, partitions=3) == []
     admin = TopicAdmin(kafka)
     try:
-        assert admin.existing(topics) == {**dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3), topics.registrations: 1, topics.plans: 1, topics.sequence: 1}
+        assert admin.existing(topics) == {
+            **dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3),
+            topics.registrations: 1,
+            topics.plans: 1,
+            topics.sequence: 1,
+        }
     finally:
         admin.close()
     for topic in (topics.messages, topics.subscriptions):
         assert configuration(kafka, topic)["message.timestamp.type"] == "LogAppendTime"
     policies = {topic: configuration(kafka, topic)["cleanup.policy"] for topic in topics[:7]}
     assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk, topics.registrations, topics.plans]
-    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str(9 * 86_400_000), "longer than results are kept, and the day of their last segment"
+    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str(9 * 86_400_000), (
+        "longer than results are kept, and the day of their last segment"
+    )
     kept = configuration(kafka, topics.results)
     assert (kept["retention.ms"], kept["retention.bytes"], kept["segment.ms"]) == (str(7 * 86_400_000), str(32 << 30), str(86_400_000))
     assert ensure_topics(kafka, name, partitions=3) == []
@@ -104,7 +111,10 @@ def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSetti
     told = ensure_topics(kafka, name)
     assert len(told) == 6
     assert any(t.startswith(f"Topic {topics.subscriptions} should have cleanup.policy=compact. given: 'compact,delete'") for t in told)
-    assert any(t.startswith(f"Topic {topics.messages} should have message.timestamp.type=LogAppendTime") and "--add-config message.timestamp.type=LogAppendTime" in t for t in told)
+    assert any(
+        t.startswith(f"Topic {topics.messages} should have message.timestamp.type=LogAppendTime") and "--add-config message.timestamp.type=LogAppendTime" in t
+        for t in told
+    )
     assert configuration(kafka, topics.subscriptions)["cleanup.policy"] == "compact,delete"
 
 
@@ -140,9 +150,18 @@ def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and
 
 def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSettings) -> None:
     with PubSub(kafka, "never-ran", conf={}) as client:
-        for use in (lambda: client.subscribe("a", **PARK), lambda: client.publish(text="x", lat=0, lon=0), client.subscriptions, client.results,
-                    lambda: client.topk("a"), lambda: client.unsubscribe("a"), lambda: client.partitions(client.topics.messages)):
-            with pytest.raises(UnknownTopicError, match="The topic never-ran.* does not exist.*run one of the name 'never-ran' with 'dskype local' or 'dskype submit'"):
+        for use in (
+            lambda: client.subscribe("a", **PARK),
+            lambda: client.publish(text="x", lat=0, lon=0),
+            client.subscriptions,
+            client.results,
+            lambda: client.topk("a"),
+            lambda: client.unsubscribe("a"),
+            lambda: client.partitions(client.topics.messages),
+        ):
+            with pytest.raises(
+                UnknownTopicError, match="The topic never-ran.* does not exist.*run one of the name 'never-ran' with 'dskype local' or 'dskype submit'"
+            ):
                 use()
         with pytest.raises(UnknownTopicError, match="The topics never-ran.messages, never-ran.topk do not exist"):
             client.require(client.topics.topk, client.topics.messages)
@@ -173,7 +192,11 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
     assert client.publish(text="waited for", lat=1, lon=2, ts=5, wait=True) == "0-2"
     assert client.publish(text="waited for", lat=1, lon=2, id=17, wait=True) == 17
     sent = [(r.key, None if r.value is None else json.loads(r.value)) for r in read_to_end(kafka, client.topics.subscriptions)]
-    assert sent == [(b"lake-park", {"type": "topk", **PARK, "meta": {"user": 7}}), (generated.encode(), {"type": "boolean", **COFFEE, "ttl_s": 3600}), (b"gone", None)]
+    assert sent == [
+        (b"lake-park", {"type": "topk", **PARK, "meta": {"user": 7}}),
+        (generated.encode(), {"type": "boolean", **COFFEE, "ttl_s": 3600}),
+        (b"gone", None),
+    ]
     messages = [json.loads(r.value) for r in read_to_end(kafka, client.topics.messages)]
     assert messages[0] == {"id": "a17", "text": "Café", "lat": 43.0, "lon": -87.9}
     assert messages[2] == {"text": "waited for", "lat": 1, "lon": 2, "ts": 5}
@@ -246,18 +269,47 @@ def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSe
 
 
 def test_subscriptions_have_the_state_of_their_newest_registration(kafka: KafkaSettings, client: PubSub) -> None:
-    write(kafka, client.topics.subscriptions, [
-        ("again", {"type": "topk", **PARK}), ("again", {"type": "topk", **PARK, "k": 3}), ("gone", {"type": "topk", **PARK}), ("gone", None),
-        ("new", {"type": "boolean", **COFFEE}), ("over", {"type": "boolean", **COFFEE}), ("ttl", {"type": "boolean", **COFFEE, "ttl_s": 0.001}),
-        ("junk", b"\xff\x00"), ("busy", {"type": "topk", **PARK})])
-    write(kafka, client.topics.registrations, [
-        event("again", "0-0", "active", 5), event("again", "0-1", "active", 9), event("again", "0-0", "removed", 9), event("gone", "0-2", "active", 1),
-        event("over", "0-5", "active", 2), event("over", "0-5", "removed", 8), event("busy", "0-7", "active", 1), ("busy", b"junk"), event("busy", "0-8", "active", -1)])
+    write(
+        kafka,
+        client.topics.subscriptions,
+        [
+            ("again", {"type": "topk", **PARK}),
+            ("again", {"type": "topk", **PARK, "k": 3}),
+            ("gone", {"type": "topk", **PARK}),
+            ("gone", None),
+            ("new", {"type": "boolean", **COFFEE}),
+            ("over", {"type": "boolean", **COFFEE}),
+            ("ttl", {"type": "boolean", **COFFEE, "ttl_s": 0.001}),
+            ("junk", b"\xff\x00"),
+            ("busy", {"type": "topk", **PARK}),
+        ],
+    )
+    write(
+        kafka,
+        client.topics.registrations,
+        [
+            event("again", "0-0", "active", 5),
+            event("again", "0-1", "active", 9),
+            event("again", "0-0", "removed", 9),
+            event("gone", "0-2", "active", 1),
+            event("over", "0-5", "active", 2),
+            event("over", "0-5", "removed", 8),
+            event("busy", "0-7", "active", 1),
+            ("busy", b"junk"),
+            event("busy", "0-8", "active", -1),
+        ],
+    )
     time.sleep(0.01)
     found = {s.id: s for s in client.subscriptions()}
     assert list(found) == ["again", "busy", "junk", "new", "over", "ttl"]
     assert {id: (s.status, s.since) for id, s in found.items()} == {
-        "again": ("active", 9), "busy": ("active", -1), "junk": ("pending", None), "new": ("pending", None), "over": ("expired", 8), "ttl": ("expired", None)}
+        "again": ("active", 9),
+        "busy": ("active", -1),
+        "junk": ("pending", None),
+        "new": ("pending", None),
+        "over": ("expired", 8),
+        "ttl": ("expired", None),
+    }
     assert found["again"].fields["k"] == 3
     assert found["again"].registration == "0-1"
     assert found["junk"].fields is None
@@ -265,7 +317,14 @@ def test_subscriptions_have_the_state_of_their_newest_registration(kafka: KafkaS
     assert [s.id for s in client.subscriptions("boolean")] == ["new", "over", "ttl"]
     assert client.subscription("gone") is None
     assert client.subscription("new").as_json() == {
-        "id": "new", "status": "pending", "since": None, "registration": "0-4", "registered_ms": found["new"].registered_ms, "type": "boolean", **COFFEE}
+        "id": "new",
+        "status": "pending",
+        "since": None,
+        "registration": "0-4",
+        "registered_ms": found["new"].registered_ms,
+        "type": "boolean",
+        **COFFEE,
+    }
 
 
 def test_a_topology_that_resumes_makes_expired_registrations_active_again(kafka: KafkaSettings, client: PubSub) -> None:
@@ -284,10 +343,19 @@ def test_the_newest_topk_is_that_of_the_store(kafka: KafkaSettings, client: PubS
     def version(watermark: int) -> list[tuple[str, str]]:
         return [("version", f"1 0-3 {watermark}")]
 
-    write(kafka, client.topics.topk, [("a", state(7, ("0-1", 0.9)), version(7)), ("a", state(9, (17, 0.8), ("0-1", 0.5)), version(9)), ("b", state(10), version(10))])
+    write(
+        kafka,
+        client.topics.topk,
+        [("a", state(7, ("0-1", 0.9)), version(7)), ("a", state(9, (17, 0.8), ("0-1", 0.5)), version(9)), ("b", state(10), version(10))],
+    )
     found = client.topk("a")
     assert found == TopK("a", 9, [(17, 0.8), ("0-1", 0.5)], "0-3")
-    assert found.as_json() == {"subscription": "a", "registration": "0-3", "watermark": 9, "topk": [{"message": 17, "score": 0.8}, {"message": "0-1", "score": 0.5}]}
+    assert found.as_json() == {
+        "subscription": "a",
+        "registration": "0-3",
+        "watermark": 9,
+        "topk": [{"message": 17, "score": 0.8}, {"message": "0-1", "score": 0.5}],
+    }
     write(kafka, client.topics.topk, [("a", None, version(9))])
     assert client.topk("a") is None
 
@@ -297,7 +365,10 @@ def test_results_come_once_each_and_junk_is_left_out(kafka: KafkaSettings, clien
     write(kafka, client.topics.results, [first, second, first, ("a", b"junk"), ("a", b"[]"), ("a", None), ("a", {"v": 1}), third, second])
     found = list(client.results())
     assert [(r.subscription, r.op, r.message, r.watermark, r.score, r.rank, r.meta) for r in found] == [
-        ("a", "add", "0-1", 1, 0.5, 1, {"x": 1}), ("b", "match", 17, 2, None, None, None), ("a", "remove", "0-1", 9, None, None, None)]
+        ("a", "add", "0-1", 1, 0.5, 1, {"x": 1}),
+        ("b", "match", 17, 2, None, None, None),
+        ("a", "remove", "0-1", 9, None, None, None),
+    ]
     assert found[0].value == first[1]
     assert found[0].result_id == '0-0/"a"/1/add/"0-1"'
     assert [r.op for r in client.results(subscriptions=["b"])] == ["match"]
@@ -341,7 +412,11 @@ def test_a_refused_record_is_found_among_the_dead_letters(kafka: KafkaSettings, 
     finally:
         admin.close()
     where = [("stage", "translate"), ("topic", client.topics.subscriptions), ("partition", "0")]
-    write(kafka, client.topics.dead_letters, [("a", b"x", [("error", "too deep"), *where, ("offset", "3")]), ("a", b"y", [("error", "other"), *where, ("offset", "33")])])
+    write(
+        kafka,
+        client.topics.dead_letters,
+        [("a", b"x", [("error", "too deep"), *where, ("offset", "3")]), ("a", b"y", [("error", "other"), *where, ("offset", "33")])],
+    )
     assert client.refusal("0-3") == "too deep"
     assert client.refusal("0-33") == "other"
     assert client.refusal("1-3") is None
@@ -370,7 +445,13 @@ def test_a_follower_can_begin_before_the_end(kafka: KafkaSettings, client: PubSu
 
 
 def test_the_type_is_seen_from_the_fields() -> None:
-    assert [subscription_type(f) for f in (PARK, COFFEE, {"keywords": ["a"]}, {"bbox": []}, {**PARK, "type": "boolean"})] == ["topk", "boolean", "topk", "boolean", "boolean"]
+    assert [subscription_type(f) for f in (PARK, COFFEE, {"keywords": ["a"]}, {"bbox": []}, {**PARK, "type": "boolean"})] == [
+        "topk",
+        "boolean",
+        "topk",
+        "boolean",
+        "boolean",
+    ]
 
 
 def test_only_the_newest_ids_are_remembered() -> None:
@@ -379,6 +460,14 @@ def test_only_the_newest_ids_are_remembered() -> None:
 
 
 def test_what_is_no_state_is_none() -> None:
-    for value in (None, b"junk", b"[]", b"{}", b'{"subscription": "a", "watermark": 1, "topk": 5}', b'{"subscription": "a", "watermark": 1, "topk": [{}]}', b"[" * 100_000):
+    for value in (
+        None,
+        b"junk",
+        b"[]",
+        b"{}",
+        b'{"subscription": "a", "watermark": 1, "topk": 5}',
+        b'{"subscription": "a", "watermark": 1, "topk": [{}]}',
+        b"[" * 100_000,
+    ):
         assert TopK.of(value) is None
         assert Result.of(type("Record", (), {"value": value, "headers": [], "timestamp": 0})()) is None

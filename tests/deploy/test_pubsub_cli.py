@@ -72,8 +72,21 @@ def subscriptions(kafka: KafkaSettings, name: str) -> list[tuple[str, Any]]:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", [("sub", "add"), ("sub", "list"), ("sub", "show"), ("sub", "rm"), ("publish",), ("tail",), ("vocabulary", "build"), ("vocabulary", "show"), ("verify",),
-                                  ("bench", "throughput")])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("sub", "add"),
+        ("sub", "list"),
+        ("sub", "show"),
+        ("sub", "rm"),
+        ("publish",),
+        ("tail",),
+        ("vocabulary", "build"),
+        ("vocabulary", "show"),
+        ("verify",),
+        ("bench", "throughput"),
+    ],
+)
 def test_every_verb_has_help(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([*verb, "-h"], ["help", *verb]):
         assert cli.main(arguments) == 0
@@ -112,10 +125,24 @@ def test_verbs_are_listed_in_groups_and_need_an_action(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["sub", "add", "--near", "43"], ["sub", "add", "--near", "a,b"], ["sub", "add", "--bbox", "1,2,3"], ["sub", "add", "-k", "0"], ["sub", "add", "--ttl", "0"],
-        ["sub", "add", "--meta", "{"], ["sub", "add", "--alpha", "x"], ["sub", "rm"], ["sub", "show"], ["publish"], ["publish", "x", "--rate", "0"],
-        ["publish", "x", "--validate", "--no-check"], ["tail", "--from", "yesterday"], ["tail", "--count", "0"], ["vocabulary", "show"], ["tail", "--timeout", "0"],
-        ["vocabulary", "build", "x", "--sample", "none"], ["sub", "list", "--type", "other"],
+        ["sub", "add", "--near", "43"],
+        ["sub", "add", "--near", "a,b"],
+        ["sub", "add", "--bbox", "1,2,3"],
+        ["sub", "add", "-k", "0"],
+        ["sub", "add", "--ttl", "0"],
+        ["sub", "add", "--meta", "{"],
+        ["sub", "add", "--alpha", "x"],
+        ["sub", "rm"],
+        ["sub", "show"],
+        ["publish"],
+        ["publish", "x", "--rate", "0"],
+        ["publish", "x", "--validate", "--no-check"],
+        ["tail", "--from", "yesterday"],
+        ["tail", "--count", "0"],
+        ["vocabulary", "show"],
+        ["tail", "--timeout", "0"],
+        ["vocabulary", "build", "x", "--sample", "none"],
+        ["sub", "list", "--type", "other"],
     ],
 )
 def test_arguments_that_make_no_sense_end_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,18 +152,40 @@ def test_arguments_that_make_no_sense_end_with_2(arguments: list[str], capsys: p
 
 def test_a_place_west_or_south_needs_no_equals_sign() -> None:
     assert commands.join_negative(["sub", "add", "--near", "-33.9,151", "--bbox", "-.5,0,1,1", "-k", "-3", "--near", "1,2", "--near", "-k"]) == [
-        "sub", "add", "--near=-33.9,151", "--bbox=-.5,0,1,1", "-k", "-3", "--near", "1,2", "--near", "-k"]
+        "sub",
+        "add",
+        "--near=-33.9,151",
+        "--bbox=-.5,0,1,1",
+        "-k",
+        "-3",
+        "--near",
+        "1,2",
+        "--near",
+        "-k",
+    ]
 
 
 def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str, tmp_path: Path) -> None:
     monkeypatch.delenv("DSKYPE_BOOTSTRAP_SERVERS", raising=False)
     file = json_lines(tmp_path / "m", [{"text": "x", "lat": 0, "lon": 0}])
-    verbs = [["sub", "add", "--text", "x", "--near", "0,0"], ["sub", "list"], ["sub", "show", "a"], ["sub", "rm", "a"], ["publish", file], ["tail"], ["tail", "--topk"], ["vocabulary", "build", "--topic"]]
+    verbs = [
+        ["sub", "add", "--text", "x", "--near", "0,0"],
+        ["sub", "list"],
+        ["sub", "show", "a"],
+        ["sub", "rm", "a"],
+        ["publish", file],
+        ["tail"],
+        ["tail", "--topk"],
+        ["vocabulary", "build", "--topic"],
+    ]
     for verb in verbs:
         assert cli.main(verb) == 1
         assert "No cluster is named. hint: use --bootstrap-servers" in capsys.readouterr().err
         assert cli.main([*verb, "--bootstrap-servers", bootstrap_servers, "-t", "cli not there"]) == 1
-        assert re.search(r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology makes its topics when it starts: run one of the name 'cli not there'", capsys.readouterr().err)
+        assert re.search(
+            r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology makes its topics when it starts: run one of the name 'cli not there'",
+            capsys.readouterr().err,
+        )
     admin = TopicAdmin(KafkaSettings(bootstrap_servers))
     try:
         assert admin.existing(Topics.of("cli not there")) == {}
@@ -148,8 +197,16 @@ def test_classes_of_dskype_have_short_names() -> None:
     registry = cli.registry()
     assert [registry.resolve(name, "a test").__name__ for name in cli._DSKYPE] == [name.removeprefix("dskype.") for name in cli._DSKYPE]
     short = {n for n in registry if n.startswith("dskype.")}
-    assert {"dskype.MessageSpout", "dskype.SubscriptionSpout", "dskype.DistributionBolt", "dskype.SubscriptionBolt", "dskype.MessageBolt", "dskype.AggregationBolt",
-            "dskype.ResultBolt", "dskype.demo.PlacesSpout"} <= short
+    assert {
+        "dskype.MessageSpout",
+        "dskype.SubscriptionSpout",
+        "dskype.DistributionBolt",
+        "dskype.SubscriptionBolt",
+        "dskype.MessageBolt",
+        "dskype.AggregationBolt",
+        "dskype.ResultBolt",
+        "dskype.demo.PlacesSpout",
+    } <= short
 
 
 # --- sub add ----------------------------------------------------------------------------------------------------------
@@ -169,7 +226,11 @@ def test_a_file_of_subscriptions_is_sent_and_bad_lines_are_told(run: Any, name: 
 
 
 def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSettings) -> None:
-    assert run("sub", "add", "--id", "lake-park", "--text", "lake park", "--near", "-43.04,-87.9", "--meta", '{"a": [1]}') == (0, "", "1 subscription sent, 0 refused\n")
+    assert run("sub", "add", "--id", "lake-park", "--text", "lake park", "--near", "-43.04,-87.9", "--meta", '{"a": [1]}') == (
+        0,
+        "",
+        "1 subscription sent, 0 refused\n",
+    )
     assert run("sub", "add", "--id", "c", "--bbox", "-88,42,-87,44", "--expression", "coffee AND wifi", "--ttl", "3600")[0] == 0
     code, out, _ = run("sub", "add", "--keyword", "a", "--keyword", "b", "--near", "1,2", "-k", "3", "--alpha", "0", "-o", "json")
     [generated] = json.loads(out)["generated"]
@@ -177,7 +238,8 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
     assert subscriptions(kafka, name) == [
         ("lake-park", {"type": "topk", "k": 10, "alpha": 0.5, "text": "lake park", "meta": {"a": [1]}, "lat": -43.04, "lon": -87.9}),
         ("c", {"type": "boolean", "bbox": [-88, 42, -87, 44], "expression": "coffee AND wifi", "ttl_s": 3600}),
-        (generated, {"type": "topk", "k": 3, "alpha": 0, "keywords": ["a", "b"], "lat": 1, "lon": 2})]
+        (generated, {"type": "topk", "k": 3, "alpha": 0, "keywords": ["a", "b"], "lat": 1, "lon": 2}),
+    ]
 
 
 def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -> None:
@@ -214,8 +276,14 @@ def test_a_dry_run_sends_nothing_and_needs_no_cluster(run: Any, name: str, kafka
     assert code == 1
     assert "3 subscriptions would be sent, 1 refused" in err
     (tmp_path / "t.yaml").write_text("name: t\nconfig: {dskype.k.max: 5, spark.x: 1}\n")
-    assert "1 subscription would be sent, 1 refused" in run("sub", "add", json_lines(tmp_path / "s", LINES[:2]), "--dry-run", "--file", str(tmp_path / "t.yaml"))[2]
-    assert "1 subscription would be sent, 1 refused" in run("sub", "add", file, "--dry-run", "--file", str(tmp_path / "t.yaml"), "-c", "dskype.k.max=100", "-c", "dskype.space=[0,0,1,1]")[2]
+    assert (
+        "1 subscription would be sent, 1 refused"
+        in run("sub", "add", json_lines(tmp_path / "s", LINES[:2]), "--dry-run", "--file", str(tmp_path / "t.yaml"))[2]
+    )
+    assert (
+        "1 subscription would be sent, 1 refused"
+        in run("sub", "add", file, "--dry-run", "--file", str(tmp_path / "t.yaml"), "-c", "dskype.k.max=100", "-c", "dskype.space=[0,0,1,1]")[2]
+    )
     assert "2 subscriptions would be sent, 0 refused" in run("sub", "add", file, "--dry-run", "-c", "dskype.k.max=10")[2]
     assert "1 subscription would be sent, 1 refused" in run("sub", "add", file, "--dry-run", "-c", "dskype.k.max=9")[2]
     (tmp_path / "t.yaml").write_text("[1]")
@@ -229,7 +297,9 @@ def test_a_dry_run_sends_nothing_and_needs_no_cluster(run: Any, name: str, kafka
 def test_subscriptions_are_listed_with_their_states(run: Any, name: str, kafka: KafkaSettings) -> None:
     assert run("sub", "list") == (0, "No subscriptions.\n", "")
     topics = Topics.of(name)
-    write(kafka, topics.subscriptions, [("a\x1b[31m", {"type": "topk", **PARK}), ("b", {"type": "boolean", **COFFEE, "ttl_s": 99}), ("j", b"junk"), ("l", b"[]")])
+    write(
+        kafka, topics.subscriptions, [("a\x1b[31m", {"type": "topk", **PARK}), ("b", {"type": "boolean", **COFFEE, "ttl_s": 99}), ("j", b"junk"), ("l", b"[]")]
+    )
     write(kafka, topics.registrations, [event("b", "0-1", "active", 41)])
     code, out, err = run("sub", "list")
     assert code == 0
@@ -249,10 +319,18 @@ def test_subscriptions_are_listed_with_their_states(run: Any, name: str, kafka: 
 
 def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name: str, kafka: KafkaSettings) -> None:
     topics = Topics.of(name)
-    write(kafka, topics.messages, [(None, {"text": "the \x1b[2Jlake\nin the park", "lat": 0, "lon": 0}), (None, {"id": 17, "text": "a park", "lat": 0, "lon": 0})])
+    write(
+        kafka, topics.messages, [(None, {"text": "the \x1b[2Jlake\nin the park", "lat": 0, "lon": 0}), (None, {"id": 17, "text": "a park", "lat": 0, "lon": 0})]
+    )
     write(kafka, topics.subscriptions, [("a", {"type": "topk", **PARK, "meta": {"u": "\u202ex"}}), ("b", {"type": "boolean", **COFFEE})])
     write(kafka, topics.registrations, [event("a", "0-0", "active", -1), event("b", "0-1", "active", 0), event("b", "0-1", "removed", 5)])
-    value = {"v": 1, "subscription": "a", "registration": "0-0", "watermark": 3, "topk": [{"message": "0-0", "score": 0.75}, {"message": 17, "score": 0.5}, {"message": "gone", "score": 0.25}]}
+    value = {
+        "v": 1,
+        "subscription": "a",
+        "registration": "0-0",
+        "watermark": 3,
+        "topk": [{"message": "0-0", "score": 0.75}, {"message": 17, "score": 0.5}, {"message": "gone", "score": 0.25}],
+    }
     write(kafka, topics.topk, [("a", value, [("version", "1 0-0 3")])])
     code, out, err = run("sub", "show", "a")
     assert (code, err) == (0, "")
@@ -261,7 +339,12 @@ def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name:
     assert rows[1].endswith(", record 0-0")
     assert "  alpha        0.5" in rows
     assert '  meta         {"u": "x"}' in rows
-    assert rows[-4:] == ["top-k at watermark 3, 3 messages:", "   1  0.750000  0-0  the [2Jlake in the park", "   2  0.500000  17  a park", "   3  0.250000  gone"]
+    assert rows[-4:] == [
+        "top-k at watermark 3, 3 messages:",
+        "   1  0.750000  0-0  the [2Jlake in the park",
+        "   2  0.500000  17  a park",
+        "   3  0.250000  gone",
+    ]
     code, out, _ = run("sub", "show", "a", "-o", "json")
     shown = json.loads(out)
     assert (shown["status"], shown["watermark"], shown["topk"], shown["k"]) == ("active", 3, value["topk"], 10)
@@ -306,7 +389,9 @@ def test_an_unknown_subscription_fails_with_a_near_one(run: Any, name: str, kafk
 MESSAGES = [{"text": "one", "lat": 1, "lon": 2}, {"id": "a", "text": "two", "lat": 1, "lon": 2, "more": 1}]
 
 
-def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
+    run: Any, name: str, kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bad = [b"{", {"text": "x", "lat": 91, "lon": 0}, b"null"]
     file = json_lines(tmp_path / "m", [*MESSAGES, *bad])
     code, out, err = run("publish", file)
@@ -336,7 +421,9 @@ def test_a_file_that_is_not_there_is_an_error(run: Any) -> None:
 
 def test_ctrl_c_ends_publishing_with_the_counts_and_130(name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
     file = json_lines(tmp_path / "m", MESSAGES[:1] * 1000)
-    running = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "publish", "-t", name, file, "--rate", "20"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dskype.deploy", "publish", "-t", name, file, "--rate", "20"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         following = PubSub(kafka, name, conf={})
         for _ in range(200):
@@ -387,9 +474,23 @@ def test_lines_are_numbered_and_blank_ones_left_out(tmp_path: Path) -> None:
 @pytest.fixture
 def results(name: str, kafka: KafkaSettings) -> Topics:
     topics = Topics.of(name)
-    write(kafka, topics.messages, [(None, {"text": "lake \x1b[2J\u202epark", "lat": 0, "lon": 0}), (None, {"id": 17, "text": "own id", "lat": 0, "lon": 0}), (None, b"junk")])
-    write(kafka, topics.results, [delta("a", "add", "0-0", 0, score=0.75, rank=1), delta("a", "add", "0-0", 0, score=0.75, rank=1), delta("b", "match", 17, 1, meta="m"),
-                                  delta("a\x07", "remove", "gone", 2), delta("a", "add", "0-2", 3, score=0.5, rank=12), delta("a", "add", "5-0", 3, score=0.5, rank=2)])
+    write(
+        kafka,
+        topics.messages,
+        [(None, {"text": "lake \x1b[2J\u202epark", "lat": 0, "lon": 0}), (None, {"id": 17, "text": "own id", "lat": 0, "lon": 0}), (None, b"junk")],
+    )
+    write(
+        kafka,
+        topics.results,
+        [
+            delta("a", "add", "0-0", 0, score=0.75, rank=1),
+            delta("a", "add", "0-0", 0, score=0.75, rank=1),
+            delta("b", "match", 17, 1, meta="m"),
+            delta("a\x07", "remove", "gone", 2),
+            delta("a", "add", "0-2", 3, score=0.5, rank=12),
+            delta("a", "add", "5-0", 3, score=0.5, rank=2),
+        ],
+    )
     return topics
 
 
@@ -397,15 +498,29 @@ def test_results_are_printed_once_with_the_texts_of_their_messages(run: Any, res
     code, out, err = run("tail", "--from", "beginning", "--count", "5")
     assert (code, err) == (0, "")
     rows = [re.sub(r"^\d\d:\d\d:\d\d\.\d\d\d  ", "", line) for line in out.splitlines()]
-    assert rows == ["add      #1  0.750000  a  0-0  lake [2Jpark", f"match{'':18}b  17  own id", f"remove{'':17}a  gone",
-                    "add     #12  0.500000  a  0-2", "add      #2  0.500000  a  5-0"]
+    assert rows == [
+        "add      #1  0.750000  a  0-0  lake [2Jpark",
+        f"match{'':18}b  17  own id",
+        f"remove{'':17}a  gone",
+        "add     #12  0.500000  a  0-2",
+        "add      #2  0.500000  a  5-0",
+    ]
 
 
 def test_results_of_some_subscriptions_are_followed_as_json(run: Any, results: Topics) -> None:
     code, out, _ = run("tail", "--from", "beginning", "--sub", "b", "--count", "1", "-o", "json")
     found = json.loads(out)
     assert found.pop("time_ms") > 0
-    assert found == {"v": 1, "subscription": "b", "watermark": 1, "op": "match", "message": 17, "meta": "m", "result_id": '0-0/"b"/1/match/17', "text": "own id"}
+    assert found == {
+        "v": 1,
+        "subscription": "b",
+        "watermark": 1,
+        "op": "match",
+        "message": 17,
+        "meta": "m",
+        "result_id": '0-0/"b"/1/match/17',
+        "text": "own id",
+    }
     code, out, _ = run("tail", "--from", "beginning", "--sub", "b", "--sub", "a", "--count", "4", "--no-text")
     assert "lake" not in out
     assert [line.split()[1] for line in out.splitlines()] == ["add", "match", "add", "add"]
@@ -445,8 +560,16 @@ def test_only_new_results_are_followed_and_old_messages_are_looked_up(run: Any, 
 
 
 def test_whole_topk_lists_are_followed(run: Any, results: Topics, kafka: KafkaSettings) -> None:
-    write(kafka, results.topk, [("a", {"v": 1, "subscription": "a", "registration": "0-0", "watermark": 3, "topk": [{"message": "0-0", "score": 0.75}]}), ("a", None), ("b", b"junk"),
-                                ("c", {"v": 1, "subscription": "c", "watermark": 4, "topk": []})])
+    write(
+        kafka,
+        results.topk,
+        [
+            ("a", {"v": 1, "subscription": "a", "registration": "0-0", "watermark": 3, "topk": [{"message": "0-0", "score": 0.75}]}),
+            ("a", None),
+            ("b", b"junk"),
+            ("c", {"v": 1, "subscription": "c", "watermark": 4, "topk": []}),
+        ],
+    )
     code, out, _ = run("tail", "--topk", "--from", "beginning", "--count", "3")
     rows = [re.sub(r"^\d\d:\d\d:\d\d\.\d\d\d  ", "", line) for line in out.splitlines()]
     assert rows == ["a  watermark 3, 1 message", "   1  0.750000  0-0  lake [2Jpark", "a  unregistered", "c  watermark 4, 0 messages"]
@@ -457,8 +580,14 @@ def test_whole_topk_lists_are_followed(run: Any, results: Topics, kafka: KafkaSe
 
 
 def test_ctrl_c_ends_a_tail_with_130(name: str, results: Topics, tmp_path: Path) -> None:
-    running = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "tail", "-t", name, "--from", "beginning"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dskype.deploy", "tail", "-t", name, "--from", "beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
     try:
         assert "lake" in running.stdout.readline()
         os.killpg(running.pid, signal.SIGINT)
@@ -486,9 +615,16 @@ def test_a_vocabulary_is_built_from_lines_and_shown(run: Any, tmp_path: Path, ca
     assert "is there already" in err
     file = json_lines(tmp_path / "m", [{"body": "a b"}, {"body": "b"}])
     assert run("vocabulary", "build", file, "-o", out, "--force", "--field", "body")[0] == 0
-    assert run("vocabulary", "build", json_lines(tmp_path / "m", [b"the a b", b"the b"]), "-o", out, "--force", "--plain", "-c", 'dskype.stop.words=["The"]')[0] == 0
+    assert (
+        run("vocabulary", "build", json_lines(tmp_path / "m", [b"the a b", b"the b"]), "-o", out, "--force", "--plain", "-c", 'dskype.stop.words=["The"]')[0]
+        == 0
+    )
     assert cli.main(["vocabulary", "show", out]) == 0
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["2", "documents,", "2", "words"], ["2", "0.693147", "b"], ["1", "1.098612", "a"]]
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["2", "documents,", "2", "words"],
+        ["2", "0.693147", "b"],
+        ["1", "1.098612", "a"],
+    ]
     assert cli.main(["vocabulary", "show", out, "--term", "B nope"]) == 0
     assert "nope  (not in the vocabulary)" in capsys.readouterr().out
     assert cli.main(["vocabulary", "show", out, "--top", "1", "-o", "json"]) == 0

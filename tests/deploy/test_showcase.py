@@ -189,7 +189,14 @@ def test_results_are_counted_and_lists_are_kept():
     assert w.topk("a") == [("12", 0.75), ('"x"', 0.75)]
     assert w.matched("b") == ["12", "13"]
     seen, words = w.words(0)
-    assert seen == 6 and [(x.op, x.message) for x in words] == [("add", "11"), ("add", '"x"'), ("remove", "11"), ("add", "12"), ("match", "12"), ("match", "13")]
+    assert seen == 6 and [(x.op, x.message) for x in words] == [
+        ("add", "11"),
+        ("add", '"x"'),
+        ("remove", "11"),
+        ("add", "12"),
+        ("match", "12"),
+        ("match", "13"),
+    ]
     assert w.words(5)[1] == words[-1:] and w.words(6) == (6, [])
 
 
@@ -219,9 +226,35 @@ def test_results_without_a_known_arrival_have_no_latency():
 
 
 def task(component, id, watermark=None, transferred=None, metrics=None, **more):
-    empty = {"executed": {}, "acked": {}, "failed": {}, "execute": [0, 0], "process": [0, 0], "complete": [0, 0], "dead_letters": 0, "errors": 0,
-             "gaps": 0, "duplicates": 0, "busy_ns": 0, "frames": 0, "out_bytes": 0, "in_bytes": 0, "version": 1, "emitted": {}, "sent": {}, "received": {}}
-    return {**empty, "component": component, "task": id, "watermark": watermark, "transferred": transferred or {}, **({"metrics": metrics} if metrics else {}), **more}
+    empty = {
+        "executed": {},
+        "acked": {},
+        "failed": {},
+        "execute": [0, 0],
+        "process": [0, 0],
+        "complete": [0, 0],
+        "dead_letters": 0,
+        "errors": 0,
+        "gaps": 0,
+        "duplicates": 0,
+        "busy_ns": 0,
+        "frames": 0,
+        "out_bytes": 0,
+        "in_bytes": 0,
+        "version": 1,
+        "emitted": {},
+        "sent": {},
+        "received": {},
+    }
+    return {
+        **empty,
+        "component": component,
+        "task": id,
+        "watermark": watermark,
+        "transferred": transferred or {},
+        **({"metrics": metrics} if metrics else {}),
+        **more,
+    }
 
 
 def stats_of(*tasks):
@@ -239,8 +272,10 @@ def test_lag_is_behind_the_slowest_subscription_bolt():
     stats = stats_of(task("subscription-bolt", 3, 79, metrics={"pending_evaluations": 2}, emitted={"requests": 10, "results": 5}))
     moment = figures.read(stats, Moment(published=100), 1.0)
     assert (moment.matched, moment.lag, moment.pending, moment.evaluations) == (0, 100, 2, 10)
-    stats = stats_of(task("subscription-bolt", 3, 79, metrics={"pending_evaluations": 2}, emitted={"requests": 10, "results": 5}),
-                     task("subscription-bolt", 4, 49, metrics={"pending_evaluations": "RuntimeError: no"}))
+    stats = stats_of(
+        task("subscription-bolt", 3, 79, metrics={"pending_evaluations": 2}, emitted={"requests": 10, "results": 5}),
+        task("subscription-bolt", 4, 49, metrics={"pending_evaluations": "RuntimeError: no"}),
+    )
     moment = figures.read(stats, Moment(published=100), 2.0)
     assert (moment.matched, moment.lag, moment.pending, moment.evaluations) == (50, 50, 2, 10)
 
@@ -266,8 +301,11 @@ def test_durations_are_readable(ms, text):
 
 
 def a_moment() -> Moment:
-    return Figures(TASKS).read(stats_of(task("subscription-bolt", 3, 9), task("subscription-bolt", 4, 9)),
-                               Moment("matching", 31.0, 38_000, 100_000, 20_006, 20_006, results=Counts(5, 4, 3), recent=Quantiles(640, 1400)), 1.0)
+    return Figures(TASKS).read(
+        stats_of(task("subscription-bolt", 3, 9), task("subscription-bolt", 4, 9)),
+        Moment("matching", 31.0, 38_000, 100_000, 20_006, 20_006, results=Counts(5, 4, 3), recent=Quantiles(640, 1400)),
+        1.0,
+    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (120, 40), (200, 50)])
@@ -373,8 +411,19 @@ def test_a_folder_in_use_is_refused(tmp_path):
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--messages", "0"], ["--messages", "x"], ["--rate", "0"], ["--rate", "inf"], ["--subscriptions", "-1"],
-                                       ["--resume"], ["--window", "0.5"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--messages", "0"],
+        ["--messages", "x"],
+        ["--rate", "0"],
+        ["--rate", "inf"],
+        ["--subscriptions", "-1"],
+        ["--resume"],
+        ["--window", "0.5"],
+        ["--nonsense"],
+    ],
+)
 def test_arguments_that_make_no_sense_are_refused(arguments, capsys):
     assert showcase.main(arguments) == 2
     assert "expected" in capsys.readouterr().err or arguments == ["--nonsense"]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dskype.bolts.subscription_bolt import SubscriptionBolt
-from dskype.deploy import cli, stats as stats_module
+from dskype.deploy import cli
+from dskype.deploy import stats as stats_module
 from dskype.deploy.measuring import BATCH_BUCKETS_S, Batches, Meter, Passage, Passages, measure
 from dskype.deploy.prometheus import Collector, Exporter
 from dskype.deploy.stats import as_text
@@ -31,16 +32,22 @@ TASKS = {"subscription-bolt": 3, "message-bolt": 2}
 # --- counters ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("error", "reason"), [
-    ("Expected 'lat' in degrees; given: 95; legal: a number from -90 to 90", "Expected 'lat' in degrees"),
-    ("Expected message as JSON (wrong at character 5: Expecting value); given: b'{'", "Expected message as JSON"),
-    ("the message is late: its time must be after 17; given: 3", "the message is late"),
-    ("the message's time is more than 60000 ms ahead of its arrival at 1700000; given: 9", "the message's time is more than N ms ahead of its arrival at N"),
-    ("ValueError: no such 'thing'", "ValueError"),
-    ("Expected keyword 12 with a word; given: '...'", "Expected keyword N with a word"),
-    ("nobody knows 'A private Text' nor \"another\" here", "nobody knows ... nor ... here"),
-    ("", "other"),
-])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("Expected 'lat' in degrees; given: 95; legal: a number from -90 to 90", "Expected 'lat' in degrees"),
+        ("Expected message as JSON (wrong at character 5: Expecting value); given: b'{'", "Expected message as JSON"),
+        ("the message is late: its time must be after 17; given: 3", "the message is late"),
+        (
+            "the message's time is more than 60000 ms ahead of its arrival at 1700000; given: 9",
+            "the message's time is more than N ms ahead of its arrival at N",
+        ),
+        ("ValueError: no such 'thing'", "ValueError"),
+        ("Expected keyword 12 with a word; given: '...'", "Expected keyword N with a word"),
+        ("nobody knows 'A private Text' nor \"another\" here", "nobody knows ... nor ... here"),
+        ("", "other"),
+    ],
+)
 def test_the_reason_of_a_dead_letter_is_what_all_of_its_kind_have_in_common(error: str, reason: str) -> None:
     assert reason_of(error) == reason
 
@@ -75,8 +82,15 @@ def test_counters_from_snapshots_of_earlier_versions_begin_at_zero() -> None:
 
 
 def _report(component: str, time_ms: int, **tasks: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "stats", "topology": "t-1-1", "component": component, "executor": 0, "pid": 1, "time_ms": time_ms,
-            "tasks": [{"task": int(id.strip("t")), "component": component, **task} for id, task in tasks.items()]}
+    return {
+        "kind": "stats",
+        "topology": "t-1-1",
+        "component": component,
+        "executor": 0,
+        "pid": 1,
+        "time_ms": time_ms,
+        "tasks": [{"task": int(id.strip("t")), "component": component, **task} for id, task in tasks.items()],
+    }
 
 
 def test_records_have_passed_a_bolt_when_all_of_its_tasks_have_their_watermark() -> None:
@@ -262,8 +276,15 @@ def test_a_table_shows_all_of_it(plain: Metered) -> None:
     console = Console(width=160, record=True, file=open("/dev/null", "w"))
     console.print(as_text(plain.measure(id="dskype-1-0", uptime_secs=5, driver_alive=False), tasks=True))
     text = console.export_text()
-    for shown in ("dskype (dskype-1-0) ACTIVE, its process is gone, up 5 s", "3.00 tuples per message", "1.00: 12 placements of 12 subscriptions",
-                  "latency to subscription-bolt", "matching", "dead letters", "task "):
+    for shown in (
+        "dskype (dskype-1-0) ACTIVE, its process is gone, up 5 s",
+        "3.00 tuples per message",
+        "1.00: 12 placements of 12 subscriptions",
+        "latency to subscription-bolt",
+        "matching",
+        "dead letters",
+        "task ",
+    ):
         assert shown in text
 
 
@@ -303,7 +324,9 @@ def test_counters_survive_crashes_and_never_fall_at_the_endpoint(seed: int) -> N
             metered.simulation.step(max_batches=20)
             metered.read()
             if metered is wild:
-                series.append({(s.name, *sorted(s.labels.items())): s.value for family in collector.collect() if family.type == "counter" for s in family.samples})
+                series.append(
+                    {(s.name, *sorted(s.labels.items())): s.value for family in collector.collect() if family.type == "counter" for s in family.samples}
+                )
         metered.simulation.drain(10)
         metered.read()
     assert sum(wild.simulation.sim.fault_counts.values()) > 20
@@ -355,13 +378,36 @@ def _batch(component: str, time_ms: int, ms: float | None, version: int, executo
 
 def test_micro_batches_are_counted_once_each_by_what_they_took() -> None:
     batches = Batches(10_000)
-    for record in (_batch("a", 1000, 1.0, 5), _batch("a", 1000, 1.0, 5), _batch("a", 1000, 4.0, 9), _batch("a", 1200, 250.0, 9), _batch("a", 1100, 7.0, 3, executor=1),
-                   _batch("a", 1000, 99.0, 5), _batch("b", 1300, 40_000.0, 1), _batch("old", 1300, None, 1)):
+    for record in (
+        _batch("a", 1000, 1.0, 5),
+        _batch("a", 1000, 1.0, 5),
+        _batch("a", 1000, 4.0, 9),
+        _batch("a", 1200, 250.0, 9),
+        _batch("a", 1100, 7.0, 3, executor=1),
+        _batch("a", 1000, 99.0, 5),
+        _batch("b", 1300, 40_000.0, 1),
+        _batch("old", 1300, None, 1),
+    ):
         batches.take(record)
     assert batches.quantiles("a", 0) == (4, [4.0, 250.0]) and batches.quantiles("a", 1150) == (1, [250.0, 250.0])
     assert batches.quantiles("old", 0) == batches.quantiles("nobody", 0) == (0, [None, None])
     assert dict(zip(BATCH_BUCKETS_S, batches.buckets["a"])) | {"all": batches.buckets["a"][-1]} == {
-        0.001: 1, 0.0025: 1, 0.005: 2, 0.01: 3, 0.025: 3, 0.05: 3, 0.1: 3, 0.25: 4, 0.5: 4, 1: 4, 2.5: 4, 5: 4, 10: 4, 30: 4, "all": 4}
+        0.001: 1,
+        0.0025: 1,
+        0.005: 2,
+        0.01: 3,
+        0.025: 3,
+        0.05: 3,
+        0.1: 3,
+        0.25: 4,
+        0.5: 4,
+        1: 4,
+        2.5: 4,
+        5: 4,
+        10: 4,
+        30: 4,
+        "all": 4,
+    }
     assert batches.buckets["b"] == [0] * len(BATCH_BUCKETS_S) + [1] and batches.sums_ms == {"a": 262.0, "b": 40_000.0}
 
 
@@ -380,7 +426,7 @@ def test_the_age_of_a_checkpoint_is_what_a_crash_would_have_read_again() -> None
         simulation.message({"text": "lake", "lat": 0, "lon": 0, "id": number})
         simulation.step(ms=250)
         ages.append(simulation.sim.stats.tasks[executor.tasks[0].id]["checkpoint_age_ms"])
-    assert ages == [0, 250, 500, *[250, 500, 750, 1000] * 2, 250]   # taken when a batch comes after a second, of the state before it
+    assert ages == [0, 250, 500, *[250, 500, 750, 1000] * 2, 250]  # taken when a batch comes after a second, of the state before it
     (task,) = executor.tasks
     due = executor.pending_snapshots(1 << 40)
     executor.snapshots_failed(due, "no room")
@@ -404,8 +450,16 @@ def test_a_store_outside_kafka_is_told_of() -> None:
 
     plain = {"emitted": {}, "transferred": {}, "executed": {}, "failed": {}, "sent": {}, "received": {}, "busy_ns": 0}
     meter = Meter()
-    meter.feed(json.dumps(_report("result-bolt", 1000, t1={**plain, "metrics": {"states-waiting": 3, "states-written": 40, "states-stale": 0, "store-failures": 2}},
-                                  t2={**plain, "metrics": {"states-waiting": 1, "states-written": 2, "states-stale": 1, "store-failures": 0}})).encode())
+    meter.feed(
+        json.dumps(
+            _report(
+                "result-bolt",
+                1000,
+                t1={**plain, "metrics": {"states-waiting": 3, "states-written": 40, "states-stale": 0, "store-failures": 2}},
+                t2={**plain, "metrics": {"states-waiting": 1, "states-written": 2, "states-stale": 1, "store-failures": 0}},
+            )
+        ).encode()
+    )
     found = measure(meter, {}, now_ms=2000)
     assert found["store"] == {"waiting": 4, "written": 42, "stale": 1, "failures": 2}
     console = Console(width=160, record=True, file=open("/dev/null", "w"))

@@ -19,7 +19,11 @@ HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \r over \x7f\x08 \u202etxt
 
 
 def steers(text: str) -> set[str]:
-    return {c for c in text if c not in "\n\t" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or 0x202A <= ord(c) <= 0x202E or 0x2066 <= ord(c) <= 0x2069)}
+    return {
+        c
+        for c in text
+        if c not in "\n\t" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or 0x202A <= ord(c) <= 0x202E or 0x2066 <= ord(c) <= 0x2069)
+    }
 
 
 def rendered(what) -> str:
@@ -40,8 +44,16 @@ def test_what_steers_is_shown_and_nothing_else_changes():
 
 
 def test_lines_of_tail_have_no_escapes():
-    result = Result.of(SimpleNamespace(value=json.dumps({"v": 1, "op": HOSTILE, "subscription": HOSTILE, "message": HOSTILE, "watermark": 1}).encode(), key=b"k",
-                                       timestamp=0, headers=[], partition=0, offset=0))
+    result = Result.of(
+        SimpleNamespace(
+            value=json.dumps({"v": 1, "op": HOSTILE, "subscription": HOSTILE, "message": HOSTILE, "watermark": 1}).encode(),
+            key=b"k",
+            timestamp=0,
+            headers=[],
+            partition=0,
+            offset=0,
+        )
+    )
     line = result_line(result, clean(HOSTILE))
     assert not steers(line) and "\n" not in line and "[red]markup[/red]" in line
 
@@ -59,8 +71,17 @@ def test_errors_of_a_topology_have_no_escapes(monkeypatch, capsys):
 
 
 def test_reasons_of_dead_letters_have_no_escapes_and_are_no_markup():
-    measured = {"topology": "t", "id": "t-1", "status": "ACTIVE", "driver_alive": True, "uptime_s": 1, "window_s": 1, "streams": [], "components": [],
-                "dead_letters": [{"count": 1, "component": "c", "stage": "translate", "reason": HOSTILE}]}
+    measured = {
+        "topology": "t",
+        "id": "t-1",
+        "status": "ACTIVE",
+        "driver_alive": True,
+        "uptime_s": 1,
+        "window_s": 1,
+        "streams": [],
+        "components": [],
+        "dead_letters": [{"count": 1, "component": "c", "stage": "translate", "reason": HOSTILE}],
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stats, "_headlines", lambda m: [])
         out = rendered(stats.as_text(measured, tasks=False))

@@ -16,7 +16,21 @@ from dskype.deploy.arguments import UsageError, common
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
 from dskype.deploy.benchmarks.history import History, Latencies, quantile, sequence_numbers
-from dskype.deploy.benchmarks.usage import BENCHMARK, BROKER, PRODUCER, PYTHON, SNAPSHOTS, SPARK, SUPERVISOR, Meter, Process, busy_seconds, by_kind, kinds, usage
+from dskype.deploy.benchmarks.usage import (
+    BENCHMARK,
+    BROKER,
+    PRODUCER,
+    PYTHON,
+    SNAPSHOTS,
+    SPARK,
+    SUPERVISOR,
+    Meter,
+    Process,
+    busy_seconds,
+    by_kind,
+    kinds,
+    usage,
+)
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
 
 BOLT = "subscription-bolt"
@@ -42,10 +56,10 @@ def test_the_slowest_task_counts_and_progress_is_even_between_reports():
     history.feed(report(2000, BOLT, watermark(5, 199)))
     history.feed(report(4000, BOLT, watermark(4, 499), watermark(5, 299)))
     assert history.applied(BOLT, 2000, 2) == 100
-    assert history.applied(BOLT, 2500, 2) == 200        # task 4
-    assert history.applied(BOLT, 3500, 2) == 275 + 0    # task 5
+    assert history.applied(BOLT, 2500, 2) == 200  # task 4
+    assert history.applied(BOLT, 3500, 2) == 275 + 0  # task 5
     assert history.applied(BOLT, 9000, 2) == 300
-    assert history.applied(BOLT, 4000, 3) == 0          # a third task has not reported
+    assert history.applied(BOLT, 4000, 3) == 0  # a third task has not reported
 
 
 def test_rates_are_those_of_whole_windows():
@@ -114,8 +128,8 @@ def test_a_messages_latency_is_that_of_its_first_delta():
     found.add(delta(7, 17), 1400)
     found.add(delta(7, 3, "remove"), 1100)
     found.add(delta(8, '"a,b"'), 1210)
-    found.add(delta(9, 17), 1300)          # an older message: the subscription was pending
-    found.add(delta(6, 16), 1300)          # not one of those that are looked at
+    found.add(delta(9, 17), 1300)  # an older message: the subscription was pending
+    found.add(delta(6, 16), 1300)  # not one of those that are looked at
     found.add(delta(10, 20, "match"), 1300)
     assert found.first == {7: 400, 8: 200} and sorted(found.all) == [200, 400, 500]
     summary = found.summary()
@@ -161,8 +175,12 @@ def test_quantiles_are_values_that_occurred():
 
 
 def test_sequence_numbers_follow_the_recorded_runs():
-    runs = [{"partition": 0, "offset": 5, "first": 4, "n": 3}, {"partition": 0, "offset": 0, "first": 0, "n": 4}, {"partition": 1, "offset": 9, "first": 100, "n": 4},
-            {"partition": 0, "offset": 20, "first": 8, "n": 3, "step": 2}]
+    runs = [
+        {"partition": 0, "offset": 5, "first": 4, "n": 3},
+        {"partition": 0, "offset": 0, "first": 0, "n": 4},
+        {"partition": 1, "offset": 9, "first": 100, "n": 4},
+        {"partition": 0, "offset": 20, "first": 8, "n": 3, "step": 2},
+    ]
     number = sequence_numbers(runs)
     assert [number(o) for o in range(9)] == [0, 1, 2, 3, None, 4, 5, 6, None]
     assert [number(o) for o in (19, 20, 21, 22, 23)] == [None, 8, 10, 12, None]
@@ -172,18 +190,39 @@ def test_sequence_numbers_follow_the_recorded_runs():
 
 
 def tree():
-    rows = [(1, 0, "init", b""), (10, 1, "python", b"python -m bench"), (11, 10, "java", b"java kafka.Kafka server.properties"), (12, 10, "java", b"java spark"),
-            (13, 10, "python", b"python -m dskype.deploy.benchmarks.feeder"), (14, 12, "python", b"python -m dskype.topology.runtime.daemon"),
-            (15, 14, "dskype-superv", b"python -m dskype.topology.runtime.daemon"), (16, 14, "python", b"python -m dskype.topology.runtime.daemon"),
-            (17, 15, "dsk:subscriptio", b"python -m dskype.topology.runtime.daemon"), (18, 15, "dsk:message-bol", b"python -m dskype.topology.runtime.daemon"),
-            (19, 17, "dsk:subscriptio", b"python -m dskype.topology.runtime.daemon"), (20, 12, "chmod", b"chmod"), (30, 1, "java", b"java kafka.Kafka")]
+    rows = [
+        (1, 0, "init", b""),
+        (10, 1, "python", b"python -m bench"),
+        (11, 10, "java", b"java kafka.Kafka server.properties"),
+        (12, 10, "java", b"java spark"),
+        (13, 10, "python", b"python -m dskype.deploy.benchmarks.feeder"),
+        (14, 12, "python", b"python -m dskype.topology.runtime.daemon"),
+        (15, 14, "dskype-superv", b"python -m dskype.topology.runtime.daemon"),
+        (16, 14, "python", b"python -m dskype.topology.runtime.daemon"),
+        (17, 15, "dsk:subscriptio", b"python -m dskype.topology.runtime.daemon"),
+        (18, 15, "dsk:message-bol", b"python -m dskype.topology.runtime.daemon"),
+        (19, 17, "dsk:subscriptio", b"python -m dskype.topology.runtime.daemon"),
+        (20, 12, "chmod", b"chmod"),
+        (30, 1, "java", b"java kafka.Kafka"),
+    ]
     return {pid: Process(pid, parent, name, command, float(pid), 0.5, pid * 100) for pid, parent, name, command in rows}
 
 
 def test_every_process_belongs_to_a_part():
     found = kinds(tree(), 10, {17: "subscription-bolt", 18: "message-bolt"})
-    assert found == {10: BENCHMARK, 11: BROKER, 12: SPARK, 13: PRODUCER, 14: PYTHON, 15: SUPERVISOR, 16: PYTHON, 17: "subscription-bolt", 18: "message-bolt",
-                     19: SNAPSHOTS, 20: SPARK}
+    assert found == {
+        10: BENCHMARK,
+        11: BROKER,
+        12: SPARK,
+        13: PRODUCER,
+        14: PYTHON,
+        15: SUPERVISOR,
+        16: PYTHON,
+        17: "subscription-bolt",
+        18: "message-bolt",
+        19: SNAPSHOTS,
+        20: SPARK,
+    }
 
 
 def test_ended_snapshot_writers_do_not_count_for_the_component():
@@ -250,12 +289,31 @@ def arguments(*given):
 
 
 def test_options_lie_over_the_file_and_conf_over_the_options(tmp_path):
-    args = arguments("--subscriptions", "10_000,5", "--results", "topk", "--index", "igpt", "--tasks", "subscription-bolt=4", "--conf", "dskype.index=taat",
-                     "-c", "dskype.buffer=skyband", "-c", "spark.x=1")
+    args = arguments(
+        "--subscriptions",
+        "10_000,5",
+        "--results",
+        "topk",
+        "--index",
+        "igpt",
+        "--tasks",
+        "subscription-bolt=4",
+        "--conf",
+        "dskype.index=taat",
+        "-c",
+        "dskype.buffer=skyband",
+        "-c",
+        "spark.x=1",
+    )
     assert args.subscriptions == [10000, 5] and args.tasks == [(BOLT, 4)]
     conf = throughput.configuration(args, tmp_path / "v.tsv")
-    assert conf == {"dskype.window.messages": 20000, "dskype.vocabulary": str(tmp_path / "v.tsv"), "dskype.results": "topk", "dskype.index": "taat",
-                    "dskype.buffer": "skyband"}
+    assert conf == {
+        "dskype.window.messages": 20000,
+        "dskype.vocabulary": str(tmp_path / "v.tsv"),
+        "dskype.results": "topk",
+        "dskype.index": "taat",
+        "dskype.buffer": "skyband",
+    }
     assert str(tmp_path) not in json.dumps(throughput.settings(args, conf))
     assert arguments().subscriptions == [10_000, 100_000]
 
@@ -287,7 +345,12 @@ def test_the_bytes_of_a_frames_segments_are_those_on_the_wire():
 
 def test_the_newest_snapshot_counts(tmp_path):
     assert throughput._newest_bytes(tmp_path / "none") == 0
-    for name, size in (("journal-00000000000000000009", 7), ("snapshot-00000000000000000010", 3), ("snapshot-00000000000000000002", 5), (".snapshot-00000000000000000011.77", 9)):
+    for name, size in (
+        ("journal-00000000000000000009", 7),
+        ("snapshot-00000000000000000010", 3),
+        ("snapshot-00000000000000000002", 5),
+        (".snapshot-00000000000000000011.77", 9),
+    ):
         (tmp_path / name).write_bytes(b"x" * size)
     assert throughput._newest_bytes(tmp_path) == 3
 
@@ -297,24 +360,84 @@ def test_the_newest_snapshot_counts(tmp_path):
 
 def one_run(**more):
     process = {"cpu_us_per_message": 10.0, "cores": 0.5, "processes": 1, "rss_bytes": 3 << 20, "pss_bytes": 2 << 20}
-    component = {"tasks": 2, "busy_us_per_message": 4.0, "busy_cores": 0.2, "in_bytes_per_message": 300.0, "out_bytes_per_message": 10.0, "frames_per_message": 0.01, "batches_per_s": 7.5,
-                 "snapshot_bytes": 1 << 20, "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01}}
-    return {"subscriptions": 10_000, "load_average": [0.5, 1.9], "input": {"messages": 5, "message_bytes": 120.0}, "all_active_s": 3.2, "messages_per_s": 4321.0, "mean_per_s": 4333.0,
-            "windows": [4000.0, 4321.0, 5000.0], "measured_s": 6.0, "applied": 26000.0, "lowest_backlog": 9000, "other_cores": 0.75, "waiting": {"message-spout": 8000.0, BOLT: 512.0}, "errors": [], "dead_letters": 0, "restarts": 0,
-            "processes": {"Spark (JVM)": process, BOLT: {**process, "cpu_us_per_message": 30.0}}, "components": {BOLT: component},
-            "streams": [{"from": "message-spout", "stream": "messages", "tuples_per_message": 1.0, "bytes_per_tuple": 130.0, "bytes_per_message": 130.0}], **more}
+    component = {
+        "tasks": 2,
+        "busy_us_per_message": 4.0,
+        "busy_cores": 0.2,
+        "in_bytes_per_message": 300.0,
+        "out_bytes_per_message": 10.0,
+        "frames_per_message": 0.01,
+        "batches_per_s": 7.5,
+        "snapshot_bytes": 1 << 20,
+        "metrics_per_message": {"deltas": 12.5, "states": 2.0, "evaluations": 0.01},
+    }
+    return {
+        "subscriptions": 10_000,
+        "load_average": [0.5, 1.9],
+        "input": {"messages": 5, "message_bytes": 120.0},
+        "all_active_s": 3.2,
+        "messages_per_s": 4321.0,
+        "mean_per_s": 4333.0,
+        "windows": [4000.0, 4321.0, 5000.0],
+        "measured_s": 6.0,
+        "applied": 26000.0,
+        "lowest_backlog": 9000,
+        "other_cores": 0.75,
+        "waiting": {"message-spout": 8000.0, BOLT: 512.0},
+        "errors": [],
+        "dead_letters": 0,
+        "restarts": 0,
+        "processes": {"Spark (JVM)": process, BOLT: {**process, "cpu_us_per_message": 30.0}},
+        "components": {BOLT: component},
+        "streams": [{"from": "message-spout", "stream": "messages", "tuples_per_message": 1.0, "bytes_per_tuple": 130.0, "bytes_per_message": 130.0}],
+        **more,
+    }
 
 
 def test_the_tables_say_what_was_measured(capsys):
-    latency = {"rate": 2160.5, "behind_at_end": 40, "cores": {"broker": 0.25}, "other_cores": 0.5, "messages": 100, "messages_with_results": 75, "first_p50_ms": 240, "first_p99_ms": 410.0,
-               "first_max_ms": 500, "deltas": 900, "deltas_p50_ms": 260, "deltas_p99_ms": 430, "lists": 80, "lists_p50_ms": 700, "lists_p99_ms": 1400, "applied_per_s": 2150.0, "components": one_run()["components"]}
+    latency = {
+        "rate": 2160.5,
+        "behind_at_end": 40,
+        "cores": {"broker": 0.25},
+        "other_cores": 0.5,
+        "messages": 100,
+        "messages_with_results": 75,
+        "first_p50_ms": 240,
+        "first_p99_ms": 410.0,
+        "first_max_ms": 500,
+        "deltas": 900,
+        "deltas_p50_ms": 260,
+        "deltas_p99_ms": 430,
+        "lists": 80,
+        "lists_p50_ms": 700,
+        "lists_p99_ms": 1400,
+        "applied_per_s": 2150.0,
+        "components": one_run()["components"],
+    }
     args = arguments()
-    found = {"machine": throughput_report.machine(), "settings": throughput.settings(args, {"dskype.window.messages": 20000}), "runs":
-             [one_run(latency=latency, delta_bytes=100.0), one_run(subscriptions=100_000, messages_per_s=0.0, windows=[])]}
+    found = {
+        "machine": throughput_report.machine(),
+        "settings": throughput.settings(args, {"dskype.window.messages": 20000}),
+        "runs": [one_run(latency=latency, delta_bytes=100.0), one_run(subscriptions=100_000, messages_per_s=0.0, windows=[])],
+    }
     throughput_report.print_tables(found)
     printed = capsys.readouterr().out
-    for text in ("machine: ", "window 20,000 messages, k = 20", "4,321", "4,000 - 5,000", "100,000", "12.5", "240", "410", "75%", "2,160", "0.5 - 1.9", "Spark (JVM)", "25%",
-                 "1,250"):
+    for text in (
+        "machine: ",
+        "window 20,000 messages, k = 20",
+        "4,321",
+        "4,000 - 5,000",
+        "100,000",
+        "12.5",
+        "240",
+        "410",
+        "75%",
+        "2,160",
+        "0.5 - 1.9",
+        "Spark (JVM)",
+        "25%",
+        "1,250",
+    ):
         assert text in printed, text
     assert max(map(len, printed.splitlines()[2:])) <= 140
     json.dumps(found)

@@ -30,8 +30,20 @@ def small(**more: Any) -> PlainSystem:
     system = PlainSystem({"dskype.window.messages": 5, "dskype.space": [-10, -10, 10, 10], **more}, hesitant=False)
     system.subscribe("near", {"type": "topk", "keywords": ["coffee"], "lat": 0, "lon": 0, "k": 2, "alpha": 1, "meta": {"team": 1}})
     system.subscribe("all", {"type": "boolean", "bbox": [-9, -9, 9, 9], "expression": "coffee AND (wifi OR tea)"})
-    for i, (words, lat) in enumerate([("coffee", 3), ("coffee wifi", 1), ("tea", 0), ("coffee tea", 2), ("coffee wifi", 0), ("lake", 0), ("coffee tea", 5),
-                                      ("coffee", 6), ("coffee", 7), ("tea coffee", 8)]):
+    for i, (words, lat) in enumerate(
+        [
+            ("coffee", 3),
+            ("coffee wifi", 1),
+            ("tea", 0),
+            ("coffee tea", 2),
+            ("coffee wifi", 0),
+            ("lake", 0),
+            ("coffee tea", 5),
+            ("coffee", 6),
+            ("coffee", 7),
+            ("tea coffee", 8),
+        ]
+    ):
         system.publish({"id": f"m{i}", "text": words, "lat": lat, "lon": 0})
         system.work()
     system.subscribe("late", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 3, "alpha": 0.5})
@@ -56,7 +68,7 @@ def change(system: PlainSystem, topic: str, which: Callable[[Any], bool], how: C
     old = records[at]
     new = how(value(old))
     if new is None:
-        del records[at]     # a hole in the offsets is no difference
+        del records[at]  # a hole in the offsets is no difference
     else:
         records[at] = old._replace(value=json.dumps(new, separators=system.separators).encode())
     return old
@@ -90,8 +102,13 @@ def test_everything_is_looked_at():
     assert report.ok
     for what in ("messages", "subscriptions", "registration events", "dead letters", "lists", "final lists", "deltas", "watermarks with deltas", "matches"):
         assert report.compared[what] > 2, report.as_text()
-    for what in ("repeated deltas", "repeated records of the sequence", "repeated dead letters", "repeated registration events",
-                 "changes of lists that were not published one by one, but in a jump"):
+    for what in (
+        "repeated deltas",
+        "repeated records of the sequence",
+        "repeated dead letters",
+        "repeated registration events",
+        "changes of lists that were not published one by one, but in a jump",
+    ):
         assert report.notes[what] > 0, report.as_text()
     assert report.read["dskype.messages"] > report.compared["messages"]
 
@@ -190,17 +207,21 @@ def test_a_score_that_differs_by_less_than_the_tolerance_passes():
     assert check(system).ok
 
 
-@pytest.mark.parametrize("how", [
-    lambda v: v | {"topk": v["topk"][:1]},                                          # an entry is missing
-    lambda v: v | {"topk": v["topk"][::-1]},                                        # in wrong order
-    lambda v: v | {"topk": [v["topk"][0]] * 2},                                     # one twice
-    lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"message": "m2"}]},       # another message
-    lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"message": "unheard"}]},  # no message
-    lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"score": float("nan")}]},
-    lambda v: v | {"topk": [*v["topk"], {"message": "m4", "score": 0.1}]},
-    lambda v: v | {"watermark": v["watermark"] + 3},                                # of another time
-    lambda v: v | {"topk": []},
-], ids=range(9))
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda v: v | {"topk": v["topk"][:1]},  # an entry is missing
+        lambda v: v | {"topk": v["topk"][::-1]},  # in wrong order
+        lambda v: v | {"topk": [v["topk"][0]] * 2},  # one twice
+        lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"message": "m2"}]},  # another message
+        lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"message": "unheard"}]},  # no message
+        lambda v: v | {"topk": [v["topk"][0], v["topk"][1] | {"score": float("nan")}]},
+        lambda v: v | {"topk": [*v["topk"], {"message": "m4", "score": 0.1}]},
+        lambda v: v | {"watermark": v["watermark"] + 3},  # of another time
+        lambda v: v | {"topk": []},
+    ],
+    ids=range(9),
+)
 def test_a_wrong_list_is_found(how):
     system = small()
     old = change(system, "topk", near, how)
@@ -284,14 +305,18 @@ def rename(system: PlainSystem, topic: str = "results") -> None:
         system.topics[topic][i] = r._replace(headers=[h if h[0] != "result-id" else ("result-id", identity.encode()) for h in r.headers])
 
 
-@pytest.mark.parametrize("how, text", [
-    (lambda v: v | {"score": v["score"] + 1e-6}, "that its deltas give differs"),
-    (lambda v: v | {"rank": v["rank"] + 1}, "wrong rank or score"),
-    (lambda v: v | {"rank": 0}, "wrong rank or score"),
-    (lambda v: v | {"message": "m2"}, "that its deltas give differs"),
-    (lambda v: None, "that its deltas give differs"),
-    (lambda v: v | {"watermark": v["watermark"] + 1}, "that its deltas give differs"),
-], ids=range(6))
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        (lambda v: v | {"score": v["score"] + 1e-6}, "that its deltas give differs"),
+        (lambda v: v | {"rank": v["rank"] + 1}, "wrong rank or score"),
+        (lambda v: v | {"rank": 0}, "wrong rank or score"),
+        (lambda v: v | {"message": "m2"}, "that its deltas give differs"),
+        (lambda v: None, "that its deltas give differs"),
+        (lambda v: v | {"watermark": v["watermark"] + 1}, "that its deltas give differs"),
+    ],
+    ids=range(6),
+)
 def test_a_wrong_delta_is_found(how, text):
     system = small()
     change(system, "results", add, how, 3)
@@ -403,14 +428,18 @@ def match(v: Any) -> bool:
     return v["op"] == "match"
 
 
-@pytest.mark.parametrize("how, text", [
-    (lambda v: None, "and it was not published"),
-    (lambda v: v | {"message": "m2"}, "is none"),
-    (lambda v: v | {"message": "unheard"}, "is none"),
-    (lambda v: v | {"watermark": v["watermark"] + 1}, "is none"),
-    (lambda v: v | {"watermark": 7}, "comes after one of a later message"),
-    (lambda v: v | {"watermark": -1}, "lies outside of its life"),
-], ids=range(6))
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        (lambda v: None, "and it was not published"),
+        (lambda v: v | {"message": "m2"}, "is none"),
+        (lambda v: v | {"message": "unheard"}, "is none"),
+        (lambda v: v | {"watermark": v["watermark"] + 1}, "is none"),
+        (lambda v: v | {"watermark": 7}, "comes after one of a later message"),
+        (lambda v: v | {"watermark": -1}, "lies outside of its life"),
+    ],
+    ids=range(6),
+)
 def test_a_wrong_match_is_found(how, text):
     system = small()
     change(system, "results", match, how, 1)
@@ -486,13 +515,17 @@ def test_a_gap_in_the_sequence_is_found():
     assert report.differences[0].kind == "sequence"
 
 
-@pytest.mark.parametrize("how, text", [
-    (lambda v: v | {"first": 3}, "number 3 was given twice"),
-    (lambda v: v | {"first": 3, "task": 2}, "numbers 3 to 3 were given twice"),
-    (lambda v: v | {"offset": 2}, "was numbered twice"),
-    (lambda v: v | {"offset": 700}, "are not in dskype.messages"),
-    (lambda v: v | {"n": "x"}, "cannot be read"),
-], ids=range(5))
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        (lambda v: v | {"first": 3}, "number 3 was given twice"),
+        (lambda v: v | {"first": 3, "task": 2}, "numbers 3 to 3 were given twice"),
+        (lambda v: v | {"offset": 2}, "was numbered twice"),
+        (lambda v: v | {"offset": 700}, "are not in dskype.messages"),
+        (lambda v: v | {"n": "x"}, "cannot be read"),
+    ],
+    ids=range(5),
+)
 def test_a_wrong_run_of_numbers_is_found(how, text):
     system = small()
     change(system, "sequence", lambda v: v["first"] == 4, how)
@@ -528,8 +561,12 @@ def test_several_tasks_may_number_in_turns():
     assert check(system).counts["sequence"] >= 1
     # A task that has fallen behind, or has read nothing, holds the watermark back.
     for left, watermark in ((5, 1_000_010), (1, -1)):
-        assert verify(Inputs(messages=system.topics["messages"][:left], sequence=[
-            r for r in system.topics["sequence"] if value(r)["first"] < left]), system.settings).watermark == watermark
+        assert (
+            verify(
+                Inputs(messages=system.topics["messages"][:left], sequence=[r for r in system.topics["sequence"] if value(r)["first"] < left]), system.settings
+            ).watermark
+            == watermark
+        )
 
 
 def test_without_a_sequence_one_partition_has_its_own_order():
@@ -575,7 +612,7 @@ def test_a_dead_letter_that_was_cut_must_be_the_beginning_of_its_record(which):
     letter = letters[index]
     for kept, size, right in ((letter.value[:-2], len(letter.value), True), (letter.value[:-2], 7000, False), (b"x", len(letter.value), False)):
         cut = letter._replace(value=kept, headers=[*letter.headers, ("truncated", b"true"), ("size", str(size).encode())])
-        system.topics["dead_letters"] = [*letters[:index], cut, *letters[index + 1:]]
+        system.topics["dead_letters"] = [*letters[:index], cut, *letters[index + 1 :]]
         assert check(system).ok is right
         if not right:
             assert "has other bytes" in first(check(system), "dead-letter").text
@@ -649,11 +686,22 @@ def test_results_of_what_is_no_registration_are_found():
 # --- format -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("topic, how", [
-    ("topk", lambda v: 5), ("topk", lambda v: v | {"v": 2}), ("topk", lambda v: v | {"watermark": "1"}), ("topk", lambda v: v | {"topk": [1]}),
-    ("topk", lambda v: v | {"subscription": "other"}), ("results", lambda v: v | {"op": "replace"}), ("results", lambda v: v | {"score": None}),
-    ("results", lambda v: v | {"meta": {"team": 2}}), ("results", lambda v: v | {"message": [1]}), ("registrations", lambda v: {}),
-], ids=range(10))
+@pytest.mark.parametrize(
+    "topic, how",
+    [
+        ("topk", lambda v: 5),
+        ("topk", lambda v: v | {"v": 2}),
+        ("topk", lambda v: v | {"watermark": "1"}),
+        ("topk", lambda v: v | {"topk": [1]}),
+        ("topk", lambda v: v | {"subscription": "other"}),
+        ("results", lambda v: v | {"op": "replace"}),
+        ("results", lambda v: v | {"score": None}),
+        ("results", lambda v: v | {"meta": {"team": 2}}),
+        ("results", lambda v: v | {"message": [1]}),
+        ("registrations", lambda v: {}),
+    ],
+    ids=range(10),
+)
 def test_records_that_cannot_be_read_are_found(topic, how):
     system = small()
     change(system, topic, lambda v: v["subscription"] == "near", how)
@@ -677,7 +725,7 @@ def test_what_rests_on_messages_that_are_gone_is_not_compared():
         inputs = system.inputs()
         for topic in topics:
             records = getattr(inputs, topic)
-            setattr(inputs, topic, records[half if topic == "messages" else len(records) // 2:])
+            setattr(inputs, topic, records[half if topic == "messages" else len(records) // 2 :])
         report = verify(inputs, system.settings, final=True)
         assert report.ok, (topics, report.as_text(3))
         assert sum(report.unchecked.values()) > 0
@@ -687,7 +735,7 @@ def test_what_rests_on_messages_that_are_gone_is_not_compared():
 
 def test_a_wrong_list_behind_the_lost_beginning_is_still_found():
     system = PlainSystem(COUNT, seed=2, hesitant=False).some_traffic(40)
-    system.topics["messages"] = system.topics["messages"][len(system.topics["messages"]) // 2:]
+    system.topics["messages"] = system.topics["messages"][len(system.topics["messages"]) // 2 :]
     old = change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": []}, -1)
     assert first(check(system), "state").where.endswith(f"offset {old.offset}")
 
@@ -769,8 +817,17 @@ def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     conf = {"dskype.window.messages": rng.choice([1, 3, 17, 60])} if seed % 2 else {"dskype.window.span.ms": rng.choice([25, 60, 300])}
     system = PlainSystem(conf, seed=seed, hesitant=False)
     for i in range(8):
-        system.subscribe(f"s{i}", {"type": "topk", "keywords": rng.sample(["tea", "coffee", "lake", "bar"], rng.randint(1, 3)), "lat": rng.randrange(3),
-                                   "lon": rng.randrange(3), "k": rng.choice([1, 2, 4, 30]), "alpha": rng.choice([0, 0.5, 1])})
+        system.subscribe(
+            f"s{i}",
+            {
+                "type": "topk",
+                "keywords": rng.sample(["tea", "coffee", "lake", "bar"], rng.randint(1, 3)),
+                "lat": rng.randrange(3),
+                "lon": rng.randrange(3),
+                "k": rng.choice([1, 2, 4, 30]),
+                "alpha": rng.choice([0, 0.5, 1]),
+            },
+        )
     for _ in range(150):
         system.now_ms += rng.randrange(20)
         system.publish({"text": " ".join(rng.choices(["tea", "coffee", "lake", "bar", "zoo"], k=3)), "lat": rng.randrange(3), "lon": rng.randrange(3)})
@@ -782,8 +839,13 @@ def test_the_sweep_finds_the_plain_top_k_at_every_watermark(seed):
     report = check(system)
     assert report.ok, report.as_text(3)
     assert report.compared["lists"] > 1100
-    change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]},
-           rng.randrange(400))
+    change(
+        system,
+        "topk",
+        lambda v: v["topk"],
+        lambda v: v | {"topk": [v["topk"][0] | {"score": v["topk"][0]["score"] - 1e-8}, *v["topk"][1:]]},
+        rng.randrange(400),
+    )
     assert check(system).counts == {"state": 1}
 
 
@@ -850,7 +912,7 @@ def test_the_verb_reads_the_topics_and_compares(kafka, name, tmp_path, capsys):
     assert verb(kafka, name, "--file", str(file), "--final", "-o", "json", "--sample", "3", "--since", "1000100", "--seed", "5") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] and found["compared"]["subscriptions"] == 3 and found["read"][f"{name}.messages"] == len(system.topics["messages"])
-    assert verb(kafka, name, "-c", "dskype.window.span.ms=300") == 1    # without a file: the keys alone; and a wrong window
+    assert verb(kafka, name, "-c", "dskype.window.span.ms=300") == 1  # without a file: the keys alone; and a wrong window
     out = capsys.readouterr().out
     assert "DIFFERENT" in out and out.count("rank") >= 1 and "expected" in out
 
@@ -896,8 +958,12 @@ def test_a_topology_with_a_message_ahead_of_its_arrival_is_not_at_rest_before_it
     def records(*times: int | None) -> list[Record]:
         return [Record(0, i, 1000, None, json.dumps({"text": "", "lat": 0, "lon": 0} | ({} if t is None else {"ts": t})).encode()) for i, t in enumerate(times)]
 
-    for given, conf, expected in ((records(900, None, 5000, 61_001), TIME, 5000), (records(None), TIME, 0), (records(5000), COUNT, 0),
-                                  ([*records(3000), Record(0, 1, 1000, None, b"{")], TIME, 3000)):
+    for given, conf, expected in (
+        (records(900, None, 5000, 61_001), TIME, 5000),
+        (records(None), TIME, 0),
+        (records(5000), COUNT, 0),
+        ([*records(3000), Record(0, 1, 1000, None, b"{")], TIME, 3000),
+    ):
         monkeypatch.setattr("dskype.topology.runtime.kafka.read_to_end", lambda kafka, topic, given=given: given)
         assert _last_time_ms(None, "t.messages", Settings.from_conf(conf)) == expected
 
@@ -922,12 +988,33 @@ def test_many_subscriptions_are_compared_at_once():
     state = b'{"v":1,"subscription":"s%d","registration":"0-%d","watermark":%d,"topk":[]}'
     words = [f"w{i}" for i in range(500)]
     inputs = Inputs(
-        messages=[Record(0, i, i, None, json.dumps({"text": " ".join(words[j] for j in rng.zipf(1.3, 6) % 500), "lat": float(rng.uniform(-9, 9)),
-                                                    "lon": float(rng.uniform(-9, 9))}).encode()) for i in range(5000)],
-        subscriptions=[Record(0, i, i, b"s%d" % i, json.dumps({"type": "topk", "keywords": [words[j] for j in set((rng.zipf(1.3, 3) % 500).tolist())],
-                                                               "lat": 0, "lon": 0, "k": 10, "alpha": 0.5}).encode()) for i in range(1000)],
+        messages=[
+            Record(
+                0,
+                i,
+                i,
+                None,
+                json.dumps(
+                    {"text": " ".join(words[j] for j in rng.zipf(1.3, 6) % 500), "lat": float(rng.uniform(-9, 9)), "lon": float(rng.uniform(-9, 9))}
+                ).encode(),
+            )
+            for i in range(5000)
+        ],
+        subscriptions=[
+            Record(
+                0,
+                i,
+                i,
+                b"s%d" % i,
+                json.dumps(
+                    {"type": "topk", "keywords": [words[j] for j in set((rng.zipf(1.3, 3) % 500).tolist())], "lat": 0, "lon": 0, "k": 10, "alpha": 0.5}
+                ).encode(),
+            )
+            for i in range(1000)
+        ],
         sequence=[Record(0, 0, 0, None, b'{"v":1,"task":1,"first":0,"partition":0,"offset":0,"n":5000}')],
         registrations=[Record(0, i, i, b"s%d" % i, active % (i, i)) for i in range(1000)],
-        topk=[Record(0, i, i, b"s%d" % (i % 1000), state % (i % 1000, i % 1000, i // 2)) for i in range(10_000)])
+        topk=[Record(0, i, i, b"s%d" % (i % 1000), state % (i % 1000, i % 1000, i // 2)) for i in range(10_000)],
+    )
     report = verify(inputs, Settings.from_conf({"dskype.window.messages": 1000}))
     assert report.compared["lists"] == 10_000 and report.counts["state"] > 5_000

@@ -15,7 +15,9 @@ def dump(numbers, topic="out", *, offsets=None, key=b"k", values=None, writer="1
     """Records of one writer with these numbers, in this order."""
     offsets = range(len(numbers)) if offsets is None else offsets
     values = [str(n).encode() for n in numbers] if values is None else values
-    return Dump(topic, [Record(0, offset, 0, key, value, [("record-id", f"{writer}-{n}".encode())]) for n, offset, value in zip(numbers, offsets, values)], **more)
+    return Dump(
+        topic, [Record(0, offset, 0, key, value, [("record-id", f"{writer}-{n}".encode())]) for n, offset, value in zip(numbers, offsets, values)], **more
+    )
 
 
 def check(*dumps, **more):
@@ -79,9 +81,11 @@ def test_versions_of_a_key_do_not_go_back_for_a_reader_who_takes_the_last_occurr
 
 @pytest.mark.parametrize(("value", "differences"), [(b"same", 0), (b"other", 1)])
 def test_a_result_that_was_published_under_two_record_ids_must_say_the_same(value, differences):
-    records = [Record(0, 0, 0, b"s", b"same", [("record-id", b"1-1-7-0"), ("result-id", b"0-0/3/add/m")]),
-               Record(0, 1, 0, b"s", value, [("record-id", b"1-1-8-0"), ("result-id", b"0-0/3/add/m")]),
-               Record(0, 2, 0, b"t", b"of another subscription", [("record-id", b"1-1-8-1"), ("result-id", b"0-0/3/add/m")])]
+    records = [
+        Record(0, 0, 0, b"s", b"same", [("record-id", b"1-1-7-0"), ("result-id", b"0-0/3/add/m")]),
+        Record(0, 1, 0, b"s", value, [("record-id", b"1-1-8-0"), ("result-id", b"0-0/3/add/m")]),
+        Record(0, 2, 0, b"t", b"of another subscription", [("record-id", b"1-1-8-1"), ("result-id", b"0-0/3/add/m")]),
+    ]
     report = check(Dump("results", records))
     assert report.counts["write"] == differences and report.notes["records that were published twice (result-id)"] == 1
 
@@ -120,7 +124,7 @@ def test_a_right_system_passes_and_every_record_that_it_lacks_is_missed(seed):
         records = system.topics[topic]
         ids = [dict(r.headers)["record-id"] for r in records]
         numbers = {int(i.rpartition(b"-")[2]): i for i in ids}
-        number = rng.choice(sorted(numbers)[:-1])      # without the last record a number less was given: nobody can tell
+        number = rng.choice(sorted(numbers)[:-1])  # without the last record a number less was given: nobody can tell
         system.topics[topic] = [r for r, i in zip(records, ids) if i != numbers[number]]
         assert not check_topology_writes(system.inputs(), Report()).ok
         system.topics[topic] = records

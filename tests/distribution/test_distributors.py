@@ -70,7 +70,7 @@ def assert_exact(found, sample, messages, rng, some=60):
         assert placed.guard == -np.inf
         mine = set(placed.tasks)
         for j in range(messages.n):
-            own = set(messages.terms[messages.offsets[j]:messages.offsets[j + 1]].tolist())
+            own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
             assert not satisfies(placement["expression"], own) or sets[j] & mine
 
 
@@ -112,7 +112,7 @@ def test_many_are_placed_as_one_after_another(name):
         offsets, tasks, guards = found.place_all(sample, thresholds, hashes)
         for i in range(sample.n):
             placed = found.place(f"s{i}", worlds.placement(sample, i), None if thresholds is None else float(thresholds[i]))
-            assert placed == (tasks[offsets[i]:offsets[i + 1]].tolist(), guards[i])
+            assert placed == (tasks[offsets[i] : offsets[i + 1]].tolist(), guards[i])
 
 
 def decisions(name, tasks):
@@ -132,8 +132,10 @@ def test_a_plan_that_was_stored_decides_the_same(name):
 
 
 def test_decisions_are_the_same_in_every_process():
-    code = ("import zlib; from tests.distribution.test_distributors import *\n"
-            "for name in sorted(DISTRIBUTORS): print(name, zlib.crc32(decisions(name, 5).encode()))")
+    code = (
+        "import zlib; from tests.distribution.test_distributors import *\n"
+        "for name in sorted(DISTRIBUTORS): print(name, zlib.crc32(decisions(name, 5).encode()))"
+    )
     import zlib
 
     here = "".join(f"{name} {zlib.crc32(decisions(name, 5).encode())}\n" for name in sorted(DISTRIBUTORS))
@@ -161,8 +163,10 @@ def test_hashing_and_location_have_replication_1_and_communication_n(tasks):
 @pytest.mark.parametrize("name", ["keyword", "prefix"])
 def test_keyword_and_prefix_use_no_more_tasks_than_there_are_keywords(name, tasks):
     found, sample = distributor(name, tasks, {"method": "paper"}), world(0)
-    for lengths, used in ((np.diff(sample.messages.offsets), list(map(len, routed(found, sample.messages)))),
-                          (np.diff(sample.offsets), np.diff(found.place_all(sample, sample.thresholds)[0]))):
+    for lengths, used in (
+        (np.diff(sample.messages.offsets), list(map(len, routed(found, sample.messages)))),
+        (np.diff(sample.offsets), np.diff(found.place_all(sample, sample.thresholds)[0])),
+    ):
         assert (np.array(used) <= np.minimum(lengths, tasks)).all()
 
 
@@ -182,7 +186,7 @@ def test_the_loose_prefix_contains_every_prefix_of_a_place():
     rng, sample = np.random.default_rng(4), world(0)
     loose = distributor("prefix", 5, {"slack": 0}).prefixes(sample)
     for i in np.flatnonzero(np.isfinite(sample.thresholds)).tolist():
-        weights = sample.weights[sample.offsets[i]:sample.offsets[i + 1]]
+        weights = sample.weights[sample.offsets[i] : sample.offsets[i + 1]]
         for near in rng.random(5).tolist():
             wanted = (sample.thresholds[i] - sample.alpha[i] * near) / (1 - sample.alpha[i])
             exact = next(p for p in range(len(weights) + 1) if p == len(weights) or np.sqrt((weights[p:] ** 2).sum()) < wanted)
@@ -206,17 +210,31 @@ def test_an_unknown_distributor_is_refused():
         make_distributor("hashing", 2, {"n": 1})
 
 
-@pytest.mark.parametrize(("name", "options", "text"), [
-    ("location", {"slack": 0.1}, "no such option.*given: 'slack'.*legal: method"), ("prefix", {"slac": 0.1}, "did you mean slack"),
-    ("prefix", {"slack": 2}, "slack.*given: 2"), ("prefix", {"slack": True}, "slack.*given: True"), ("keyword", {"cost": "much"}, "product | work"), ("keyword", {"method": "best"}, "balanced | paper"),
-    ("spatial-first", {"n1": 4}, r"given: '4 x 1'.*n1 \* n2 = 6"), ("keyword-first", {"n2": 0}, "n2.*1 or more"), ("keyword-first", {"keywords": "x"}, "prefix | keyword")])
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("location", {"slack": 0.1}, "no such option.*given: 'slack'.*legal: method"),
+        ("prefix", {"slac": 0.1}, "did you mean slack"),
+        ("prefix", {"slack": 2}, "slack.*given: 2"),
+        ("prefix", {"slack": True}, "slack.*given: True"),
+        ("keyword", {"cost": "much"}, "product | work"),
+        ("keyword", {"method": "best"}, "balanced | paper"),
+        ("spatial-first", {"n1": 4}, r"given: '4 x 1'.*n1 \* n2 = 6"),
+        ("keyword-first", {"n2": 0}, "n2.*1 or more"),
+        ("keyword-first", {"keywords": "x"}, "prefix | keyword"),
+    ],
+)
 def test_options_that_make_no_sense_are_refused(name, options, text):
     with pytest.raises(IllegalArgumentException, match=text):
         make_distributor(name, 6, options)
 
 
 def test_the_levels_of_hybrids_follow_from_each_other():
-    assert [(d.options["n1"], d.options["n2"]) for d in (make_distributor("spatial-first", 12, o) for o in ({}, {"n1": 2}, {"n2": 2}))] == [(3, 4), (2, 6), (6, 2)]
+    assert [(d.options["n1"], d.options["n2"]) for d in (make_distributor("spatial-first", 12, o) for o in ({}, {"n1": 2}, {"n2": 2}))] == [
+        (3, 4),
+        (2, 6),
+        (6, 2),
+    ]
 
 
 @every_name
@@ -227,9 +245,21 @@ def test_a_plan_of_something_else_is_refused(name):
             make_distributor(name, 4, plan={**plan, **change})
 
 
-@pytest.mark.parametrize("root", [None, {}, {"tasks": [4]}, {"tasks": []}, {"tasks": [1, 1]}, {"axis": "x", "at": 1}, {"axis": "lat", "at": 1.0, "below": {"tasks": [0]}},
-                                  {"ranges": []}, {"ranges": [{"from": 1, "node": {"tasks": [0]}}]},
-                                  {"ranges": [{"from": 0, "node": {"ranges": [{"from": 0, "node": {"tasks": [0]}}]}}]}])
+@pytest.mark.parametrize(
+    "root",
+    [
+        None,
+        {},
+        {"tasks": [4]},
+        {"tasks": []},
+        {"tasks": [1, 1]},
+        {"axis": "x", "at": 1},
+        {"axis": "lat", "at": 1.0, "below": {"tasks": [0]}},
+        {"ranges": []},
+        {"ranges": [{"from": 1, "node": {"tasks": [0]}}]},
+        {"ranges": [{"from": 0, "node": {"ranges": [{"from": 0, "node": {"tasks": [0]}}]}}]},
+    ],
+)
 def test_a_damaged_plan_is_refused(root):
     plan = {"v": 1, "distributor": "prefix", "tasks": 4, "loads": [1.0] * 4, "root": root}
     with pytest.raises(IllegalArgumentException, match="plan is damaged"):

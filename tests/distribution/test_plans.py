@@ -85,7 +85,7 @@ def test_words_of_groups_that_never_meet_are_on_one_task_each():
     rng = np.random.default_rng(6)
     sample = worlds.sample(rng, 900, 800, vocabulary=160, unknown=0)
     group, nth = rng.integers(0, 4, 160), np.arange(160)
-    assert (group != nth * 4 // 160).any()      # groups are no ranges
+    assert (group != nth * 4 // 160).any()  # groups are no ranges
 
     def within(offsets, terms):
         """Return documents whose words are all of the group of their first one."""
@@ -94,9 +94,18 @@ def test_words_of_groups_that_never_meet_are_on_one_task_each():
         return np.cumsum([0, *map(len, rows)]), np.concatenate(rows), np.concatenate([np.full(len(row), max(1, len(row)) ** -0.5) for row in rows])
 
     own, others = within(sample.offsets, sample.terms), within(sample.messages.offsets, sample.messages.terms)
-    sample = sample._replace(offsets=own[0], terms=own[1], weights=own[2], thresholds=np.full(sample.n, -np.inf), filled=np.ones(sample.n),
-                             messages=sample.messages._replace(offsets=others[0], terms=others[1], weights=others[2]))
-    found, ranges = (measure(make_distributor("keyword", 4, {}, distributor_class("keyword").learn(4, sample, {"method": method})), sample) for method in ("together", "balanced"))
+    sample = sample._replace(
+        offsets=own[0],
+        terms=own[1],
+        weights=own[2],
+        thresholds=np.full(sample.n, -np.inf),
+        filled=np.ones(sample.n),
+        messages=sample.messages._replace(offsets=others[0], terms=others[1], weights=others[2]),
+    )
+    found, ranges = (
+        measure(make_distributor("keyword", 4, {}, distributor_class("keyword").learn(4, sample, {"method": method})), sample)
+        for method in ("together", "balanced")
+    )
     assert found.replication - 1 < 0.5 * (ranges.replication - 1) and found.communication < ranges.communication
 
 
@@ -111,7 +120,11 @@ def test_ranges_have_the_least_cap():
             return np.prod([sum(bool(((row >= begin) & (row < end)).any()) for row in rows) for rows in documents]) / 30
 
         def best(begin, left):
-            return min((max(cost(begin, end), best(end, left - 1)) for end in range(begin + 1, vocabulary + 1)), default=0.0) if left > 1 else cost(begin, vocabulary)
+            return (
+                min((max(cost(begin, end), best(end, left - 1)) for end in range(begin + 1, vocabulary + 1)), default=0.0)
+                if left > 1
+                else cost(begin, vocabulary)
+            )
 
         parts = [(part.terms, part.node) for part in leaves(learn_ranges(Cost(s, m, -1.0), range(tasks), shared=False))]
         found = [cost(begin, vocabulary if end is None else end) for (begin, end), _ in parts]
@@ -170,7 +183,7 @@ def test_splits_and_merges_keep_everything_exact(name, learned):
 @every_partitioned
 def test_a_split_gives_half_to_the_other_task(name):
     sample = world(0)
-    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample, {"method": "balanced"}))     # a partition for each task
+    found = make_distributor(name, 4, plan=distributor_class(name).learn(4, sample, {"method": "balanced"}))  # a partition for each task
     partition = next(p for p in found.partitions() if p["tasks"] == [1])["number"]
     for given in (None, sample):
         split = make_distributor(name, 4, plan=found.split(partition, 2, given))
@@ -188,7 +201,8 @@ def test_merging_what_was_split_gives_the_plan_back(name):
     if len(parts) == len(found.partitions()) + 1:
         again = make_distributor(name, 4, plan=split.merge(number, number + 1))
         assert [{k: p.get(k) for k in ("tasks", "box", "terms")} for p in again.partitions()] == [
-            {k: p.get(k) for k in ("tasks", "box", "terms")} for p in found.partitions()]
+            {k: p.get(k) for k in ("tasks", "box", "terms")} for p in found.partitions()
+        ]
 
 
 @every_partitioned
@@ -197,7 +211,7 @@ def test_several_changes_at_once_are_as_one_after_the_other(name):
     first, second, *_, last = [p for p in found.partitions() if len(p["tasks"]) == 1]
     to = [(task + 1) % 4 for task in (*first["tasks"], *second["tasks"])]
     both = make_distributor(name, 4, plan=found.rearranged({first["number"]: to[:1]}, {last["number"]: (last["tasks"][0] + 2) % 4}))
-    one = make_distributor(name, 4, plan=found.split(last["number"], (last["tasks"][0] + 2) % 4))       # the last one: numbers before it stay
+    one = make_distributor(name, 4, plan=found.split(last["number"], (last["tasks"][0] + 2) % 4))  # the last one: numbers before it stay
     other = next((p for p in one.partitions() if p["tasks"] == to[:1]))
     two = make_distributor(name, 4, plan=one.merge(other["number"], first["number"]))
     assert both.partitions() == two.partitions() and np.allclose(both.loads(), two.loads())
@@ -218,8 +232,13 @@ def test_measured_loads_are_divided_among_partitions_by_a_sample(name):
 
 def test_changes_that_make_no_sense_are_refused():
     found = make_distributor("prefix", 3)
-    for change, text in ((lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"), (lambda: found.split(9, 1), "no such partition.*0 to 2"),
-                         (lambda: found.merge(1, 1), "not with the same tasks"), (lambda: found.split(0, 3), "does not have it"), (lambda: found.merge(0, -1), "no such")):
+    for change, text in (
+        (lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"),
+        (lambda: found.split(9, 1), "no such partition.*0 to 2"),
+        (lambda: found.merge(1, 1), "not with the same tasks"),
+        (lambda: found.split(0, 3), "does not have it"),
+        (lambda: found.merge(0, -1), "no such"),
+    ):
         with pytest.raises(IllegalArgumentException, match=text):
             change()
 
@@ -256,10 +275,20 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
     messages, subscriptions, plan = tmp_path / "m", tmp_path / "s", tmp_path / "p"
     rng = np.random.default_rng(5)
     words = [f"w{i}" for i in range(30)]
-    messages.write_text("".join(json.dumps({"text": " ".join(rng.choice(words, 3)), "lat": float(rng.uniform(-9, 9)), "lon": 5}) + "\n" for _ in range(200)) + "no message\n")
-    subscriptions.write_text("".join(json.dumps({"id": f"s{i}", "type": "topk", "keywords": rng.choice(words, 2).tolist(), "lat": float(rng.uniform(-9, 9)), "lon": 5,
-                                                 "k": 2, "alpha": 0.4}) + "\n" for i in range(100))
-                             + json.dumps({"key": "b", "value": {"type": "boolean", "bbox": [1, 1, 2, 2], "expression": "w1 OR (w2 AND w3)"}}) + "\n")
+    messages.write_text(
+        "".join(json.dumps({"text": " ".join(rng.choice(words, 3)), "lat": float(rng.uniform(-9, 9)), "lon": 5}) + "\n" for _ in range(200)) + "no message\n"
+    )
+    subscriptions.write_text(
+        "".join(
+            json.dumps(
+                {"id": f"s{i}", "type": "topk", "keywords": rng.choice(words, 2).tolist(), "lat": float(rng.uniform(-9, 9)), "lon": 5, "k": 2, "alpha": 0.4}
+            )
+            + "\n"
+            for i in range(100)
+        )
+        + json.dumps({"key": "b", "value": {"type": "boolean", "bbox": [1, 1, 2, 2], "expression": "w1 OR (w2 AND w3)"}})
+        + "\n"
+    )
     vocabulary = Vocabulary.build([json.loads(line)["text"] for line in messages.read_text().splitlines()[:-1]], Tokenizer())
     files = {"messages": str(messages), "subscriptions": str(subscriptions)}
     conf = {"dskype.distributor": "prefix", "dskype.distributor.options": {"slack": 0.2, "sample": files}}
@@ -275,8 +304,14 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
     assert start_distributor(from_file, 4, vocabulary, changed).plan() == changed
     with pytest.raises(IllegalArgumentException, match="another number of tasks.*given: 4.*legal: 5"):
         start_distributor(from_file, 5, vocabulary)
-    for options, text in (({"plan": str(plan), "sample": files}, "a plan or a sample"), ({"plan": 3}, "option plan"), ({"plan": str(messages)}, "cannot be read"),
-                          ({"sample": str(messages)}, "option sample"), ({"sample": {"messages": "x"}}, "option sample"),
-                          ({"sample": {**files, "messages": "nowhere"}}, "not there"), ({"plan": "nowhere"}, "cannot be read")):
+    for options, text in (
+        ({"plan": str(plan), "sample": files}, "a plan or a sample"),
+        ({"plan": 3}, "option plan"),
+        ({"plan": str(messages)}, "cannot be read"),
+        ({"sample": str(messages)}, "option sample"),
+        ({"sample": {"messages": "x"}}, "option sample"),
+        ({"sample": {**files, "messages": "nowhere"}}, "not there"),
+        ({"plan": "nowhere"}, "cannot be read"),
+    ):
         with pytest.raises(IllegalArgumentException, match=text):
             check_distributor(Settings.from_conf({**conf, "dskype.distributor.options": options}))

@@ -11,9 +11,18 @@ from dskype.spouts.batch import MessageBatch
 DIAGONAL = 402.5
 
 EVERY = [(name, {}) for name in sorted(DISTRIBUTORS)] + [
-    ("location", {"method": "paper"}), ("location", {"cost": "work"}), ("keyword", {"method": "paper"}), ("keyword", {"method": "balanced"}), ("prefix", {"method": "paper", "slack": 0}),
-    ("prefix", {"method": "balanced"}), ("prefix", {"slack": 0.5}), ("prefix", {"cost": "work"}), ("keyword", {"method": "balanced", "cost": "work"}),
-    ("spatial-first", {"keywords": "keyword", "n2": 1}), ("keyword-first", {"keywords": "keyword", "method": "paper"})]
+    ("location", {"method": "paper"}),
+    ("location", {"cost": "work"}),
+    ("keyword", {"method": "paper"}),
+    ("keyword", {"method": "balanced"}),
+    ("prefix", {"method": "paper", "slack": 0}),
+    ("prefix", {"method": "balanced"}),
+    ("prefix", {"slack": 0.5}),
+    ("prefix", {"cost": "work"}),
+    ("keyword", {"method": "balanced", "cost": "work"}),
+    ("spatial-first", {"keywords": "keyword", "n2": 1}),
+    ("keyword-first", {"keywords": "keyword", "method": "paper"}),
+]
 """Every distributor, and its options."""
 
 
@@ -45,8 +54,15 @@ def messages(rng, n, vocabulary=300, unknown=0.05, first=0):
 
 def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
     """Return a sample with true thresholds."""
-    found = Sample(messages(rng, n_messages, vocabulary, unknown), rng.integers(1, 6, n), rng.random(n), *places(rng, n), *csr(rng, n, 1, 5, vocabulary, unknown),
-                   np.full(n, -np.inf), np.ones(n))
+    found = Sample(
+        messages(rng, n_messages, vocabulary, unknown),
+        rng.integers(1, 6, n),
+        rng.random(n),
+        *places(rng, n),
+        *csr(rng, n, 1, 5, vocabulary, unknown),
+        np.full(n, -np.inf),
+        np.ones(n),
+    )
     thresholds, counts = sample_thresholds(found, found.messages, DIAGONAL)
     return found._replace(thresholds=thresholds, filled=np.minimum(1.0, counts / found.k))
 
@@ -54,8 +70,16 @@ def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
 def placement(sample, i):
     """Return the placement of a subscription, as the distribution bolt makes it."""
     own = slice(sample.offsets[i], sample.offsets[i + 1])
-    return {"type": "topk", "k": int(sample.k[i]), "alpha": float(sample.alpha[i]), "lat": float(sample.lat[i]), "lon": float(sample.lon[i]),
-            "terms": sample.terms[own], "weights": sample.weights[own], "meta": None}
+    return {
+        "type": "topk",
+        "k": int(sample.k[i]),
+        "alpha": float(sample.alpha[i]),
+        "lat": float(sample.lat[i]),
+        "lon": float(sample.lon[i]),
+        "terms": sample.terms[own],
+        "weights": sample.weights[own],
+        "meta": None,
+    }
 
 
 def expression(rng, vocabulary, depth=2):
@@ -70,12 +94,18 @@ def boolean(rng, vocabulary):
     """Return a placement of a boolean subscription; its rectangle may cross the antimeridian."""
     west, east = rng.uniform(-180, 180, 2)
     south, north = np.sort(rng.uniform(-90, 90, 2))
-    return {"type": "boolean", "bbox": [float(west), float(south), float(east), float(north)], "expression": expression(rng, vocabulary), "expires_ms": None, "meta": None}
+    return {
+        "type": "boolean",
+        "bbox": [float(west), float(south), float(east), float(north)],
+        "expression": expression(rng, vocabulary),
+        "expires_ms": None,
+        "meta": None,
+    }
 
 
 def scores(sample, i, messages):
     """Return the scores of all messages for a subscription, None without a common keyword: the plain way."""
-    own = dict(zip(*(column[sample.offsets[i]:sample.offsets[i + 1]].tolist() for column in (sample.terms, sample.weights))))
+    own = dict(zip(*(column[sample.offsets[i] : sample.offsets[i + 1]].tolist() for column in (sample.terms, sample.weights))))
     found = []
     for j in range(messages.n):
         m = slice(messages.offsets[j], messages.offsets[j + 1])

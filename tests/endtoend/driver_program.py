@@ -16,7 +16,9 @@ from .harness import topology
 
 def main(arguments: dict) -> None:
     """Run DSkype, resumed if there is something to resume."""
-    cluster = LocalCluster(bootstrap_servers=arguments["servers"], folder=arguments["folder"], resume=True, master=arguments.get("master"), conf=arguments.get("spark"))
+    cluster = LocalCluster(
+        bootstrap_servers=arguments["servers"], folder=arguments["folder"], resume=True, master=arguments.get("master"), conf=arguments.get("spark")
+    )
     word = "stop"
     try:
         cluster.submit_topology(arguments["name"], arguments["conf"], topology(arguments["tasks"], arguments["name"]))

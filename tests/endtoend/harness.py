@@ -13,13 +13,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dskype.bolts.topk.engine import BUFFERS, INDEXES
-from dskype.bolts.window import WINDOWS
 from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.subscription_bolt import SubscriptionBolt
+from dskype.bolts.topk.engine import BUFFERS, INDEXES
+from dskype.bolts.window import WINDOWS
 from dskype.deploy.verification import Inputs, Report
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor
@@ -55,17 +55,23 @@ def topology(tasks, name="dskype"):
     builder, topics = TopologyBuilder(), Topics.of(name)
     builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
     builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions, plans=topics.plans), tasks.get("subscription-spout", 1))
-    builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)) \
-        .shuffle_grouping("message-spout", "messages").fields_grouping("subscription-spout", Fields("subscription"), "subscriptions") \
-        .all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping("subscription-bolt", "switched")
-    builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)) \
-        .direct_grouping("distribution-bolt", "matching").direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
-    builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)) \
-        .direct_grouping("distribution-bolt", "window").all_grouping("subscription-bolt", "requests").all_grouping("subscription-bolt", "progress")
-    builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks.get("aggregation-bolt", 1)) \
-        .fields_grouping("message-bolt", Fields("subscription"), "partials")
-    builder.set_bolt("result-bolt", ResultBolt(tick_secs=1), tasks.get("result-bolt", 1)).fields_grouping("subscription-bolt", Fields("subscription"), "results") \
-        .fields_grouping("subscription-bolt", Fields("subscription"), "lists").fields_grouping("distribution-bolt", Fields("subscription"), "registrations")
+    builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)).shuffle_grouping("message-spout", "messages").fields_grouping(
+        "subscription-spout", Fields("subscription"), "subscriptions"
+    ).all_grouping("subscription-spout", "plans").fields_grouping("subscription-bolt", Fields("subscription"), "shortages").all_grouping(
+        "subscription-bolt", "switched"
+    )
+    builder.set_bolt("subscription-bolt", SubscriptionBolt(), tasks.get("subscription-bolt", 1)).direct_grouping(
+        "distribution-bolt", "matching"
+    ).direct_grouping("distribution-bolt", "placements").direct_grouping("aggregation-bolt", "answers")
+    builder.set_bolt("message-bolt", MessageBolt(), tasks.get("message-bolt", 1)).direct_grouping("distribution-bolt", "window").all_grouping(
+        "subscription-bolt", "requests"
+    ).all_grouping("subscription-bolt", "progress")
+    builder.set_bolt("aggregation-bolt", AggregationBolt(), tasks.get("aggregation-bolt", 1)).fields_grouping(
+        "message-bolt", Fields("subscription"), "partials"
+    )
+    builder.set_bolt("result-bolt", ResultBolt(tick_secs=1), tasks.get("result-bolt", 1)).fields_grouping(
+        "subscription-bolt", Fields("subscription"), "results"
+    ).fields_grouping("subscription-bolt", Fields("subscription"), "lists").fields_grouping("distribution-bolt", Fields("subscription"), "registrations")
     return builder.create_topology()
 
 
@@ -75,8 +81,14 @@ class Simulation:
     def __init__(self, conf=None, tasks=None, seed=None, faults=Faults()):
         self.time_ms = 1_700_000_000_000
         self.log = MemoryLog(lambda: self.time_ms)
-        self.conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": SPACE, "dskype.window.messages": 20,
-                     "dskype.results.topk.interval.ms": 0, **(conf or {})}
+        self.conf = {
+            "topology.acker.executors": 0,
+            "topology.emulator.snapshot.interval.ms": 300,
+            "dskype.space": SPACE,
+            "dskype.window.messages": 20,
+            "dskype.results.topk.interval.ms": 0,
+            **(conf or {}),
+        }
         self.plan = TopologyPlan.build("dskype", "dskype-1-0", self.conf, topology(tasks or {}))
         self.sim = SimulatedTopology(self.plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
         self.sim.activate()
@@ -85,8 +97,12 @@ class Simulation:
         self.log.append(TOPICS.messages, partition, None, record if isinstance(record, bytes) else json.dumps(record).encode())
 
     def subscription(self, id, record, partition=0):
-        self.log.append(TOPICS.subscriptions, partition, id.encode() if isinstance(id, str) else id,
-                        record if record is None or isinstance(record, bytes) else json.dumps(record).encode())
+        self.log.append(
+            TOPICS.subscriptions,
+            partition,
+            id.encode() if isinstance(id, str) else id,
+            record if record is None or isinstance(record, bytes) else json.dumps(record).encode(),
+        )
 
     def change_plan(self, version, plan):
         self.log.append(TOPICS.plans, 0, b"plan", json.dumps({"v": 1, "version": version, "plan": plan}).encode())
@@ -131,12 +147,21 @@ def random_message(rng, number):
 def random_subscription(rng):
     words = rng.sample(WORDS, rng.randint(1, 3))
     if rng.random() < 0.7:
-        record = {"type": "topk", "keywords": words, "k": rng.randint(1, 6), "alpha": rng.choice([0, 1, 0.5, rng.random()]),
-                  "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
+        record = {
+            "type": "topk",
+            "keywords": words,
+            "k": rng.randint(1, 6),
+            "alpha": rng.choice([0, 1, 0.5, rng.random()]),
+            "lat": float(rng.randint(-10, 10)),
+            "lon": float(rng.randint(-10, 10)),
+        }
     else:
         west, south = rng.uniform(-10, 5), rng.uniform(-10, 0)
-        record = {"type": "boolean", "bbox": [west, south, west + rng.uniform(5, 25), south + rng.uniform(5, 20)],
-                  "expression": f" {rng.choice(['AND', 'OR', 'OR'])} ".join(words)}
+        record = {
+            "type": "boolean",
+            "bbox": [west, south, west + rng.uniform(5, 25), south + rng.uniform(5, 20)],
+            "expression": f" {rng.choice(['AND', 'OR', 'OR'])} ".join(words),
+        }
         if rng.random() < 0.2:
             record["ttl_s"] = rng.choice([0.5, 1, 2])
     if rng.random() < 0.3:
@@ -144,7 +169,14 @@ def random_subscription(rng):
     return record
 
 
-BAD = [b"{", b"[]", b'{"text": "lake"}', b'{"text": "lake", "lat": NaN, "lon": 1}', b'{"text": "lake", "lat": 50, "lon": 1}', b'{"text": 1, "lat": 0, "lon": 0}']
+BAD = [
+    b"{",
+    b"[]",
+    b'{"text": "lake"}',
+    b'{"text": "lake", "lat": NaN, "lon": 1}',
+    b'{"text": "lake", "lat": 50, "lon": 1}',
+    b'{"text": 1, "lat": 0, "lon": 0}',
+]
 
 
 def another_plan(rng, name, tasks, options, plan):
@@ -153,7 +185,11 @@ def another_plan(rng, name, tasks, options, plan):
     for _ in range(rng.choice([1, 1, 2, 5]) if isinstance(distributor, Partitioned) else 0):
         parts = len(distributor.partitions())
         try:
-            plan = distributor.split(rng.randrange(parts), rng.randrange(tasks)) if rng.random() < 0.6 else distributor.merge(rng.randrange(parts), rng.randrange(parts))
+            plan = (
+                distributor.split(rng.randrange(parts), rng.randrange(tasks))
+                if rng.random() < 0.6
+                else distributor.merge(rng.randrange(parts), rng.randrange(parts))
+            )
         except IllegalArgumentException:
             continue
         distributor = make_distributor(name, tasks, options, plan)
@@ -203,7 +239,9 @@ def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partiti
             chosen = rng.choice(ids)
             simulation.subscription(chosen, None if rng.random() < 0.25 else random_subscription(rng))
         if rng.random() < 0.05:
-            simulation.subscription(rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}']))
+            simulation.subscription(
+                rng.choice(ids), rng.choice([b"{", b'{"type": "topk"}', b'{"type":"topk","text":"lake","k":0,"alpha":0.5,"lat":0,"lon":0}'])
+            )
         if planner is not None:
             planner.step()
         simulation.step(rng.choice([3, 10, 30, 1000]), ms=rng.choice([20, 200]))
@@ -229,10 +267,22 @@ def random_run(seed, distributor=None, most=5):
     partitions = rng.choice([1, 1, 2])
     name = distributor or rng.choice(sorted(DISTRIBUTORS))
     n = 32 if most == 32 else rng.randint(1, most)
-    tasks = {"subscription-bolt": n, "message-bolt": rng.randint(1, 3), "distribution-bolt": rng.randint(1, 3),
-             "aggregation-bolt": rng.randint(1, 2), "subscription-spout": rng.randint(1, 2), "result-bolt": rng.randint(1, 2)}
-    conf = {"dskype.results.topk.interval.ms": rng.choice([0, 300]), "dskype.index": rng.choice(sorted(INDEXES)), "dskype.buffer": rng.choice(sorted(BUFFERS)),
-            "dskype.window.index": rng.choice(sorted(WINDOWS)), "dskype.distributor": name, "dskype.distributor.options": options_of(name, n)}
+    tasks = {
+        "subscription-bolt": n,
+        "message-bolt": rng.randint(1, 3),
+        "distribution-bolt": rng.randint(1, 3),
+        "aggregation-bolt": rng.randint(1, 2),
+        "subscription-spout": rng.randint(1, 2),
+        "result-bolt": rng.randint(1, 2),
+    }
+    conf = {
+        "dskype.results.topk.interval.ms": rng.choice([0, 300]),
+        "dskype.index": rng.choice(sorted(INDEXES)),
+        "dskype.buffer": rng.choice(sorted(BUFFERS)),
+        "dskype.window.index": rng.choice(sorted(WINDOWS)),
+        "dskype.distributor": name,
+        "dskype.distributor.options": options_of(name, n),
+    }
     if rng.random() < 0.7:
         conf["dskype.vocabulary"] = vocabulary()
     if timed:
@@ -243,7 +293,7 @@ def random_run(seed, distributor=None, most=5):
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner)
-    for _ in range(4):      # what moves last may take its time
+    for _ in range(4):  # what moves last may take its time
         if not metric(simulation, "moving"):
             break
         simulation.drain(4)
@@ -269,7 +319,7 @@ class World:
     messages: list = field(default_factory=list)
     by_id: dict = field(default_factory=dict)
     subscriptions: dict = field(default_factory=dict)  # registration -> parsed
-    newest: dict = field(default_factory=dict)         # id -> registration or None
+    newest: dict = field(default_factory=dict)  # id -> registration or None
     watermark: int = -1
 
 
@@ -295,8 +345,15 @@ def world_of(simulation, timed=False):
         for token in tokens(value["text"]):
             counts[token] += 1
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
-        message = {"seq": seq, "position": value.get("ts", record.timestamp_ms) if timed else seq, "lat": value["lat"], "lon": value["lon"], "id": id,
-                   "weights": naive.norm_weights(counts, df, documents) if counts else {}, "arrival_ms": record.timestamp_ms}
+        message = {
+            "seq": seq,
+            "position": value.get("ts", record.timestamp_ms) if timed else seq,
+            "lat": value["lat"],
+            "lon": value["lon"],
+            "id": id,
+            "weights": naive.norm_weights(counts, df, documents) if counts else {},
+            "arrival_ms": record.timestamp_ms,
+        }
         world.messages.append(message)
         world.by_id[id] = message
     assert len(world.by_id) == len(world.messages), "the scenario repeats a message id"
@@ -358,7 +415,8 @@ def check(simulation, timed=False, hint=""):
     def compare(what, registration, watermark, found):
         best, scores = expected(registration, watermark)
         assert naive.same_topk(found, best, scores), (
-            f"{what} of {world.subscriptions[registration]['id']} ({registration}) at {watermark}: published {found}, expected {best}; {hint}")
+            f"{what} of {world.subscriptions[registration]['id']} ({registration}) at {watermark}: published {found}, expected {best}; {hint}"
+        )
         compared[what] += 1
 
     # whole lists
@@ -406,7 +464,7 @@ def check(simulation, timed=False, hint=""):
                 del current[message]
         if world.newest[subscription["id"]] == registration and simulation.conf.get("dskype.results", "both") == "both":
             if registration not in active and world.watermark < max(m["position"] for m in world.messages) and metric(simulation, "plan_changes"):
-                compared["waits"] += 1      # what was sent by an old plan is not all applied: the watermark stands
+                compared["waits"] += 1  # what was sent by an old plan is not all applied: the watermark stands
                 continue
             assert registration in active, f"{registration} never became active; {hint}"
             best, scores = expected(registration, world.watermark)
@@ -414,7 +472,9 @@ def check(simulation, timed=False, hint=""):
             assert last is not None and last["registration"] == registration, f"the last state of {registration} is missing; {hint}"
             found = [(json.dumps(e["message"]), e["score"]) for e in last["topk"]]
             assert naive.same_topk(found, best, scores), f"final state of {registration}: {found}, expected {best}; {hint}"
-            assert naive.same_topk(order_by_oracle(sorted(current.items(), key=lambda p: -p[1]), (best, scores)), best, scores), f"final deltas of {registration}; {hint}"
+            assert naive.same_topk(order_by_oracle(sorted(current.items(), key=lambda p: -p[1]), (best, scores)), best, scores), (
+                f"final deltas of {registration}; {hint}"
+            )
             compared["final"] += 1
         elif world.newest[subscription["id"]] is None:
             assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{subscription['id']} is unregistered and has a state; {hint}"
@@ -445,7 +505,13 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
         return
     after, until = active[registration], removed.get(registration, math.inf)
     end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
-    expected = [m["id"] for m in world.messages if after < m["position"] <= min(until, world.watermark) and m["arrival_ms"] < end_ms
-                and naive.in_bbox(subscription["bbox"], m["lat"], m["lon"]) and satisfied(subscription["expression"], m["weights"])]
+    expected = [
+        m["id"]
+        for m in world.messages
+        if after < m["position"] <= min(until, world.watermark)
+        and m["arrival_ms"] < end_ms
+        and naive.in_bbox(subscription["bbox"], m["lat"], m["lon"])
+        and satisfied(subscription["expression"], m["weights"])
+    ]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)

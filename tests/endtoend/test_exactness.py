@@ -47,8 +47,11 @@ def test_it_is_with_many_tasks(seed):
 
 def published(simulation):
     """Return what was published of top-k subscriptions: {(registration, watermark): whole list}, and the same folded from deltas as sets; matches."""
-    states = {(state["registration"], state["watermark"]): [(json.dumps(e["message"]), e["score"]) for e in state["topk"]]
-              for _, state, _ in simulation.json(TOPICS.topk) if state is not None}
+    states = {
+        (state["registration"], state["watermark"]): [(json.dumps(e["message"]), e["score"]) for e in state["topk"]]
+        for _, state, _ in simulation.json(TOPICS.topk)
+        if state is not None
+    }
     last = {id: state and state["topk"] for id, state, _ in simulation.json(TOPICS.topk)}
     current, folded, matches = defaultdict(dict), {}, set()
     for _, delta, headers in simulation.json(TOPICS.results):
@@ -68,7 +71,12 @@ def published(simulation):
 def test_all_distributors_publish_the_same(tasks):
     found = {}
     for name in sorted(DISTRIBUTORS):
-        conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, tasks), "dskype.vocabulary": vocabulary(), "dskype.window.messages": 25}
+        conf = {
+            "dskype.distributor": name,
+            "dskype.distributor.options": options_of(name, tasks),
+            "dskype.vocabulary": vocabulary(),
+            "dskype.window.messages": 25,
+        }
         simulation = Simulation(conf, {"subscription-bolt": tasks, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2})
         play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=Planner(simulation, random.Random(8)) if name != "hashing" else None)
         check(simulation)

@@ -22,9 +22,15 @@ from .test_on_spark import FILTER, Feed, driver
 
 SUBSCRIPTIONS, RATE = 500, 300
 TASKS = {"subscription-bolt": 2}
-SPARK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
-         # A host that stands still is given up after ten seconds, not after two minutes.
-         "spark.network.timeout": "10s", "spark.executor.heartbeatInterval": "2s", "spark.network.timeoutInterval": "2s"}
+SPARK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    # A host that stands still is given up after ten seconds, not after two minutes.
+    "spark.network.timeout": "10s",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.network.timeoutInterval": "2s",
+}
 
 
 class Publisher:
@@ -39,7 +45,7 @@ class Publisher:
     def _run(self) -> None:
         producer, step = self._feed.producer, max(1, RATE // 20)
         while not self._stop.wait(step / RATE) and self.published < len(self._records):
-            part = self._records[self.published:self.published + step]
+            part = self._records[self.published : self.published + step]
             for value in part:
                 producer.send(self._feed.topics.messages, value=value)
             self.published += len(part)
@@ -64,7 +70,15 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
     conf = {"topology.workers": 2, "topology.acker.executors": 0, "dskype.window.messages": 2_000, "topology.emulator.snapshot.interval.ms": 2_000}
     feed = Feed(kafka, name)
     feed.subscribe([*places.subscriptions(messages, SUBSCRIPTIONS, seed=7), ("west", FILTER)])
-    arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "state"), "name": name, "conf": conf, "tasks": TASKS, "master": spark_cluster.url, "spark": SPARK}
+    arguments = {
+        "servers": bootstrap_servers,
+        "folder": str(tmp_path / "state"),
+        "name": name,
+        "conf": conf,
+        "tasks": TASKS,
+        "master": spark_cluster.url,
+        "spark": SPARK,
+    }
     workers = spark_cluster.workers
 
     def more(n: int, timeout_s: float = 120) -> None:
@@ -76,11 +90,11 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             publisher = Publisher(feed, messages.records())
             feed.wait_for(200)
             wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 60, "work on both hosts")
-            workers[0].signal(signal.SIGKILL)       # a host is lost, and another one comes
+            workers[0].signal(signal.SIGKILL)  # a host is lost, and another one comes
             more(500)
             spark_cluster.add_worker()
             wait_for(lambda: (more(100), workers[2].components())[1], 60, "work on the new host")
-            workers[1].signal(signal.SIGSTOP)       # one stands still until Spark has given it up, and then goes on as if nothing had been
+            workers[1].signal(signal.SIGSTOP)  # one stands still until Spark has given it up, and then goes on as if nothing had been
             time.sleep(15)
             more(300)
             workers[1].signal(signal.SIGCONT)

@@ -62,7 +62,7 @@ def feed_of():
         feed.close()
 
 
-FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": "saint OR san OR (bad AND \"am\")", "meta": "west"}
+FILTER = {"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": 'saint OR san OR (bad AND "am")', "meta": "west"}
 
 
 class Feed:
@@ -79,7 +79,9 @@ class Feed:
 
     def subscribe(self, subscriptions):
         for id, value in subscriptions:
-            self.producer.send(self.topics.subscriptions, key=id.encode(), value=value if value is None or isinstance(value, bytes) else json.dumps(value).encode())
+            self.producer.send(
+                self.topics.subscriptions, key=id.encode(), value=value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            )
         self.producer.flush()
 
     def publish(self, records):
@@ -117,8 +119,14 @@ class Feed:
 
     def verify(self, conf, final=True, **least):
         """Verify everything that was published; wait until the last answers are in."""
+
         def report():
-            return verify(Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)), Settings.from_conf(conf), final=final, writes=True)
+            return verify(
+                Inputs.read(self.topics.messages.rpartition(".")[0], lambda topic: read_to_end(self.kafka, topic)),
+                Settings.from_conf(conf),
+                final=final,
+                writes=True,
+            )
 
         found = report()
         for _ in range(5):
@@ -155,12 +163,12 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
         records = messages.records()
         feed.publish(records[: MESSAGES // 2])
         feed.wait_for(MESSAGES // 20)
-        feed.subscribe(subscriptions[SUBSCRIPTIONS // 2:])  # these ask the message bolts for the window
+        feed.subscribe(subscriptions[SUBSCRIPTIONS // 2 :])  # these ask the message bolts for the window
         for share, component in ((0.1, "subscription-bolt"), (0.2, "message-bolt"), (0.3, "distribution-bolt"), (0.4, "aggregation-bolt")):
             feed.wait_for(int(MESSAGES * share))
             kill(component)
         feed.subscribe([(id, None) for id, _ in subscriptions[:100]])
-        feed.publish([b"{", *records[MESSAGES // 2:], b'{"text": "no place"}'])
+        feed.publish([b"{", *records[MESSAGES // 2 :], b'{"text": "no place"}'])
         feed.wait_for(MESSAGES - 1)
         report = feed.verify(conf)
         assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 100
@@ -169,8 +177,13 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
 
 @contextlib.contextmanager
 def driver(**arguments) -> Iterator[subprocess.Popen]:
-    process = subprocess.Popen([sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.endtoend.driver_program", json.dumps(arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     try:
         assert process.stdout.readline().strip() == "running"
         yield process
@@ -184,19 +197,19 @@ def driver(**arguments) -> Iterator[subprocess.Popen]:
 
 def test_a_driver_that_is_killed_or_stopped_goes_on_where_it_was(bootstrap_servers, tmp_path, name, world, feed_of):
     messages, subscriptions, _ = world
-    n, kafka = 12_000, KafkaSettings(bootstrap_servers)
-    conf = {**conf_of(world, 3_000), "dskype.distributor": "prefix"}
+    n, kafka = 6_000, KafkaSettings(bootstrap_servers)
+    conf = {**conf_of(world, 1_500), "dskype.distributor": "prefix"}
     plan = make_distributor("prefix", TASKS["subscription-bolt"]).plan()
     arguments = {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "conf": conf, "tasks": TASKS}
     feed = feed_of(kafka, name)
-    feed.subscribe([*subscriptions[:2_000], ("west", FILTER)])
+    feed.subscribe([*subscriptions[:1_000], ("west", FILTER)])
     records = messages.slice(0, n).records()
     with driver(**arguments) as killed:
         feed.publish(records[: n // 2])
         feed.wait_for(n // 4)
         killed.kill()
-    feed.subscribe(subscriptions[2_000:3_000])
-    feed.publish(records[n // 2:])
+    feed.subscribe(subscriptions[1_000:1_500])
+    feed.publish(records[n // 2 :])
     with driver(**arguments) as stopped:
         feed.change_plan(1, make_distributor("prefix", TASKS["subscription-bolt"], plan=plan).split(0, 1))
         feed.wait_for(n // 2)

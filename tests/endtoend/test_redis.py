@@ -45,10 +45,17 @@ def test_the_final_lists_in_redis_are_those_of_the_oracle_under_prefix(server, s
     running, client = server
     client.flushall()
     rng = random.Random(seed)
-    conf = {"dskype.distributor": "prefix", "dskype.window.messages": 25, "dskype.store": "redis",
-            "dskype.store.options": {"url": running.url, "topic": True}, "topology.emulator.snapshot.interval.ms": 500}
+    conf = {
+        "dskype.distributor": "prefix",
+        "dskype.window.messages": 25,
+        "dskype.store": "redis",
+        "dskype.store.options": {"url": running.url, "topic": True},
+        "topology.emulator.snapshot.interval.ms": 500,
+    }
     faults = Faults.heavy() if seed % 2 else Faults()
-    simulation = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2, "result-bolt": 1 + seed // 2}, seed=seed if seed % 2 else None, faults=faults)
+    simulation = Simulation(
+        conf, {"subscription-bolt": 2, "distribution-bolt": 2, "result-bolt": 1 + seed // 2}, seed=seed if seed % 2 else None, faults=faults
+    )
     interrupted = replicated = 0
     for step in range(24):
         for number in range(4 * step, 4 * step + 4):

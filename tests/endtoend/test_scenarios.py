@@ -46,9 +46,15 @@ def played(*steps, conf=None, tasks=None):
 
 
 def test_a_subscription_gets_the_best_messages_of_the_window_and_follows_it():
-    simulation = played(("s", TOPK), message("lake", id="far", lat=9), message("lake", id="near"), message("a lake", id=7, lat=1), conf={"dskype.window.messages": 2})
+    simulation = played(
+        ("s", TOPK), message("lake", id="far", lat=9), message("lake", id="near"), message("a lake", id=7, lat=1), conf={"dskype.window.messages": 2}
+    )
     assert results(simulation, "s", "op", "message", "rank", "watermark") == [
-        ("add", "far", 1, 0), ("add", "near", 1, 1), ("remove", "far", None, 2), ("add", 7, 2, 2)]
+        ("add", "far", 1, 0),
+        ("add", "near", 1, 1),
+        ("remove", "far", None, 2),
+        ("add", 7, 2, 2),
+    ]
     assert [e["message"] for e in last_state(simulation, "s")["topk"]] == ["near", 7]
     assert last_state(simulation, "s")["registration"] == "0-0"
 
@@ -99,8 +105,13 @@ def test_unregistering_an_unknown_id_does_nothing_and_is_counted():
 
 
 def test_a_filter_reports_every_message_that_satisfies_it():
-    simulation = played(("b", {**FILTER, "meta": 1}), message("lake park", id="a"), message("lake", id="b"), message("hill lake", id="c", lat=6),
-                        message("The HILL, by the lake", id="d", lat=5, lon=-5))
+    simulation = played(
+        ("b", {**FILTER, "meta": 1}),
+        message("lake park", id="a"),
+        message("lake", id="b"),
+        message("hill lake", id="c", lat=6),
+        message("The HILL, by the lake", id="d", lat=5, lon=-5),
+    )
     assert results(simulation, "b", "op", "message", "watermark", "meta") == [("match", "a", 0, 1), ("match", "d", 3, 1)]
 
 
@@ -120,11 +131,24 @@ def test_a_filter_ends_when_its_time_is_over():
 
 
 BAD_MESSAGES = {
-    b"": "JSON", b"{": "JSON", b"[1]": "object", b'"x"': "object", b"\xff": "UTF-8|JSON", b'{"lat":1,"lon":1}': "text", b'{"text":"a","lon":1}': "lat",
-    b'{"text":"a","lat":"1","lon":1}': "lat", b'{"text":"a","lat":NaN,"lon":1}': "NaN|number", b'{"text":"a","lat":Infinity,"lon":1}': "Infinity|number",
-    b'{"text":"a","lat":91,"lon":1}': "lat", b'{"text":"a","lat":1,"lon":11}': "space|lon", b'{"text":"a","lat":1,"lon":1,"id":true}': "id",
-    b'{"text":"a","lat":1,"lon":1,"id":1.5}': "id", b'{"text":5,"lat":1,"lon":1}': "text", b'{"text":"a","lat":1,"lon":1,"ts":-1}': "ts",
-    b'{"text":"' + b"a " * 5_000_000 + b'","lat":1,"lon":1}': "bytes", b"[" * 100_000: "nest|deep|JSON",
+    b"": "JSON",
+    b"{": "JSON",
+    b"[1]": "object",
+    b'"x"': "object",
+    b"\xff": "UTF-8|JSON",
+    b'{"lat":1,"lon":1}': "text",
+    b'{"text":"a","lon":1}': "lat",
+    b'{"text":"a","lat":"1","lon":1}': "lat",
+    b'{"text":"a","lat":NaN,"lon":1}': "NaN|number",
+    b'{"text":"a","lat":Infinity,"lon":1}': "Infinity|number",
+    b'{"text":"a","lat":91,"lon":1}': "lat",
+    b'{"text":"a","lat":1,"lon":11}': "space|lon",
+    b'{"text":"a","lat":1,"lon":1,"id":true}': "id",
+    b'{"text":"a","lat":1,"lon":1,"id":1.5}': "id",
+    b'{"text":5,"lat":1,"lon":1}': "text",
+    b'{"text":"a","lat":1,"lon":1,"ts":-1}': "ts",
+    b'{"text":"' + b"a " * 5_000_000 + b'","lat":1,"lon":1}': "bytes",
+    b"[" * 100_000: "nest|deep|JSON",
 }
 
 
@@ -157,12 +181,45 @@ def boolean(**changes):
 
 
 BAD_SUBSCRIPTIONS = [
-    b"{", b"[]", b"{}", b'{"type":"knn"}', topk(type=None), topk(k=0), topk(k=1.5), topk(k=True), topk(k=5000), topk(k=None), topk(alpha=-0.1), topk(alpha=1.1),
-    topk(alpha="x"), topk(keywords=[]), topk(keywords=["the"]), topk(keywords=["..."]), topk(keywords=None), topk(keywords=None, text=""), topk(keywords="lake"),
-    topk(keywords=[f"w{i}" for i in range(100)]), topk(lat=95), topk(lat=None), topk(lon=50), topk(text="lake"), boolean(bbox=None), boolean(bbox=[1, 2, 3]),
-    boolean(bbox=[0, 5, 1, 4]), boolean(bbox=[0, "5", 1, 4]), boolean(expression=""), boolean(expression="lake AND"), boolean(expression="(lake"),
-    boolean(expression="lake AND NOT park"), boolean(expression="the"), boolean(expression="(" * 50 + "lake" + ")" * 50), boolean(ttl_s=0), boolean(ttl_s=-1),
-    boolean(ttl_s="x"), boolean(expression=" OR ".join(f"w{i}" for i in range(400))), topk(meta="x" * 10_000),
+    b"{",
+    b"[]",
+    b"{}",
+    b'{"type":"knn"}',
+    topk(type=None),
+    topk(k=0),
+    topk(k=1.5),
+    topk(k=True),
+    topk(k=5000),
+    topk(k=None),
+    topk(alpha=-0.1),
+    topk(alpha=1.1),
+    topk(alpha="x"),
+    topk(keywords=[]),
+    topk(keywords=["the"]),
+    topk(keywords=["..."]),
+    topk(keywords=None),
+    topk(keywords=None, text=""),
+    topk(keywords="lake"),
+    topk(keywords=[f"w{i}" for i in range(100)]),
+    topk(lat=95),
+    topk(lat=None),
+    topk(lon=50),
+    topk(text="lake"),
+    boolean(bbox=None),
+    boolean(bbox=[1, 2, 3]),
+    boolean(bbox=[0, 5, 1, 4]),
+    boolean(bbox=[0, "5", 1, 4]),
+    boolean(expression=""),
+    boolean(expression="lake AND"),
+    boolean(expression="(lake"),
+    boolean(expression="lake AND NOT park"),
+    boolean(expression="the"),
+    boolean(expression="(" * 50 + "lake" + ")" * 50),
+    boolean(ttl_s=0),
+    boolean(ttl_s=-1),
+    boolean(ttl_s="x"),
+    boolean(expression=" OR ".join(f"w{i}" for i in range(400))),
+    topk(meta="x" * 10_000),
 ]
 
 
@@ -195,7 +252,13 @@ def test_only_what_is_asked_for_is_published():
 
 @pytest.mark.parametrize("name", ["location", "keyword", "prefix"])
 def test_where_replicas_are_merged_only_what_is_asked_for_is_published_too(name):
-    steps = ("s", {**TOPK, "keywords": ["lake", "park"], "meta": 1}), ("b", {**FILTER, "meta": 2}), message("lake park", id="a"), message("hill lake", id="b"), ("b", None)
+    steps = (
+        ("s", {**TOPK, "keywords": ["lake", "park"], "meta": 1}),
+        ("b", {**FILTER, "meta": 2}),
+        message("lake park", id="a"),
+        message("hill lake", id="b"),
+        ("b", None),
+    )
     conf, tasks = {"dskype.distributor": name}, {"subscription-bolt": 4, "distribution-bolt": 2, "result-bolt": 2}
     simulation = played(*steps, conf={**conf, "dskype.results": "topk"}, tasks=tasks)
     assert results(simulation, "s", "op") == [] and results(simulation, "b", "op", "message", "meta") == [("match", "a", 2), ("match", "b", 2)]
@@ -206,7 +269,15 @@ def test_where_replicas_are_merged_only_what_is_asked_for_is_published_too(name)
 
 def test_a_plan_that_is_none_is_a_dead_letter_and_one_for_another_topology_an_error():
     simulation = Simulation({"dskype.distributor": "location"}, {"subscription-bolt": 2})
-    for bad in (b"{", b"null", None, b'{"v": 1, "version": 0, "plan": {}}', b'{"v": 1, "version": true, "plan": {}}', b'{"v": 2, "version": 1, "plan": {}}', b'{"v": 1, "version": 1}'):
+    for bad in (
+        b"{",
+        b"null",
+        None,
+        b'{"v": 1, "version": 0, "plan": {}}',
+        b'{"v": 1, "version": true, "plan": {}}',
+        b'{"v": 2, "version": 1, "plan": {}}',
+        b'{"v": 1, "version": 1}',
+    ):
         simulation.log.append(TOPICS.plans, 0, b"plan", bad)
     simulation.change_plan(3, make_distributor("location", 5).plan())
     simulation.change_plan(4, make_distributor("keyword", 2).plan())
@@ -261,7 +332,7 @@ def test_a_time_window_goes_by_the_messages_own_times():
     simulation = Simulation(conf)
     start = simulation.time_ms
     simulation.subscription("s", TOPK)
-    simulation.step(ms=2_000)       # none but the last one is ahead of its arrival
+    simulation.step(ms=2_000)  # none but the last one is ahead of its arrival
     for ts, id in ((0, "a"), (900, "b"), (1000, "c"), (950, "late"), (20_000, "ahead"), (1999, "d")):
         simulation.message(message("lake", id=id, ts=start + ts))
         simulation.step(ms=200)
@@ -285,15 +356,17 @@ def test_a_message_ahead_of_its_arrival_makes_no_others_late_and_waits_for_its_t
         if number == 2:
             simulation.message(message("lake", id="ahead", ts=ahead))
         simulation.message(message("lake", id=number, ts=simulation.time_ms))
-        simulation.step(ms=[200, 900][number % 2])      # now and then it is quiet for longer than dskype.window.idle.ms
+        simulation.step(ms=[200, 900][number % 2])  # now and then it is quiet for longer than dskype.window.idle.ms
     simulation.drain(4)
     assert not simulation.sim.dead_letters()
-    assert [m for m, in results(simulation, "s", "message")] == list(range(8))
+    assert [m for (m,) in results(simulation, "s", "message")] == list(range(8))
     while simulation.time_ms < ahead + 500:
         simulation.step(ms=100)
-    assert "ahead" not in [m for m, in results(simulation, "s", "message")][:-1], "nothing comes any more: it is its turn when its time is over by the idle time"
+    assert "ahead" not in [m for (m,) in results(simulation, "s", "message")][:-1], (
+        "nothing comes any more: it is its turn when its time is over by the idle time"
+    )
     simulation.drain(4)
-    assert [m for m, in results(simulation, "s", "message")][-1] == "ahead"
+    assert [m for (m,) in results(simulation, "s", "message")][-1] == "ahead"
     check(simulation, timed=True)
 
 
@@ -305,9 +378,9 @@ def test_a_message_ahead_of_its_arrival_is_applied_under_load_when_the_others_pa
     simulation.message(message("lake", id="ahead", ts=ahead))
     seen = 0
     for number in range(30):
-        simulation.message(message("lake", id=number, ts=simulation.time_ms - number % 4 * 100))     # up to as late as they may be
+        simulation.message(message("lake", id=number, ts=simulation.time_ms - number % 4 * 100))  # up to as late as they may be
         simulation.step(ms=100)
-        found = [m for m, in results(simulation, "s", "message")]
+        found = [m for (m,) in results(simulation, "s", "message")]
         seen = seen or "ahead" in found and simulation.time_ms
     simulation.drain(12)
     assert not simulation.sim.dead_letters() and ahead + 300 <= seen <= ahead + 800
@@ -323,7 +396,7 @@ def test_a_boolean_subscription_outlives_messages_that_were_applied_before_an_ol
         simulation.step(ms=6_500)
         simulation.message(message("lake", ts=simulation.time_ms))
     simulation.drain(8)
-    assert "ahead" in [m for m, in results(simulation, "s", "message")]
+    assert "ahead" in [m for (m,) in results(simulation, "s", "message")]
     check(simulation, timed=True)
 
 
@@ -338,7 +411,7 @@ def test_the_deepest_expression_travels_and_matches(distributor):
         simulation.step()
     simulation.drain()
     assert not simulation.sim.dead_letters()
-    assert sorted(m for m, in results(simulation, "deep", "message")) == ["lake", "park hill"]
+    assert sorted(m for (m,) in results(simulation, "deep", "message")) == ["lake", "park hill"]
 
 
 def test_a_count_window_refuses_several_message_spout_tasks():
@@ -348,8 +421,18 @@ def test_a_count_window_refuses_several_message_spout_tasks():
     validate_submission("dskype", {**conf, "dskype.window.span.ms": 1000}, topology({"message-spout": 2}))
 
 
-@pytest.mark.parametrize("conf", [{"dskype.index": "b-tree"}, {"dskype.buffer": "x"}, {"dskype.boolean.index": "x"}, {"dskype.window.index": "x"},
-                                  {"dskype.distributor": "x"}, {"dskype.store": "x"}, {"dskype.k.max": 0}])
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"dskype.index": "b-tree"},
+        {"dskype.buffer": "x"},
+        {"dskype.boolean.index": "x"},
+        {"dskype.window.index": "x"},
+        {"dskype.distributor": "x"},
+        {"dskype.store": "x"},
+        {"dskype.k.max": 0},
+    ],
+)
 def test_unknown_plug_ins_and_bad_settings_are_refused_before_anything_starts(conf):
     with pytest.raises(IllegalArgumentException, match="given: "):
         validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))
@@ -364,13 +447,13 @@ def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_othe
     simulation.step()
     for id in ("c", "full", "also"):
         simulation.subscription(id, TOPK)
-    simulation.subscription("a", {**TOPK, "k": 1})      # takes the place of another
+    simulation.subscription("a", {**TOPK, "k": 1})  # takes the place of another
     simulation.subscription("full", None)
     simulation.step()
     for id in ("x", "y"):
         simulation.message(message("lake hill", id=id))
         simulation.step()
-    simulation.drain()      # a tick comes and snapshots are taken: a restart decides the same
+    simulation.drain()  # a tick comes and snapshots are taken: a restart decides the same
     for component in ("subscription-bolt", "distribution-bolt"):
         simulation.sim._restart(simulation.sim._queries[component])
     simulation.subscription("b", None)
@@ -379,7 +462,11 @@ def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_othe
     simulation.drain(16)
     letters = {record.key.decode(): dict(record.headers) for record in simulation.sim.dead_letters()}
     assert sorted(letters) == ["also", "full", "over"]
-    assert letters["full"]["stage"] == b"limit" and letters["full"]["topic"] == b"dskype.subscriptions" and (letters["full"]["partition"], letters["full"]["offset"]) == (b"0", b"3")
+    assert (
+        letters["full"]["stage"] == b"limit"
+        and letters["full"]["topic"] == b"dskype.subscriptions"
+        and (letters["full"]["partition"], letters["full"]["offset"]) == (b"0", b"3")
+    )
     assert b"room for 3 subscriptions (dskype.limits.subscriptions)" in letters["full"]["error"] and b"given: 'full'" in letters["full"]["error"]
     assert {id for id, _, _ in simulation.json(TOPICS.results)} == {"a", "b", "c", "d"}
     assert metric(simulation, "refused_subscriptions") == 3

@@ -15,8 +15,13 @@ def world(seed, distributor, faults, plans):
     rng = random.Random(seed)
     n = rng.randint(2, 5) if distributor == "prefix" else 4
     tasks = {"subscription-bolt": n, "distribution-bolt": rng.randint(1, 2), "message-bolt": rng.randint(1, 2), "result-bolt": rng.randint(1, 2)}
-    conf = {"dskype.distributor": distributor, "dskype.distributor.options": options_of(distributor, n), "dskype.window.messages": rng.choice([8, 15]),
-            "dskype.buffer.options": {"factor": 1, "extra": rng.choice([0, 1, 3])}, "dskype.results.topk.interval.ms": rng.choice([0, 300])}
+    conf = {
+        "dskype.distributor": distributor,
+        "dskype.distributor.options": options_of(distributor, n),
+        "dskype.window.messages": rng.choice([8, 15]),
+        "dskype.buffer.options": {"factor": 1, "extra": rng.choice([0, 1, 3])},
+        "dskype.results.topk.interval.ms": rng.choice([0, 300]),
+    }
     if rng.random() < 0.5:
         conf["dskype.vocabulary"] = vocabulary()
     simulation = Simulation(conf, tasks, seed=seed if faults else None, faults=Faults.heavy() if faults else Faults())
@@ -47,8 +52,10 @@ def world(seed, distributor, faults, plans):
     return simulation, check(simulation, hint=f"seed {seed} of {distributor}, faults {faults}, plans {plans}")
 
 
-@pytest.mark.parametrize(("distributor", "faults", "plans", "seeds"), [
-    ("prefix", False, False, range(8)), ("prefix", True, False, range(3)), ("prefix", True, True, range(3)), ("spatial-first", False, False, range(3, 6))])
+@pytest.mark.parametrize(
+    ("distributor", "faults", "plans", "seeds"),
+    [("prefix", False, False, range(8)), ("prefix", True, False, range(3)), ("prefix", True, True, range(3)), ("spatial-first", False, False, range(3, 6))],
+)
 def test_shrinking_subscriptions_stay_exact(distributor, faults, plans, seeds):
     seen = Counter()
     for seed in seeds:
@@ -59,7 +66,9 @@ def test_shrinking_subscriptions_stay_exact(distributor, faults, plans, seeds):
 
 
 def test_a_subscription_from_before_the_first_message_ends_up_where_a_later_one_is_placed():
-    simulation = Simulation({"dskype.distributor": "prefix", "dskype.window.messages": 20, "dskype.buffer.options": {"factor": 1, "extra": 1}}, {"subscription-bolt": 4})
+    simulation = Simulation(
+        {"dskype.distributor": "prefix", "dskype.window.messages": 20, "dskype.buffer.options": {"factor": 1, "extra": 1}}, {"subscription-bolt": 4}
+    )
     early = {"type": "topk", "keywords": ["lake", "hill"], "k": 1, "alpha": 0, "lat": 0, "lon": 0}
     simulation.subscription("early", early)
     simulation.drain(2)

@@ -31,11 +31,11 @@ def test_after_a_crash_a_vocabulary_that_was_rewritten_in_place_is_refused(tmp_p
     file = tmp_path / "words.tsv"
     simulation = Simulation({"dskype.vocabulary": write(file, "lake", "lake st", "st"), "dskype.distributor": distributor})
     simulation.subscription("lake", LAKE)
-    for _ in range(2):      # the second one comes when a snapshot is due
+    for _ in range(2):  # the second one comes when a snapshot is due
         message(simulation, "by the lake")
         simulation.drain()
     before = Vocabulary.load(file).digest
-    write(file, "st", "lake st", "lake lake", "lake")       # the other way round: "st" has the id that "lake" had
+    write(file, "st", "lake st", "lake lake", "lake")  # the other way round: "st" has the id that "lake" had
     message(simulation, "st paul")
     with pytest.raises(IllegalArgumentException) as refused:
         crash(simulation, "distribution-bolt")
@@ -49,7 +49,7 @@ def test_after_a_crash_the_same_vocabulary_is_taken_wherever_it_lies_now(tmp_pat
     file = tmp_path / "words.tsv"
     simulation = Simulation({"dskype.vocabulary": write(file, "lake", "lake st", "st")})
     simulation.subscription("lake", LAKE)
-    for _ in range(2):      # the second one comes when a snapshot is due
+    for _ in range(2):  # the second one comes when a snapshot is due
         message(simulation, "by the lake")
         simulation.drain()
     write(file, "lake", "lake st", "st")
@@ -65,8 +65,10 @@ def test_the_distribution_bolt_tells_all_files_that_it_reads(tmp_path):
         ({}, {}),
         ({"dskype.vocabulary": "v.tsv"}, {("dskype.vocabulary",): "v.tsv"}),
         ({"dskype.distributor": "prefix", "dskype.distributor.options": {"plan": "p.json"}}, {("dskype.distributor.options", "plan"): "p.json"}),
-        ({"dskype.distributor": "prefix", "dskype.distributor.options": {"sample": sample}},
-         {("dskype.distributor.options", "sample", kind): file for kind, file in sample.items()}),
+        (
+            {"dskype.distributor": "prefix", "dskype.distributor.options": {"sample": sample}},
+            {("dskype.distributor.options", "sample", kind): file for kind, file in sample.items()},
+        ),
     ):
         assert DistributionBolt().files(conf) == expected
-        validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))     # whether they are there is for the start to say
+        validate_submission("dskype", {"topology.acker.executors": 0, **conf}, topology({}))  # whether they are there is for the start to say

@@ -10,9 +10,9 @@ import importlib.metadata
 
 from dskype.deploy import paths
 
-paths.export_numba_cache()      # before anything imports numba
+paths.export_numba_cache()  # before anything imports numba
 
-from tests.golden.scenes import HERE, scenes     # noqa: E402
+from tests.golden.scenes import HERE, scenes  # noqa: E402
 
 _MOST_BYTES = 300_000
 

@@ -33,10 +33,18 @@ def kept(sim: SimulatedTopology, time_ms: int, **more) -> bytes:
 
     Statistics are left out, and so are records of inboxes that no snapshot needs: Kafka has dropped those, too.
     """
-    needed = {(inbox_topic(sim.plan.name, c), sim.plan.task_index(task)): versions[0]
-              for c in sim.plan.component_ids for task in sim.plan.component_tasks(c) if (versions := sim.store.versions(task))}
-    records = [[t, p, [None if r.offset < needed.get((t, p), 0) else [r.timestamp_ms, r.key, r.value, r.headers] for r in sim.log.read(t, p, 0, sim.log.end(t, p))]]
-               for t in sim.log.topics() if t != metrics_topic(sim.plan.name) for p in range(sim.log.partitions(t))]
+    needed = {
+        (inbox_topic(sim.plan.name, c), sim.plan.task_index(task)): versions[0]
+        for c in sim.plan.component_ids
+        for task in sim.plan.component_tasks(c)
+        if (versions := sim.store.versions(task))
+    }
+    records = [
+        [t, p, [None if r.offset < needed.get((t, p), 0) else [r.timestamp_ms, r.key, r.value, r.headers] for r in sim.log.read(t, p, 0, sim.log.end(t, p))]]
+        for t in sim.log.topics()
+        if t != metrics_topic(sim.plan.name)
+        for p in range(sim.log.partitions(t))
+    ]
     return lzma.compress(msgpack.packb({"time_ms": time_ms, "files": sim.store.files, "log": records, **more}), preset=9)
 
 
@@ -50,7 +58,8 @@ def log_of(state: dict, now_ms) -> MemoryLog:
     log = MemoryLog(now_ms)
     for topic, partition, records in state["log"]:
         log._partitions[topic, partition] = [
-            None if record is None else InRecord(topic, partition, i, *record[:3], [tuple(h) for h in record[3]]) for i, record in enumerate(records)]
+            None if record is None else InRecord(topic, partition, i, *record[:3], [tuple(h) for h in record[3]]) for i, record in enumerate(records)
+        ]
     return log
 
 
@@ -60,7 +69,12 @@ def log_of(state: dict, now_ms) -> MemoryLog:
 def plain_plan(name: str) -> TopologyPlan:
     """Return the plan of one of the plain topologies, its state saved often."""
     topology, conf = TOPOLOGIES[name]()
-    return TopologyPlan.build("t", "t-1-0", {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.interval.ms": 200, "topology.emulator.pulse.max.tuples": 1, **conf}, topology)
+    return TopologyPlan.build(
+        "t",
+        "t-1-0",
+        {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.interval.ms": 200, "topology.emulator.pulse.max.tuples": 1, **conf},
+        topology,
+    )
 
 
 def make_plain(name: str) -> bytes:
@@ -80,7 +94,9 @@ def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopo
     """Go on to the end; with a seed through faults."""
     state = opened(path)
     time_ms = [state["time_ms"] + 5_000]
-    sim = SimulatedTopology(plain_plan(name), log_of(state, lambda: time_ms[0]), lambda: time_ms[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
+    sim = SimulatedTopology(
+        plain_plan(name), log_of(state, lambda: time_ms[0]), lambda: time_ms[0], seed=seed, faults=Faults() if seed is None else Faults.heavy()
+    )
     sim.store.files = dict(state["files"])
     sim.activate()
     for step_ms in [200] * 120 + [31_000] * 4:
@@ -100,8 +116,14 @@ def dskype_scenes() -> dict[str, tuple[dict, dict, bool]]:
     for i, (distributor, index, buffer, window) in enumerate(zip(sorted(DISTRIBUTORS), *parts)):
         timed = i == 1
         tasks = {"subscription-bolt": 4 if distributor.endswith("first") else 2, "message-bolt": 2, "distribution-bolt": 1 + i % 2}
-        conf = {"dskype.index": index, "dskype.buffer": buffer, "dskype.window.index": window, "dskype.distributor": distributor,
-                "dskype.distributor.options": harness.options_of(distributor, tasks["subscription-bolt"]), "dskype.results.topk.interval.ms": 0}
+        conf = {
+            "dskype.index": index,
+            "dskype.buffer": buffer,
+            "dskype.window.index": window,
+            "dskype.distributor": distributor,
+            "dskype.distributor.options": harness.options_of(distributor, tasks["subscription-bolt"]),
+            "dskype.results.topk.interval.ms": 0,
+        }
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": 2000, "dskype.window.lateness.ms": 100} if timed else {"dskype.window.messages": 15}
         found[f"dskype-{distributor}"] = conf, tasks, timed
     return found
@@ -113,7 +135,7 @@ def make_dskype(name: str) -> bytes:
     simulation = harness.Simulation({**conf, "dskype.vocabulary": harness.vocabulary()}, tasks, seed=SEED)
     rng = random.Random(SEED)
     simulation.subscription("all", {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": " OR ".join(harness.WORDS[:6])})
-    for i in range(10):     # an even start, so that every task has a snapshot
+    for i in range(10):  # an even start, so that every task has a snapshot
         simulation.subscription(f"a{i}", harness.random_subscription(rng))
         simulation.message({**harness.random_message(rng, -1 - i), "id": f"a{i}", **({"ts": simulation.time_ms} if timed else {})})
         simulation.step()
@@ -131,7 +153,7 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
     state = opened(path)
     simulation = harness.Simulation({**state["conf"], "dskype.vocabulary": harness.vocabulary()}, state["tasks"])
     simulation.time_ms = state["time_ms"] + 5_000
-    clock = lambda: simulation.time_ms     # noqa: E731
+    clock = lambda: simulation.time_ms  # noqa: E731
     simulation.log = log_of(state, clock)
     simulation.sim = SimulatedTopology(simulation.plan, simulation.log, clock, seed=seed, faults=Faults() if seed is None else Faults.heavy())
     simulation.sim.store.files = dict(state["files"])

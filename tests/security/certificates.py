@@ -19,10 +19,18 @@ PEM = serialization.Encoding.PEM
 def _certificate(name: str, key: ec.EllipticCurvePrivateKey, issuer: x509.Name, signer: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if name == "broker" else [x509.DNSName(name)]
-    return (x509.CertificateBuilder().subject_name(x509.Name.from_rfc4514_string(f"CN={name}")).issuer_name(issuer).public_key(key.public_key())
-            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=2))
-            .add_extension(x509.BasicConstraints(is_authority, None), critical=True).add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-            .sign(signer, hashes.SHA256()))
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name.from_rfc4514_string(f"CN={name}"))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,22 @@ class Authority:
 
 def jks(store: Path, target: Path, password: str) -> Path:
     """Turn a PKCS12 key store into a JKS one."""
-    _keytool("-importkeystore", "-noprompt", "-srckeystore", str(store), "-srcstoretype", "PKCS12", "-srcstorepass", password,
-             "-destkeystore", str(target), "-deststoretype", "JKS", "-deststorepass", password)
+    _keytool(
+        "-importkeystore",
+        "-noprompt",
+        "-srckeystore",
+        str(store),
+        "-srcstoretype",
+        "PKCS12",
+        "-srcstorepass",
+        password,
+        "-destkeystore",
+        str(target),
+        "-deststoretype",
+        "JKS",
+        "-deststorepass",
+        password,
+    )
     return target
 
 

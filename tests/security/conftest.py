@@ -59,8 +59,15 @@ def documented_acls(**names: str) -> list[ACL]:
         options = dict(zip(words[::2], words[1::2], strict=True))
         kind = "topic" if "--topic" in options else "group"
         pattern = ACLResourcePatternType[options.pop("--resource-pattern-type", "literal").upper()]
-        found.append(ACL(options.pop("--allow-principal"), "*", ACLOperation[options.pop("--operation").upper()], ACLPermissionType.ALLOW,
-                         ResourcePattern(ResourceType[kind.upper()], options.pop(f"--{kind}"), pattern)))
+        found.append(
+            ACL(
+                options.pop("--allow-principal"),
+                "*",
+                ACLOperation[options.pop("--operation").upper()],
+                ACLPermissionType.ALLOW,
+                ResourcePattern(ResourceType[kind.upper()], options.pop(f"--{kind}"), pattern),
+            )
+        )
         assert not options, line
     return found
 
@@ -82,19 +89,28 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     (folder / "ca.pem").write_text(authority.pem)
     server_jaas = (PLAIN + f' username="x" password="x" user_ann="{JAAS_PASSWORD}" user_bob="{JAAS_PASSWORD}";').replace("\\", "\\\\")
     properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS;User:CN=client",
-        "ssl.keystore.type": "PEM", "ssl.keystore.location": folder / "broker.pem", "ssl.truststore.type": "PEM", "ssl.truststore.location": folder / "ca.pem",
-        "listener.name.mutual.ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256",
-        **{f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas for name in ("sasl_plaintext", "sasl_ssl")
-           for mechanism, jaas in (("plain", server_jaas), ("scram-sha-512", f"{SCRAM};"), ("scram-sha-256", f"{SCRAM};"))}}
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:CN=client",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": folder / "broker.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": folder / "ca.pem",
+        "listener.name.mutual.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256",
+        **{
+            f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas
+            for name in ("sasl_plaintext", "sasl_ssl")
+            for mechanism, jaas in (("plain", server_jaas), ("scram-sha-512", f"{SCRAM};"), ("scram-sha-256", f"{SCRAM};"))
+        },
+    }
     listeners = {"SSL": "SSL", "MUTUAL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
     with EmbeddedBroker(properties=properties, listeners=listeners) as broker:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
         try:
-            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):      # a request each: Kafka refuses one user twice
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # a request each: Kafka refuses one user twice
                 assert admin.alter_user_scram_credentials([UserScramCredentialUpsertion("ann", mechanism, PASSWORD)]) == {"ann": None}
         finally:
             admin.close()
-        tests_own = ResourcePattern(ResourceType.TOPIC, "t", ACLResourcePatternType.PREFIXED)       # the fixture "name"
+        tests_own = ResourcePattern(ResourceType.TOPIC, "t", ACLResourcePatternType.PREFIXED)  # the fixture "name"
         _grant(broker, [ACL("User:ann", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, tests_own)])
         yield Secured(broker, authority, authority.sign("client"), folder)

@@ -19,8 +19,24 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 
 _IMPORTS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "code", "codeop", "pty", "telnetlib", "xmlrpc"}
-_CALLS = {"eval", "exec", "compile", "__import__", "input", "os.system", "os.popen", "tempfile.mktemp", "yaml.load", "yaml.load_all", "yaml.unsafe_load",
-          "yaml.full_load", "pd.read_pickle", "np.load", "numpy.load", "ssl._create_unverified_context"}
+_CALLS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "input",
+    "os.system",
+    "os.popen",
+    "tempfile.mktemp",
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.unsafe_load",
+    "yaml.full_load",
+    "pd.read_pickle",
+    "np.load",
+    "numpy.load",
+    "ssl._create_unverified_context",
+}
 _KEYWORDS = {"shell": True, "allow_pickle": True}
 
 ALLOWED = {
@@ -43,7 +59,11 @@ def forbidden(text: str) -> set[str]:
             # A regular expression is compiled, too; what is meant is the builtin.
             found |= {called} & _CALLS
             found |= {f"{k.arg}=" for k in node.keywords if k.arg in _KEYWORDS and not (isinstance(k.value, ast.Constant) and k.value.value is False)}
-            found |= {"check_hostname=False"} if any(k.arg == "check_hostname" and isinstance(k.value, ast.Constant) and not k.value.value for k in node.keywords) else set()
+            found |= (
+                {"check_hostname=False"}
+                if any(k.arg == "check_hostname" and isinstance(k.value, ast.Constant) and not k.value.value for k in node.keywords)
+                else set()
+            )
     return found
 
 
@@ -52,8 +72,22 @@ def test_only_what_is_allowed_turns_data_into_code() -> None:
     assert found == set(ALLOWED)
 
 
-@pytest.mark.parametrize("text", ["import pickle", "from pyspark import cloudpickle", "import marshal as m", "eval('1')", "exec(x)", "import os\nos.system('ls')",
-                                  "run(x, shell=True)", "run(x, shell=flag)", "yaml.load(x)", "np.load(f, allow_pickle=True)", "__import__('os')"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from pyspark import cloudpickle",
+        "import marshal as m",
+        "eval('1')",
+        "exec(x)",
+        "import os\nos.system('ls')",
+        "run(x, shell=True)",
+        "run(x, shell=flag)",
+        "yaml.load(x)",
+        "np.load(f, allow_pickle=True)",
+        "__import__('os')",
+    ],
+)
 def test_the_rule_finds_what_it_is_for(text: str) -> None:
     assert forbidden(text)
     assert not forbidden("import re\nre.compile('x')\nrun(x, shell=False)\nyaml.safe_load(x)\nmodel.eval()")

@@ -20,7 +20,27 @@ from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.validation import validate_name
 
-NAMES = ["..", ".", "../x", "/etc/x", "a/../b", "..%2f..%2fx", "%2e%2e/x", "..\\x", "C:\\x", "a\x00b", "a\nb", "~", "~root", "-rf", "．．／x", "é/..", "x" * 300, "CON", " "]
+NAMES = [
+    "..",
+    ".",
+    "../x",
+    "/etc/x",
+    "a/../b",
+    "..%2f..%2fx",
+    "%2e%2e/x",
+    "..\\x",
+    "C:\\x",
+    "a\x00b",
+    "a\nb",
+    "~",
+    "~root",
+    "-rf",
+    "．．／x",
+    "é/..",
+    "x" * 300,
+    "CON",
+    " ",
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -80,19 +100,29 @@ def test_folders_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> No
         broker._take_folder()
         broker._ports = (1, 2)
         broker._write_settings()
-        seen = {name: stat.S_IMODE(os.stat(path).st_mode) for name, path in {
-            "run": tmp_path / "run", "snapshots": tmp_path / "snapshots", "task": tmp_path / "snapshots" / "3", "broker": broker.folder,
-            "properties": broker.folder / "server.properties"}.items()}
+        seen = {
+            name: stat.S_IMODE(os.stat(path).st_mode)
+            for name, path in {
+                "run": tmp_path / "run",
+                "snapshots": tmp_path / "snapshots",
+                "task": tmp_path / "snapshots" / "3",
+                "broker": broker.folder,
+                "properties": broker.folder / "server.properties",
+            }.items()
+        }
         broker._release()
     finally:
         os.umask(before)
     assert seen == {"run": 0o700, "snapshots": 0o700, "task": 0o700, "broker": 0o700, "properties": 0o600}
 
 
-@pytest.mark.parametrize("text", ["!!python/object/apply:os.mkdir [pwned]", "a: &a [x]\nb: [*a, *a]\n" * 2, "[" * 5_000, "a: 1\na: 2"], ids=["tag", "double", "deep", "key"])
+@pytest.mark.parametrize(
+    "text", ["!!python/object/apply:os.mkdir [pwned]", "a: &a [x]\nb: [*a, *a]\n" * 2, "[" * 5_000, "a: 1\na: 2"], ids=["tag", "double", "deep", "key"]
+)
 @pytest.mark.parametrize("option", ["--config", "file"])
-def test_every_file_of_settings_is_read_as_strictly_as_a_topology(option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_of_settings_is_read_as_strictly_as_a_topology(
+    option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.yaml").write_text(text)
     arguments = ["localconfvalue", "x", "--config", "c.yaml"] if option == "--config" else ["local", "c.yaml", "--dry-run"]

@@ -32,13 +32,21 @@ from dskype.topology.testing import TestWordSpout as WordSpout
 
 HUSH = "open-sesame-58"
 CONF: dict[str, Any] = {
-    "topology.workers": 2, "dskype.store": "redis",
+    "topology.workers": 2,
+    "dskype.store": "redis",
     "dskype.store.options": {"url": f"redis://ann:{HUSH}@host:1/0", "password": HUSH, "password.env": "NAME"},
-    "my.list": [{"api_key": HUSH}, f"https://u:{HUSH}@h/?x=1"], "my.token": 5858, "my.empty.password": ""}
+    "my.list": [{"api_key": HUSH}, f"https://u:{HUSH}@h/?x=1"],
+    "my.token": 5858,
+    "my.empty.password": "",
+}
 SEEN = {
-    "topology.workers": 2, "dskype.store": "redis",
+    "topology.workers": 2,
+    "dskype.store": "redis",
     "dskype.store.options": {"url": f"redis://ann:{HIDDEN}@host:1/0", "password": HIDDEN, "password.env": "NAME"},
-    "my.list": [{"api_key": HIDDEN}, f"https://u:{HIDDEN}@h/?x=1"], "my.token": HIDDEN, "my.empty.password": ""}
+    "my.list": [{"api_key": HIDDEN}, f"https://u:{HIDDEN}@h/?x=1"],
+    "my.token": HIDDEN,
+    "my.empty.password": "",
+}
 
 
 class Mute(BasicBolt):
@@ -60,18 +68,49 @@ def topology() -> Any:
 # --- the rule ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", [
-    "kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.keystore.key", "ssl.truststore.password", "spark.authenticate.secret", "spark.ssl.keyPassword",
-    "spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.s3a.secret.key", "fs.azure.account.key.x.blob", "spark.kubernetes.authenticate.oauthToken", "apiKey", "PASSWD",
-    "aws_credentials", "private_key", "spark.redis.auth", "Authorization", "passphrase"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.key.password",
+        "kafka.ssl.keystore.key",
+        "ssl.truststore.password",
+        "spark.authenticate.secret",
+        "spark.ssl.keyPassword",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "fs.azure.account.key.x.blob",
+        "spark.kubernetes.authenticate.oauthToken",
+        "apiKey",
+        "PASSWD",
+        "aws_credentials",
+        "private_key",
+        "spark.redis.auth",
+        "Authorization",
+        "passphrase",
+    ],
+)
 def test_secret_keys_are_known_to_us_and_to_spark(key: str) -> None:
     assert is_secret(key)
     assert key == "spark.redis.auth" or re.search(SPARK_KEYS, key)
 
 
-@pytest.mark.parametrize("key", [
-    "password.env", "spark.authenticate.secret.file", "kafka.ssl.keystore.location", "kafka.ssl.keystore.type", "kafka.sasl.mechanism", "partition.key", "key",
-    "group.id", "dskype.tokenizer", "kafka.ssl.truststore.certificates", "spark.authenticate"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password.env",
+        "spark.authenticate.secret.file",
+        "kafka.ssl.keystore.location",
+        "kafka.ssl.keystore.type",
+        "kafka.sasl.mechanism",
+        "partition.key",
+        "key",
+        "group.id",
+        "dskype.tokenizer",
+        "kafka.ssl.truststore.certificates",
+        "spark.authenticate",
+    ],
+)
 def test_ordinary_keys_are_none(key: str) -> None:
     assert not is_secret(key)
 
@@ -87,14 +126,18 @@ def test_a_configuration_is_redacted_at_every_depth_and_not_changed() -> None:
     assert json.dumps(CONF) == before
 
 
-@pytest.mark.parametrize(("text", "seen"), [
-    (f"no answer from redis://:{HUSH}@h:1/0, trying again", f"no answer from redis://:{HIDDEN}@h:1/0, trying again"),
-    (f"at amqps://u:p@{HUSH}@host", f"at amqps://u:{HIDDEN}@host"),
-    (f'Plain required username="u" password="{HUSH}\\"x";', f'Plain required username="u" password="{HIDDEN}";'),
-    (f"{{'password': '{HUSH}', 'a': 1}}", f"{{'password': '{HIDDEN}', 'a': 1}}"),
-    (f"GET /?token={HUSH}&a=1", f"GET /?token={HIDDEN}&a=1"),
-    (f"-----BEGIN EC PRIVATE KEY-----\n{HUSH}\n-----END EC PRIVATE KEY-----", f"-----BEGIN EC PRIVATE KEY-----{HIDDEN}-----END EC PRIVATE KEY-----"),
-    ("http://host:80/path?x is no secret, nor is a@b", "http://host:80/path?x is no secret, nor is a@b")])
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (f"no answer from redis://:{HUSH}@h:1/0, trying again", f"no answer from redis://:{HIDDEN}@h:1/0, trying again"),
+        (f"at amqps://u:p@{HUSH}@host", f"at amqps://u:{HIDDEN}@host"),
+        (f'Plain required username="u" password="{HUSH}\\"x";', f'Plain required username="u" password="{HIDDEN}";'),
+        (f"{{'password': '{HUSH}', 'a': 1}}", f"{{'password': '{HIDDEN}', 'a': 1}}"),
+        (f"GET /?token={HUSH}&a=1", f"GET /?token={HIDDEN}&a=1"),
+        (f"-----BEGIN EC PRIVATE KEY-----\n{HUSH}\n-----END EC PRIVATE KEY-----", f"-----BEGIN EC PRIVATE KEY-----{HIDDEN}-----END EC PRIVATE KEY-----"),
+        ("http://host:80/path?x is no secret, nor is a@b", "http://host:80/path?x is no secret, nor is a@b"),
+    ],
+)
 def test_texts_lose_their_secrets_and_nothing_else(text: str, seen: str) -> None:
     assert redact_text(text) == seen
 
@@ -127,13 +170,15 @@ class NoBackend:
 
 
 def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> None:
-    with pytest.raises(TopologyError, match=r"not stored.*without dskype.store.options: password, dskype.store.options: url, my.list\[0\]: api_key, my.list\[1\], my.token"):
+    with pytest.raises(
+        TopologyError, match=r"not stored.*without dskype.store.options: password, dskype.store.options: url, my.list\[0\]: api_key, my.list\[1\], my.token"
+    ):
         filled(SEEN, {})
     with pytest.raises(TopologyError, match="without dskype.store.options: url'") as refused:
         filled(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
     assert HUSH not in str(refused.value)
     assert filled(SEEN, CONF) == CONF
-    assert filled({"a": 1}, {"a": 2}) == {"a": 1}           # what is no secret is as it was
+    assert filled({"a": 1}, {"a": 2}) == {"a": 1}  # what is no secret is as it was
 
 
 def test_a_reader_of_a_store_is_told_which_secret_it_has_to_give() -> None:
@@ -152,8 +197,17 @@ def test_no_repr_shows_a_configuration() -> None:
     plan = TopologyPlan.build("t", "t-1-0", CONF, topology())
     state = TopologyState("t-1-0", "t", CONF, [], 0)
     flux = load(f"name: t\nconfig: {{my.password: {HUSH}}}\nspouts: [{{id: a, className: dskype.TestWordSpout, config: {{my.secret: {HUSH}}}}}]\n", config=CONF)
-    for shown in (plan, state, ManagedTopology(state, NoBackend(plan)), flux, flux.definition, KafkaSettings("h:1", CONF, CONF), Target("h:1", None, CONF),
-                  TlsSettings(own=HUSH, key_password=HUSH), Settings.from_conf({"dskype.store": "redis", "dskype.store.options": CONF["dskype.store.options"]})):
+    for shown in (
+        plan,
+        state,
+        ManagedTopology(state, NoBackend(plan)),
+        flux,
+        flux.definition,
+        KafkaSettings("h:1", CONF, CONF),
+        Target("h:1", None, CONF),
+        TlsSettings(own=HUSH, key_password=HUSH),
+        Settings.from_conf({"dskype.store": "redis", "dskype.store.options": CONF["dskype.store.options"]}),
+    ):
         assert HUSH not in repr(shown), type(shown)
 
 
@@ -210,13 +264,19 @@ def test_a_file_of_settings_takes_secrets_from_the_environment(monkeypatch: pyte
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("master", "kafka", "spark", "missing"), [
-    ("spark://h:1", "SASL_SSL", {}, ["spark.authenticate=true", "spark.network.crypto.enabled=true"]),
-    ("spark://h:1", "SASL_PLAINTEXT", {}, ["spark.authenticate=true"]),
-    ("spark://h:1", "SSL", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled=true"]),
-    ("k8s://h", "SASL_SSL", {"spark.authenticate": True, "spark.network.crypto.enabled": True}, []),
-    ("spark://h:1", "SSL", {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}, []),
-    ("spark://h:1", "PLAINTEXT", {}, []), ("local[2]", "SASL_SSL", {}, []), (None, "SASL_SSL", {}, [])])
+@pytest.mark.parametrize(
+    ("master", "kafka", "spark", "missing"),
+    [
+        ("spark://h:1", "SASL_SSL", {}, ["spark.authenticate=true", "spark.network.crypto.enabled=true"]),
+        ("spark://h:1", "SASL_PLAINTEXT", {}, ["spark.authenticate=true"]),
+        ("spark://h:1", "SSL", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled=true"]),
+        ("k8s://h", "SASL_SSL", {"spark.authenticate": True, "spark.network.crypto.enabled": True}, []),
+        ("spark://h:1", "SSL", {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}, []),
+        ("spark://h:1", "PLAINTEXT", {}, []),
+        ("local[2]", "SASL_SSL", {}, []),
+        (None, "SASL_SSL", {}, []),
+    ],
+)
 def test_a_secured_kafka_and_an_open_spark_are_told(master: str | None, kafka: str, spark: dict[str, Any], missing: list[str]) -> None:
     warning = network_warning(master, spark, {"kafka.security.protocol": kafka})
     assert [m for m in ("spark.authenticate=true", "spark.network.crypto.enabled=true") if m in (warning or "")] == missing
@@ -227,7 +287,9 @@ def test_options_of_a_jvm_must_not_hold_secrets(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(TopologyError, match="must not hold a secret. given: 'spark.driver.extraJavaOptions'") as refused:
-        start_session(master=None, jars=[], conf={"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={HUSH}"}, log_file=tmp_path / "l" / "s.log")
+        start_session(
+            master=None, jars=[], conf={"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={HUSH}"}, log_file=tmp_path / "l" / "s.log"
+        )
     assert HUSH not in str(refused.value)
 
 

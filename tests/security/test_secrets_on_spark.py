@@ -33,7 +33,8 @@ HUSH = "open-sesame-58"
 """Part of every secret of this test."""
 NAME = "hushed"
 
-MODULE = """
+MODULE = (
+    """
 from dskype.topology.components import BasicBolt
 
 class Count(BasicBolt):
@@ -54,7 +55,9 @@ class Count(BasicBolt):
 
     def declare_output_fields(self, declarer):
         declarer.declare(["key", "message"])
-""" % f"{HUSH}-store"
+"""
+    % f"{HUSH}-store"
+)
 
 FILE = f"""
 name: {NAME}
@@ -144,8 +147,13 @@ def records(secured: Secured, topic: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def run(secured: Secured) -> Iterator[Run]:
-    kafka = {"kafka.security.protocol": "SASL_SSL", "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": secured.authority.pem,
-             "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": secured.jaas(SCRAM)}
+    kafka = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": secured.authority.pem,
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": secured.jaas(SCRAM),
+    }
     settings = KafkaSettings(secured.broker.servers("SASL_SSL"), kafka, client_arguments(kafka))
     secured.grant(NAME=NAME, PRODUCT="ann", GATEWAY="bob")
     admin = TopicAdmin(settings)
@@ -157,15 +165,37 @@ def run(secured: Secured) -> Iterator[Run]:
         (work / "hushed_module.py").write_text(MODULE)
         (work / "hushed.yaml").write_text(FILE)
         config = work / "config.yaml"
-        paths.write_private(config, yaml.safe_dump({**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key",
-                                                    "spark.local.dir": str(work / "tmp")}).encode())
+        paths.write_private(
+            config,
+            yaml.safe_dump(
+                {**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key", "spark.local.dir": str(work / "tmp")}
+            ).encode(),
+        )
         log = work / "submit.log"
         before = set((paths.home() / "topologies").glob(f"{NAME}-*"))
         with open(log, "wb") as output:
-            process = subprocess.Popen([sys.executable, "-m", "dskype.deploy", "submit", "hushed.yaml", "--verbose", "--allow-module", "hushed_module",
-                                        "--bootstrap-servers", settings.bootstrap_servers, "--config", str(config)], cwd=work,
-                                       env={**os.environ, "DSKYPE_HOME": "", "TMPDIR": str(work / "tmp")}, stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "dskype.deploy",
+                    "submit",
+                    "hushed.yaml",
+                    "--verbose",
+                    "--allow-module",
+                    "hushed_module",
+                    "--bootstrap-servers",
+                    settings.bootstrap_servers,
+                    "--config",
+                    str(config),
+                ],
+                cwd=work,
+                env={**os.environ, "DSKYPE_HOME": "", "TMPDIR": str(work / "tmp")},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         running = Run(secured, process, Path(), log, config, settings)
         try:
             running.wait(lambda: b"runs as" in log.read_bytes(), "a running topology")
@@ -185,7 +215,7 @@ def executor_of(run: Run, component: str) -> psutil.Process | None:
 def test_a_topology_counts_exactly_through_tls_and_the_death_of_an_executor(run: Run) -> None:
     run.produce(["lake", "park"] * 50)
     run.wait(lambda: run.counts() == {"lake": 50, "park": 50}, "all words counted")
-    executor_of(run, "count").kill()            # its successor reads its inbox again
+    executor_of(run, "count").kill()  # its successor reads its inbox again
     run.produce(["lake", "park"] * 50)
     run.wait(lambda: run.counts() == {"lake": 100, "park": 100}, "all words counted, each once")
 
@@ -214,7 +244,7 @@ def test_no_file_and_no_topic_holds_a_secret(run: Run) -> None:
 
 def test_what_it_writes_is_for_its_owner_alone(run: Run) -> None:
     everything = [run.folder, *run.folder.rglob("*"), *(p for p in (run.config.parent / "tmp").rglob("*"))]
-    checkpoints = run.folder / "topologies" / NAME / "spark"    # Hadoop sets modes itself: offsets, in a folder that is closed
+    checkpoints = run.folder / "topologies" / NAME / "spark"  # Hadoop sets modes itself: offsets, in a folder that is closed
     mine = [p for p in everything if p.exists() and p != checkpoints and checkpoints not in p.parents]
     assert {checkpoints.parent, run.folder / "logs" / "spark.log", checkpoints.parent / "state.json"} <= set(mine)
     # Spark makes jars executable for everybody, and readable for nobody else.
@@ -225,19 +255,26 @@ def test_only_this_machine_reaches_its_ports(run: Run) -> None:
     broker = psutil.Process(run.secured.broker.pid)
     listening = {(p.name(), c.laddr.ip, c.laddr.port) for p in [broker, *run.tree()] for c in p.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN}
     assert run.secured.broker.port in {port for _, _, port in listening}
-    assert len({name for name, _, _ in listening}) >= 2         # the JVM's and Python's
+    assert len({name for name, _, _ in listening}) >= 2  # the JVM's and Python's
     assert [x for x in listening if not getattr(ipaddress.ip_address(x[1]), "ipv4_mapped", None) and not ipaddress.ip_address(x[1]).is_loopback] == []
     assert [x for x in listening if (mapped := getattr(ipaddress.ip_address(x[1]), "ipv4_mapped", None)) and not mapped.is_loopback] == []
 
 
 def test_the_verbs_reach_it_and_show_no_secret(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = [run.verb(capsys, "list", "-o", "json"), run.verb(capsys, "stats", NAME, "-o", "json"), run.verb(capsys, "stats", NAME),
-             run.verb(capsys, "get-errors", NAME), run.verb(capsys, "monitor", NAME, "-m", "words", "-i", "1", "--count", "1")]
+    shown = [
+        run.verb(capsys, "list", "-o", "json"),
+        run.verb(capsys, "stats", NAME, "-o", "json"),
+        run.verb(capsys, "stats", NAME),
+        run.verb(capsys, "get-errors", NAME),
+        run.verb(capsys, "monitor", NAME, "-m", "words", "-i", "1", "--count", "1"),
+    ]
     assert NAME in shown[0] and json.loads(shown[1])
     with Exporter(run.kafka, names=[NAME]) as exporter:
+
         def metrics() -> str:
             with urllib.request.urlopen(exporter.url, timeout=10) as answer:
                 return answer.read().decode()
+
         run.wait(lambda: 'topology="hushed"' in metrics(), "metrics of the topology")
         shown.append(metrics())
     text = "".join(shown)

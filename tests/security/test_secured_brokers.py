@@ -42,12 +42,17 @@ def ca_store(kind: str) -> Callable[[Secured], Settings]:
         if not path.exists():
             s.authority.truststore(path, kind, "trust-pw")
         return {"kafka.ssl.truststore.type": kind, "kafka.ssl.truststore.location": str(path), "kafka.ssl.truststore.password": "trust-pw"}
+
     return settings
 
 
 def inline_own(s: Secured) -> Settings:
-    return {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": s.client.key_pem("key-pw"), "kafka.ssl.key.password": "key-pw",
-            "kafka.ssl.keystore.certificate.chain": s.client.chain_pem}
+    return {
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.key": s.client.key_pem("key-pw"),
+        "kafka.ssl.key.password": "key-pw",
+        "kafka.ssl.keystore.certificate.chain": s.client.chain_pem,
+    }
 
 
 def own_file(s: Secured) -> Settings:
@@ -63,6 +68,7 @@ def own_store(kind: str) -> Callable[[Secured], Settings]:
         if kind == "JKS":
             path = jks(path, s.folder / "client.jks", "store-pw")
         return {"kafka.ssl.keystore.type": kind, "kafka.ssl.keystore.location": str(path), "kafka.ssl.keystore.password": "store-pw"}
+
     return settings
 
 
@@ -71,11 +77,19 @@ def sasl(mechanism: str) -> Callable[[Secured], Settings]:
 
 
 WAYS = [
-    ("SSL", "SSL", inline_ca), ("SSL", "SSL", folded_ca), ("SSL", "SSL", ca_file), ("SSL", "SSL", ca_store("JKS")), ("SSL", "SSL", ca_store("PKCS12")),
-    ("MUTUAL", "SSL", inline_ca, inline_own), ("MUTUAL", "SSL", ca_file, own_file), ("MUTUAL", "SSL", inline_ca, own_store("PKCS12")),
+    ("SSL", "SSL", inline_ca),
+    ("SSL", "SSL", folded_ca),
+    ("SSL", "SSL", ca_file),
+    ("SSL", "SSL", ca_store("JKS")),
+    ("SSL", "SSL", ca_store("PKCS12")),
+    ("MUTUAL", "SSL", inline_ca, inline_own),
+    ("MUTUAL", "SSL", ca_file, own_file),
+    ("MUTUAL", "SSL", inline_ca, own_store("PKCS12")),
     ("MUTUAL", "SSL", ca_store("JKS"), own_store("JKS")),
-    ("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl("PLAIN")), ("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl("SCRAM-SHA-512")),
-    ("SASL_SSL", "SASL_SSL", inline_ca, sasl("PLAIN")), ("SASL_SSL", "SASL_SSL", ca_file, sasl("SCRAM-SHA-256")),
+    ("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl("PLAIN")),
+    ("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl("SCRAM-SHA-512")),
+    ("SASL_SSL", "SASL_SSL", inline_ca, sasl("PLAIN")),
+    ("SASL_SSL", "SASL_SSL", ca_file, sasl("SCRAM-SHA-256")),
     ("SASL_SSL", "SASL_SSL", ca_store("PKCS12"), sasl("SCRAM-SHA-512")),
 ]
 
@@ -92,7 +106,7 @@ def test_every_client_gets_through_and_the_settings_travel(way: Any, secured: Se
     listener, protocol, *parts = way
     given = options(secured, protocol, *parts)
     kafka = KafkaSettings(secured.broker.servers(listener), given, client_arguments(given))
-    kafka = pickle.loads(pickle.dumps(kafka))       # as it reaches the executors
+    kafka = pickle.loads(pickle.dumps(kafka))  # as it reaches the executors
     admin = TopicAdmin(kafka)
     try:
         admin.create({name: 1}, {})
@@ -112,11 +126,15 @@ def test_the_checks_of_a_broker_get_through_as_well(secured: Secured) -> None:
     assert [row.status for row in check_brokers(Bootstrap(servers, "test"), given)] == ["ok", "ok"]
 
 
-@pytest.mark.parametrize(("listener", "change"), [
-    ("SSL", lambda s: {"kafka.ssl.truststore.certificates": Authority("stranger").pem}),
-    ("MUTUAL", lambda s: {}),
-    ("SASL_SSL", lambda s: {**sasl("SCRAM-SHA-512")(s), "kafka.sasl.jaas.config": f'{SCRAM} username="ann" password="wrong";'}),
-], ids=["a stranger's authority", "no certificate of its own", "a wrong password"])
+@pytest.mark.parametrize(
+    ("listener", "change"),
+    [
+        ("SSL", lambda s: {"kafka.ssl.truststore.certificates": Authority("stranger").pem}),
+        ("MUTUAL", lambda s: {}),
+        ("SASL_SSL", lambda s: {**sasl("SCRAM-SHA-512")(s), "kafka.sasl.jaas.config": f'{SCRAM} username="ann" password="wrong";'}),
+    ],
+    ids=["a stranger's authority", "no certificate of its own", "a wrong password"],
+)
 def test_who_may_not_gets_in_nowhere(listener: str, change: Any, secured: Secured) -> None:
     protocol = "SASL_SSL" if listener == "SASL_SSL" else "SSL"
     given = {**options(secured, protocol, inline_ca), **change(secured)}
@@ -155,23 +173,32 @@ def test_a_host_that_the_certificate_does_not_name_is_refused_unless_that_is_not
     assert pickle.loads(pickle.dumps(unchecked))["ssl_context"].check_hostname is False
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"kafka.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "kafka.sasl.login.class": "x"}, "given: kafka.sasl.login.class, kafka.ssl.cipher.suites"),
-    ({"kafka.sasl.mechansim": "PLAIN"}, "given: kafka.sasl.mechansim"),
-    ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, given: 'TLS'"),
-    ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, "must be one of PLAIN, SCRAM.*given: 'OAUTHBEARER'"),
-    ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}, "needs kafka.sasl.jaas.config"),
-    ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "GSSAPI .* needs the Python package gssapi"),
-    ({"kafka.sasl.jaas.config": f'{PLAIN} username="u" password="hunter2";'}, "must be SASL_SSL or SASL_PLAINTEXT with kafka.sasl.jaas.config"),
-    ({"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.key.password": "hunter2"}, "must be SSL or SASL_SSL with kafka.ssl.key.password"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "must be among TLSv1.2, TLSv1.3, given: TLSv1, TLSv1.2"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.certificates": "x"}, "must be PEM text with kafka.ssl.truststore.type=PEM"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "BKS"}, "must be PEM, PKCS12 or JKS, given: 'BKS'"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/no/such.jks"}, "must be a file that can be read, given: '/no/such.jks'"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----"},
-     "must be given together"),
-    ({"kafka.security.protocol": "SSL", "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.password": "hunter2"}, "must not be set with"),
-])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kafka.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "kafka.sasl.login.class": "x"}, "given: kafka.sasl.login.class, kafka.ssl.cipher.suites"),
+        ({"kafka.sasl.mechansim": "PLAIN"}, "given: kafka.sasl.mechansim"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, given: 'TLS'"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, "must be one of PLAIN, SCRAM.*given: 'OAUTHBEARER'"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}, "needs kafka.sasl.jaas.config"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "GSSAPI .* needs the Python package gssapi"),
+        ({"kafka.sasl.jaas.config": f'{PLAIN} username="u" password="hunter2";'}, "must be SASL_SSL or SASL_PLAINTEXT with kafka.sasl.jaas.config"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.key.password": "hunter2"}, "must be SSL or SASL_SSL with kafka.ssl.key.password"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "must be among TLSv1.2, TLSv1.3, given: TLSv1, TLSv1.2"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.certificates": "x"}, "must be PEM text with kafka.ssl.truststore.type=PEM"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "BKS"}, "must be PEM, PKCS12 or JKS, given: 'BKS'"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/no/such.jks"}, "must be a file that can be read, given: '/no/such.jks'"),
+        (
+            {
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.keystore.type": "PEM",
+                "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----",
+            },
+            "must be given together",
+        ),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.password": "hunter2"}, "must not be set with"),
+    ],
+)
 def test_settings_that_cannot_be_honoured_are_refused_by_name_and_without_secrets(given: Settings, message: str) -> None:
     with pytest.raises(OptionError, match=message) as refused:
         client_arguments(given)

@@ -82,16 +82,27 @@ def emitted(conf, *records):
 @pytest.mark.parametrize("action", ["refuse", "warn"])
 def test_a_subscription_above_the_ceiling_is_refused_or_named(tmp_path, action):
     Vocabulary.build(["the lake"] * 9 + ["lake st"], Tokenizer()).save(tmp_path / "words")
-    conf = {"dskype.window.messages": 100, "dskype.vocabulary": str(tmp_path / "words"), "dskype.limits.subscription.cost": 0.5,
-            "dskype.limits.subscription.cost.action": action}
+    conf = {
+        "dskype.window.messages": 100,
+        "dskype.vocabulary": str(tmp_path / "words"),
+        "dskype.limits.subscription.cost": 0.5,
+        "dskype.limits.subscription.cost.action": action,
+    }
     world = {"type": "boolean", "bbox": [-180, -90, 180, 90]}
     near = {"type": "topk", "lat": 0, "lon": 0, "alpha": 0.5, "keywords": ["lake"]}
-    records = [(b"good", {**near, "k": 25}), (b"poison", {**world, "expression": "the OR lake"}), (b"deep", {**near, "k": 26}), (b"fine", {**world, "expression": "lake AND st"})]
+    records = [
+        (b"good", {**near, "k": 25}),
+        (b"poison", {**world, "expression": "the OR lake"}),
+        (b"deep", {**near, "k": 26}),
+        (b"fine", {**world, "expression": "lake AND st"}),
+    ]
     collector, refused = emitted(conf, *records)
     told = refused if action == "refuse" else dict(zip((b"poison", b"deep"), collector.errors, strict=True))
     assert collector.rows == (["good", "fine"] if action == "refuse" else ["good", "poison", "deep", "fine"]) and set(told) == {b"poison", b"deep"}
-    assert told[b"poison"] == ("Subscription 'poison' is expected to make too many results; given: 1.0; legal: up to 0.5 per message (dskype.limits.subscription.cost); "
-                               "hint: rarer words, more of them joined by AND, or a smaller bbox")
+    assert told[b"poison"] == (
+        "Subscription 'poison' is expected to make too many results; given: 1.0; legal: up to 0.5 per message (dskype.limits.subscription.cost); "
+        "hint: rarer words, more of them joined by AND, or a smaller bbox"
+    )
     assert "given: 0.52" in told[b"deep"] and "a smaller k" in told[b"deep"]
     assert not (collector.errors if action == "refuse" else refused)
     inputs = Inputs(subscriptions=[(0, i, 0, key, json.dumps(value).encode(), ()) for i, (key, value) in enumerate(records)])
@@ -102,4 +113,6 @@ def test_a_subscription_above_the_ceiling_is_refused_or_named(tmp_path, action):
 def test_without_a_ceiling_no_vocabulary_is_read():
     assert CostCeiling(Settings.from_conf({"dskype.vocabulary": "/nowhere"})).check(topk("the")) is None
     spout = SubscriptionSpout("s")
-    assert spout.files({"dskype.vocabulary": "v"}) == {} and spout.files({"dskype.vocabulary": "v", "dskype.limits.subscription.cost": 1}) == {("dskype.vocabulary",): "v"}
+    assert spout.files({"dskype.vocabulary": "v"}) == {} and spout.files({"dskype.vocabulary": "v", "dskype.limits.subscription.cost": 1}) == {
+        ("dskype.vocabulary",): "v"
+    }

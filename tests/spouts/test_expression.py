@@ -65,26 +65,29 @@ def test_a_written_expression_is_read_back():
         assert parse(to_text(found), Tokenizer()) == found
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("coffee", "coffee"),
-    ("(coffee)", "coffee"),
-    ("((Coffee))", "coffee"),
-    ("a AND b OR c AND d", ["or", ["and", "a", "b"], ["and", "c", "d"]]),
-    ("a and (b or c)and d", ["and", "a", ["or", "b", "c"], "d"]),
-    ("a AND (b AND (c AND d))", ["and", "a", "b", "c", "d"]),
-    ("a OR (b OR c) OR a", ["or", "a", "b", "c"]),
-    ("(a OR b) AND (b OR a)", ["or", "a", "b"]),
-    ("a AND a", "a"),
-    ('"late night" OR tea', ["or", ["and", "late", "night"], "tea"]),
-    ('"late night" AND tea', ["and", "late", "night", "tea"]),
-    ('"late late"', "late"),
-    ('"the tea (AND) or"', ["and", "tea", "and", "or"]),
-    ("wi-fi", ["and", "wi", "fi"]),
-    ("Straße", "strasse"),
-    ('"AND" and "not"', ["and", "and", "not"]),
-    ("android or orchid or nothing", ["or", "android", "orchid", "nothing"]),
-    ("東京\u3000AND\tcafé", ["and", "東京", "café"]),
-])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("coffee", "coffee"),
+        ("(coffee)", "coffee"),
+        ("((Coffee))", "coffee"),
+        ("a AND b OR c AND d", ["or", ["and", "a", "b"], ["and", "c", "d"]]),
+        ("a and (b or c)and d", ["and", "a", ["or", "b", "c"], "d"]),
+        ("a AND (b AND (c AND d))", ["and", "a", "b", "c", "d"]),
+        ("a OR (b OR c) OR a", ["or", "a", "b", "c"]),
+        ("(a OR b) AND (b OR a)", ["or", "a", "b"]),
+        ("a AND a", "a"),
+        ('"late night" OR tea', ["or", ["and", "late", "night"], "tea"]),
+        ('"late night" AND tea', ["and", "late", "night", "tea"]),
+        ('"late late"', "late"),
+        ('"the tea (AND) or"', ["and", "tea", "and", "or"]),
+        ("wi-fi", ["and", "wi", "fi"]),
+        ("Straße", "strasse"),
+        ('"AND" and "not"', ["and", "and", "not"]),
+        ("android or orchid or nothing", ["or", "android", "orchid", "nothing"]),
+        ("東京\u3000AND\tcafé", ["and", "東京", "café"]),
+    ],
+)
 def test_an_expression_is_read_as_a_simple_tree(text, expected):
     assert parse(text, Tokenizer(["the"])) == expected
 
@@ -188,12 +191,48 @@ DEEP = "(b OR c AND " * 16 + "d" + ")" * 16
 
 def test_any_text_is_an_expression_within_the_limits_or_refused_with_a_position():
     rng = random.Random(7)
-    pieces = ["a", "b", "wi-fi", "AND", "or", "And", "NOT", "-a", "!", "(", "(", ")", '"', '"x y"', " ", "\t", "\n", "&&", "|", "é", "東京", "\u0301", "\x00", "\x1b[31m",
-              "\ud800", "\ufdfa", "\u202e", "\U0001f600", "'", "\\", "{", "[red]", "${jndi:x}", "%s", "0", "٣"]
+    pieces = [
+        "a",
+        "b",
+        "wi-fi",
+        "AND",
+        "or",
+        "And",
+        "NOT",
+        "-a",
+        "!",
+        "(",
+        "(",
+        ")",
+        '"',
+        '"x y"',
+        " ",
+        "\t",
+        "\n",
+        "&&",
+        "|",
+        "é",
+        "東京",
+        "\u0301",
+        "\x00",
+        "\x1b[31m",
+        "\ud800",
+        "\ufdfa",
+        "\u202e",
+        "\U0001f600",
+        "'",
+        "\\",
+        "{",
+        "[red]",
+        "${jndi:x}",
+        "%s",
+        "0",
+        "٣",
+    ]
     refused = read = 0
     for number in range(20_000):
         text = " ".join(rng.choices(pieces, k=rng.randint(0, 12))) if number % 2 else "".join(rng.choices(pieces, k=rng.randint(0, 30)))
-        if number % 5 == 0:       # a good one with a few characters changed
+        if number % 5 == 0:  # a good one with a few characters changed
             text = list(random_source(rng, 3)[0])
             for _ in range(rng.randint(1, 3)):
                 text[rng.randrange(len(text))] = rng.choice(pieces)
@@ -230,11 +269,22 @@ def test_the_deepest_and_the_longest_expression_are_handled_on_a_small_stack():
         sys.setrecursionlimit(limit)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("(" * 1_000_000 + "a", "at most 16 open parentheses"), ("a OR " * 50_000 + "a", "at most 256 terms"), ("(" + ")(" * 50_000, "a word"),
-    ('"' + "a " * 130_000 + '"', "at most 256 terms"), ('"' * 131_071, "a word with letters"), ("a " * 100_000, "AND or OR after"), (" " * 250_000, "a word or a quoted phrase"),
-    (")" * 100_000, "a word"), ("AND " * 60_000, "a word"), ("a AND (" * 40_000, "at most 16 open parentheses"),
-], ids=range(10))
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(" * 1_000_000 + "a", "at most 16 open parentheses"),
+        ("a OR " * 50_000 + "a", "at most 256 terms"),
+        ("(" + ")(" * 50_000, "a word"),
+        ('"' + "a " * 130_000 + '"', "at most 256 terms"),
+        ('"' * 131_071, "a word with letters"),
+        ("a " * 100_000, "AND or OR after"),
+        (" " * 250_000, "a word or a quoted phrase"),
+        (")" * 100_000, "a word"),
+        ("AND " * 60_000, "a word"),
+        ("a AND (" * 40_000, "at most 16 open parentheses"),
+    ],
+    ids=range(10),
+)
 def test_hostile_expressions_are_refused(text, expected):
     with pytest.raises(ExpressionError, match=re.escape(expected)):
         parse(text, Tokenizer())

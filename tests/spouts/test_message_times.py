@@ -6,9 +6,9 @@ import random
 import pytest
 
 from dskype.spouts.kafka import MessageSpout
+from dskype.topology import TopologyBuilder
 from dskype.topology.core.frames import InRecord
 from dskype.topology.plan import TopologyPlan
-from dskype.topology import TopologyBuilder
 from tests import naive
 
 START = 1_700_000_000_000
@@ -82,7 +82,7 @@ def test_what_is_late_follows_the_plain_rule_and_a_replay_finds_the_same(seed):
     found_late = []
     for step, expected in zip(steps, watermarks):
         records = [record(offset + i, own, arrival) for i, (own, arrival) in enumerate(step)]
-        again, _, other = opened({"dskype.window.lateness.ms": lateness})      # the same from a snapshot
+        again, _, other = opened({"dskype.window.lateness.ms": lateness})  # the same from a snapshot
         again.restore(spout.snapshot())
         other.watermark = collector.watermark
         refused = [r.offset for r, reason in spout.emit_records(records) if "late" in reason]
@@ -101,8 +101,15 @@ def test_when_it_is_quiet_the_watermark_follows_the_clock_up_to_messages_ahead(s
     spout, context, collector = opened({"dskype.window.idle.ms": 500, "dskype.window.lateness.ms": 200}, skew_ms)
     spout.emit_records([record(0, START - 10, START), record(1, START + 30_000, START)])
     assert collector.watermark == START - 201
-    for after_ms, expected in ((499, START - 201), (500, START), (700, START), (5_700, START + 5_000), (30_699, START + 29_999), (30_700, START + 30_000),
-                               (99_000, START + 30_000)):
+    for after_ms, expected in (
+        (499, START - 201),
+        (500, START),
+        (700, START),
+        (5_700, START + 5_000),
+        (30_699, START + 29_999),
+        (30_700, START + 30_000),
+        (99_000, START + 30_000),
+    ):
         context.now_ms = START + after_ms
         spout.next_tuple()
         assert collector.watermark == expected, after_ms

@@ -9,8 +9,17 @@ import msgpack
 import pytest
 
 from dskype.spouts import records as module
-from dskype.spouts.records import (BooleanSubscription, Limits, Message, RecordError, TopkSubscription, parse_key, parse_message, parse_subscription,
-                                   subscription_from_record)
+from dskype.spouts.records import (
+    BooleanSubscription,
+    Limits,
+    Message,
+    RecordError,
+    TopkSubscription,
+    parse_key,
+    parse_message,
+    parse_subscription,
+    subscription_from_record,
+)
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, folded_bytes
 from dskype.topology.errors import DeadLetter
@@ -78,7 +87,7 @@ WRONG_MESSAGES = [
     ({"lat": True}, "Expected 'lat' in degrees; given: true"),
     ({"lat": None}, "Expected 'lat' in degrees; given: null"),
     ({"lat": 90.00001}, "Expected 'lat' in degrees; given: 90.00001; legal: a number from -90 to 90"),
-    ({"lat": 10 ** 400}, "Expected 'lat' in degrees; given: 1000"),
+    ({"lat": 10**400}, "Expected 'lat' in degrees; given: 1000"),
     ({"lon": ABSENT}, "Expected 'lon' in degrees; given: nothing; legal: a number from -180 to 180"),
     ({"lon": False}, "Expected 'lon' in degrees; given: false"),
     ({"lon": -181}, "Expected 'lon' in degrees; given: -181; legal"),
@@ -150,7 +159,9 @@ def test_a_place_outside_the_data_space_is_refused():
 
 
 def test_a_text_that_is_too_long_in_bytes_is_refused():
-    assert "Expected a shorter 'text'; given: 11 bytes; legal: up to 10 bytes of UTF-8" == reason_of(message, changed(MESSAGE, text="x" * 11), text_max_bytes=10)
+    assert "Expected a shorter 'text'; given: 11 bytes; legal: up to 10 bytes of UTF-8" == reason_of(
+        message, changed(MESSAGE, text="x" * 11), text_max_bytes=10
+    )
     assert "given: more than 10 bytes" in reason_of(message, changed(MESSAGE, text="é" * 5 + "x"), text_max_bytes=10)
     for field in ({"text": "x " * 10}, {"text": ABSENT, "keywords": ["tea", "x" * 11]}):
         assert "Expected a shorter '" in reason_of(subscription, changed(TOPK, **field), limits=Limits(text_max_bytes=10))
@@ -182,7 +193,7 @@ def test_the_folded_size_of_a_text_is_never_more_than_is_said():
 
 def test_a_text_that_becomes_far_longer_when_it_is_normalised_is_refused_before_it_is(monkeypatch):
     most = 2 * 262144 // 33
-    assert message(changed(MESSAGE, text=SENTENCE * 4096)).text == SENTENCE * 4096        # 16,384 words
+    assert message(changed(MESSAGE, text=SENTENCE * 4096)).text == SENTENCE * 4096  # 16,384 words
     folded_bytes("x")
     monkeypatch.setattr("dskype.spouts.text._tokens", lambda text: pytest.fail("normalised"))
     long = SENTENCE * (most + 1)
@@ -196,7 +207,9 @@ def test_a_text_that_becomes_far_longer_when_it_is_normalised_is_refused_before_
 def test_a_message_of_too_many_words_is_refused():
     for word in ("a ", "é ", "the "):
         assert message(changed(MESSAGE, text=word * 16384)).text
-        assert reason_of(message, changed(MESSAGE, text=word * 16385)) == "Expected fewer words in 'text'; given: 16385; legal: up to 16384, repetitions included"
+        assert (
+            reason_of(message, changed(MESSAGE, text=word * 16385)) == "Expected fewer words in 'text'; given: 16385; legal: up to 16384, repetitions included"
+        )
     assert "given: 16388" in reason_of(message, changed(MESSAGE, text=SENTENCE + " " + (SENTENCE + " ") * 4096))
     assert message(changed(MESSAGE, text="a b"), words_max=2).text and "given: 3" in reason_of(message, changed(MESSAGE, text="a b c"), words_max=2)
     assert message(changed(MESSAGE, text="é b"), words_max=2).text and "given: 3" in reason_of(message, changed(MESSAGE, text="é b c"), words_max=2)
@@ -215,7 +228,10 @@ def test_keywords_may_be_repeated_but_not_without_end(kind, monkeypatch):
     assert not cut
     for word in ("x" * 2049, "é" * 300 + "x" * 1449, SENTENCE * 125):
         cut.clear()
-        assert reason_of(keywords, [word] * 400) == "Expected shorter 'keywords'; given: a list of 400; legal: up to 524288 bytes of UTF-8 together, in NFKC, case-folded"
+        assert (
+            reason_of(keywords, [word] * 400)
+            == "Expected shorter 'keywords'; given: a list of 400; legal: up to 524288 bytes of UTF-8 together, in NFKC, case-folded"
+        )
         assert sum(map(folded_bytes, cut)) <= 2 * 262144
 
 
@@ -268,7 +284,7 @@ def test_meta_that_cannot_be_written_again_is_refused():
 
 
 WRONG_TOPK = [
-    ({"type": ABSENT}, "Expected the 'type' of the subscription; given: nothing; legal: \"topk\" or \"boolean\""),
+    ({"type": ABSENT}, 'Expected the \'type\' of the subscription; given: nothing; legal: "topk" or "boolean"'),
     ({"type": "TopK"}, "Expected the 'type' of the subscription; given: \"TopK\""),
     ({"type": ["topk"]}, "Expected the 'type' of the subscription; given: [\"topk\"]"),
     ({"text": ABSENT}, "Expected 'text' or 'keywords'; given: neither"),
@@ -284,8 +300,8 @@ WRONG_TOPK = [
     ({"text": ABSENT, "keywords": {"tea": 1}}, "Expected 'keywords' as a list of strings; given: an object"),
     ({"text": ABSENT, "keywords": ["tea", 5]}, "Expected 'keyword 2' as a string; given: 5"),
     ({"text": ABSENT, "keywords": ["tea", None]}, "Expected 'keyword 2' as a string; given: null"),
-    ({"text": ABSENT, "keywords": ["tea", ""]}, "Expected keyword 2 with a word; given: \"\""),
-    ({"text": ABSENT, "keywords": ["The"]}, "Expected keyword 1 with a word; given: \"The\"; legal: letters or digits that are not a stop word"),
+    ({"text": ABSENT, "keywords": ["tea", ""]}, 'Expected keyword 2 with a word; given: ""'),
+    ({"text": ABSENT, "keywords": ["The"]}, 'Expected keyword 1 with a word; given: "The"; legal: letters or digits that are not a stop word'),
     ({"text": ABSENT, "keywords": [f"w{i}" for i in range(65)]}, "Expected fewer different words in 'keywords'; given: 65 or more; legal: 1 to 64"),
     ({"lat": ABSENT}, "Expected 'lat' in degrees; given: nothing"),
     ({"lat": 91}, "Expected 'lat' in degrees; given: 91"),
@@ -308,7 +324,7 @@ WRONG_TOPK = [
 WRONG_BOOLEAN = [
     ({"expression": ABSENT}, "Expected 'expression' or 'keywords'; given: neither"),
     ({"keywords": ["tea"]}, "Expected 'expression' or 'keywords', not both"),
-    ({"expression": ["and", "a", "b"]}, "Expected 'expression' as a string; given: [\"and\", \"a\", \"b\"]"),
+    ({"expression": ["and", "a", "b"]}, 'Expected \'expression\' as a string; given: ["and", "a", "b"]'),
     ({"expression": ""}, "Expected a word or a quoted phrase at position 1 of the expression; given: ''"),
     ({"expression": "coffee AND the"}, "at position 12 of the expression; given: 'the'"),
     ({"expression": "coffee tea"}, "Expected AND or OR after 'coffee' at position 8 of the expression; given: 'tea'"),
@@ -325,7 +341,7 @@ WRONG_BOOLEAN = [
     ({"bbox": [-181, 0, 1, 1]}, "Expected 'bbox' on the globe; given: [-181, 0, 1, 1]"),
     ({"bbox": [0, 0, 180.5, 1]}, "Expected 'bbox' on the globe; given: [0, 0, 180.5, 1]"),
     ({"bbox": [0, -91, 1, 1]}, "Expected 'bbox' on the globe"),
-    ({"bbox": [0, 0, 1, 10 ** 400]}, "Expected 'bbox' on the globe; given: [0, 0, 1, 1000"),
+    ({"bbox": [0, 0, 1, 10**400]}, "Expected 'bbox' on the globe; given: [0, 0, 1, 1000"),
     ({"ttl_s": 0}, "Expected 'ttl_s' in seconds; given: 0; legal: a number above 0"),
     ({"ttl_s": -1.5}, "Expected 'ttl_s' in seconds; given: -1.5"),
     ({"ttl_s": True}, "Expected 'ttl_s' in seconds; given: true"),
@@ -335,8 +351,11 @@ WRONG_BOOLEAN = [
 ]
 
 
-@pytest.mark.parametrize("record, fields, words", [*((TOPK, *w) for w in WRONG_TOPK), *((BOOLEAN, *w) for w in WRONG_BOOLEAN)],
-                         ids=[ascii(f)[:40] for f, _ in [*WRONG_TOPK, *WRONG_BOOLEAN]])
+@pytest.mark.parametrize(
+    "record, fields, words",
+    [*((TOPK, *w) for w in WRONG_TOPK), *((BOOLEAN, *w) for w in WRONG_BOOLEAN)],
+    ids=[ascii(f)[:40] for f, _ in [*WRONG_TOPK, *WRONG_BOOLEAN]],
+)
 def test_a_subscription_with_a_wrong_field_is_refused_with_the_reason(record, fields, words):
     assert words in reason_of(subscription, changed(record, **fields))
 
@@ -348,12 +367,15 @@ def test_a_subscription_with_a_number_that_is_none_is_refused(record, name, lite
     assert "is no JSON number" in (reason := reason_of(subscription, value)) or f"Expected '{name}'" in reason
 
 
-@pytest.mark.parametrize("key, words", [
-    (None, "Expected the subscription id as the record's key; given: None; legal: 1 to 512 bytes of UTF-8"),
-    (b"", "Expected the subscription id as the record's key; given: b''"),
-    (b"x" * 513, "Expected a shorter subscription id as the record's key; given: 513 bytes"),
-    (b"x\xff", "Expected the record's key in UTF-8 (wrong at byte 2); given: b'x\\xff'"),
-])
+@pytest.mark.parametrize(
+    "key, words",
+    [
+        (None, "Expected the subscription id as the record's key; given: None; legal: 1 to 512 bytes of UTF-8"),
+        (b"", "Expected the subscription id as the record's key; given: b''"),
+        (b"x" * 513, "Expected a shorter subscription id as the record's key; given: 513 bytes"),
+        (b"x\xff", "Expected the record's key in UTF-8 (wrong at byte 2); given: b'x\\xff'"),
+    ],
+)
 def test_a_key_that_is_no_subscription_id_is_refused(key, words):
     assert words in reason_of(parse_key, key)
     assert words in reason_of(subscription, TOPK, key=key)

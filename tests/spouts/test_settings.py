@@ -28,25 +28,28 @@ def test_a_time_window_takes_the_place_of_a_count_window():
     assert (settings.window_kind, settings.extent, settings.lateness_ms) == ("time", 5000, 10)
 
 
-@pytest.mark.parametrize(("conf", "text"), [
-    ({"dskype.window.mesages": 5}, "dskype.window.mesages is not known.*did you mean dskype.window.messages"),
-    ({"dskype.window.messages": 0}, "dskype.window.messages is not usable.*given: 0.*legal: an integer, 1 or more"),
-    ({"dskype.window.messages": True}, "given: True"),
-    ({"dskype.window.messages": 5, "dskype.window.span.ms": 5}, "either dskype.window.messages or dskype.window.span.ms"),
-    ({"dskype.k.max": 1.5}, "dskype.k.max is not usable"),
-    ({"dskype.results": "all"}, "legal: deltas | topk | both"),
-    ({"dskype.space": [0, 0, 1]}, "west, south, east, north"),
-    ({"dskype.space": [5, 0, 1, 1]}, "given"),
-    ({"dskype.vocabulary": 7}, "the path of a file, or null"),
-    ({"dskype.stop.words": "the"}, "a list of words"),
-    ({"dskype.results.retention.ms": 0}, "dskype.results.retention.ms is not usable.*given: 0.*or null for no bound"),
-    ({"dskype.results.retention.bytes": 1.5}, "given: 1.5"),
-    ({"dskype.expression.max.depth": 17}, "given: 17.*legal: an integer from 1 to 16"),
-    ({"dskype.limits.subscription.cost": 0}, "given: 0.*a number above 0, or null for no ceiling"),
-    ({"dskype.limits.subscription.cost.action": "log"}, "legal: refuse | warn"),
-    ({"dskype.index": ""}, "dskype.index is not usable"),
-    ({"dskype.index.options": [1]}, "a map of options"),
-])
+@pytest.mark.parametrize(
+    ("conf", "text"),
+    [
+        ({"dskype.window.mesages": 5}, "dskype.window.mesages is not known.*did you mean dskype.window.messages"),
+        ({"dskype.window.messages": 0}, "dskype.window.messages is not usable.*given: 0.*legal: an integer, 1 or more"),
+        ({"dskype.window.messages": True}, "given: True"),
+        ({"dskype.window.messages": 5, "dskype.window.span.ms": 5}, "either dskype.window.messages or dskype.window.span.ms"),
+        ({"dskype.k.max": 1.5}, "dskype.k.max is not usable"),
+        ({"dskype.results": "all"}, "legal: deltas | topk | both"),
+        ({"dskype.space": [0, 0, 1]}, "west, south, east, north"),
+        ({"dskype.space": [5, 0, 1, 1]}, "given"),
+        ({"dskype.vocabulary": 7}, "the path of a file, or null"),
+        ({"dskype.stop.words": "the"}, "a list of words"),
+        ({"dskype.results.retention.ms": 0}, "dskype.results.retention.ms is not usable.*given: 0.*or null for no bound"),
+        ({"dskype.results.retention.bytes": 1.5}, "given: 1.5"),
+        ({"dskype.expression.max.depth": 17}, "given: 17.*legal: an integer from 1 to 16"),
+        ({"dskype.limits.subscription.cost": 0}, "given: 0.*a number above 0, or null for no ceiling"),
+        ({"dskype.limits.subscription.cost.action": "log"}, "legal: refuse | warn"),
+        ({"dskype.index": ""}, "dskype.index is not usable"),
+        ({"dskype.index.options": [1]}, "a map of options"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(conf, text):
     with pytest.raises(IllegalArgumentException, match=text):
         Settings.from_conf(conf)

@@ -28,8 +28,25 @@ def test_spaces_compare_by_their_borders_and_cannot_be_changed():
         Space(1, 2, 3, 4).west = 0
 
 
-@pytest.mark.parametrize("borders", [(1, 2, 1, 4), (3, 2, 1, 4), (1, 4, 3, 2), (-181, 0, 1, 1), (0, 0, 181, 1), (0, -91, 1, 1), (0, 0, 1, 91),
-                                     (NAN, 0, 1, 1), (0, 0, INF, 1), (True, 0, 2, 1), ("0", 0, 1, 1), (None, 0, 1, 1), (170, 0, -170, 1)], ids=str)
+@pytest.mark.parametrize(
+    "borders",
+    [
+        (1, 2, 1, 4),
+        (3, 2, 1, 4),
+        (1, 4, 3, 2),
+        (-181, 0, 1, 1),
+        (0, 0, 181, 1),
+        (0, -91, 1, 1),
+        (0, 0, 1, 91),
+        (NAN, 0, 1, 1),
+        (0, 0, INF, 1),
+        (True, 0, 2, 1),
+        ("0", 0, 1, 1),
+        (None, 0, 1, 1),
+        (170, 0, -170, 1),
+    ],
+    ids=str,
+)
 def test_what_is_no_rectangle_of_the_globe_is_refused(borders):
     with pytest.raises(IllegalArgumentException, match=r"Expected a data space \[west, south, east, north\] in degrees; given: .*legal: -180 <= west < east"):
         Space(*borders)

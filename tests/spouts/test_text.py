@@ -83,8 +83,7 @@ def test_the_worlds_place_names_are_cut_as_by_the_plain_tokenizer():
 
 
 def random_text(rng, n):
-    alphabets = ["abc XYZ 019 ,.", "äÖßéÉ ñ", "\u0301\u0327\u0345\u0308 ", "ΐΪΑΣς ", "日本 タﾀ", "हि ", "😀𠀀𝒞 ", "\ufe0f\u200d\u00ad_",
-                 "İıſK"]
+    alphabets = ["abc XYZ 019 ,.", "äÖßéÉ ñ", "\u0301\u0327\u0345\u0308 ", "ΐΪΑΣς ", "日本 タﾀ", "हि ", "😀𠀀𝒞 ", "\ufe0f\u200d\u00ad_", "İıſK"]
     return "".join(rng.choice(rng.choice(alphabets)) for _ in range(n))
 
 
@@ -139,7 +138,7 @@ def test_heaps_of_combining_marks_are_normalised_as_ever(text):
 
 
 def test_heaps_of_combining_marks_are_sorted_before_normalisation_sorts_them_by_insertion():
-    text = "a" + "\u0301\u0327" * 60_000       # by insertion: half a minute
+    text = "a" + "\u0301\u0327" * 60_000  # by insertion: half a minute
     ready = module._heaps().sub(module._in_order, text)
     assert ready == "a" + "\u0327" * 60_000 + "\u0301" * 60_000
     assert len(Tokenizer().tokens(text)) == 1

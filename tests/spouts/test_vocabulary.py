@@ -69,8 +69,11 @@ def test_stop_words_are_not_in_a_vocabulary():
 
 
 def test_an_unknown_term_has_a_negative_id_that_depends_on_nothing_but_the_term():
-    golden = {"zythum": -4365377727431255531, "": -4119008146064567470,
-              "東京": -1 - (int.from_bytes(hashlib.blake2b("東京".encode(), digest_size=8).digest(), "big") >> 2)}
+    golden = {
+        "zythum": -4365377727431255531,
+        "": -4119008146064567470,
+        "東京": -1 - (int.from_bytes(hashlib.blake2b("東京".encode(), digest_size=8).digest(), "big") >> 2),
+    }
     for vocabulary in (Vocabulary.empty(), vocabulary_of(["coffee"])):
         assert vocabulary.ids(list(golden)).tolist() == list(golden.values()) == [unknown_id(term) for term in golden]
         assert vocabulary.df(list(golden.values())).tolist() == [1, 1, 1]
@@ -91,7 +94,7 @@ def test_the_empty_vocabulary_has_one_document_and_no_terms():
 
 
 def test_look_up_finds_all_of_many_terms_and_no_others():
-    terms = sorted({f"t{random.Random(i).randrange(10 ** 9)}" for i in range(20_000)})
+    terms = sorted({f"t{random.Random(i).randrange(10**9)}" for i in range(20_000)})
     vocabulary = vocabulary_of([" ".join(terms)])
     assert vocabulary.ids(terms).tolist() == list(range(len(terms)))
     assert (vocabulary.ids([t + "x" for t in terms]) < 0).all()
@@ -109,8 +112,8 @@ def folded(texts):
 
 def test_what_is_cut_character_by_character_is_cut_as_by_the_tokenizer():
     tokenizer = Tokenizer()
-    points = [*range(0xD800), *range(0xE000, 0x10000)][::1 if JIT else 31]
-    texts = [f"a{chr(c)}{chr(c)} ga\u30ab{chr(c)}x\u1100{chr(c)}" for c in points]     # what stands before may be composed with it
+    points = [*range(0xD800), *range(0xE000, 0x10000)][:: 1 if JIT else 31]
+    texts = [f"a{chr(c)}{chr(c)} ga\u30ab{chr(c)}x\u1100{chr(c)}" for c in points]  # what stands before may be composed with it
     cut = folded(texts)
     assert sum(found is not None for found in cut) > 0.9 * len(texts)
     for text, found in zip(texts, cut):
@@ -175,7 +178,7 @@ def test_many_texts_weigh_the_same_as_each_alone_to_the_last_bit_however_they_ar
     at, found = 0, []
     while at < len(texts):
         n = rng.choice([1, 2, 7, 50])
-        found += rows_of(vocabulary.weigh_texts(texts[at:at + n], tokenizer))
+        found += rows_of(vocabulary.weigh_texts(texts[at : at + n], tokenizer))
         at += n
     assert found == alone
 
@@ -185,8 +188,16 @@ def test_texts_weigh_the_same_whatever_holds_them():
     vocabulary, tokenizer = vocabulary_of(texts[:3]), Tokenizer()
     expected = rows_of(vocabulary.weigh_texts(texts, tokenizer))
     array = pa.array(["skipped", *texts, "skipped"])
-    for held in (tuple(texts), pa.array(texts), pa.array(texts, pa.large_string()), pa.array(texts, pa.string_view()), array[1:-1],
-                 pa.chunked_array([texts[:2], texts[2:]]), np.array(texts, object), pa.array(texts).dictionary_encode()):
+    for held in (
+        tuple(texts),
+        pa.array(texts),
+        pa.array(texts, pa.large_string()),
+        pa.array(texts, pa.string_view()),
+        array[1:-1],
+        pa.chunked_array([texts[:2], texts[2:]]),
+        np.array(texts, object),
+        pa.array(texts).dictionary_encode(),
+    ):
         assert rows_of(vocabulary.weigh_texts(held, tokenizer)) == expected
 
 
@@ -207,7 +218,7 @@ def test_half_a_surrogate_pair_separates_tokens():
 def test_a_long_text_weighs_as_its_parts_say():
     text = " ".join(f"w{i % 5000}" for i in range(50_000))
     ids, weights = Vocabulary.empty().weigh_texts([text], Tokenizer())[1:]
-    assert len(ids) == 5000 and (np.diff(ids) > 0).all() and weights == pytest.approx(1 / 5000 ** 0.5)
+    assert len(ids) == 5000 and (np.diff(ids) > 0).all() and weights == pytest.approx(1 / 5000**0.5)
 
 
 def test_threads_share_a_vocabulary():

@@ -307,23 +307,14 @@ def test_the_acker_and_its_streams_are_added_as_in_storm():
     assert spec.obj is acker
     assert (spec.kind, spec.parallelism_hint) == ("bolt", 3)
     assert spec.conf == {"topology.tasks": 3, "topology.tick.tuple.freq.secs": 7}
-    assert spec.inputs == {
-        ("s", "__ack_init"): by_id,
-        ("b", "__ack_ack"): by_id,
-        ("b", "__ack_fail"): by_id,
-        ("b", "__ack_reset_timeout"): by_id,
-    }
+    assert spec.inputs == {("s", "__ack_init"): by_id, ("b", "__ack_ack"): by_id, ("b", "__ack_fail"): by_id, ("b", "__ack_reset_timeout"): by_id}
     answer = StreamInfo(Fields("id", "time_delta_ms"), True)
-    assert {s: i for s, i in spec.outputs.items() if s.startswith("__ack")} == dict.fromkeys(
-        ["__ack_ack", "__ack_fail", "__ack_reset_timeout"], answer
-    )
+    assert {s: i for s, i in spec.outputs.items() if s.startswith("__ack")} == dict.fromkeys(["__ack_ack", "__ack_fail", "__ack_reset_timeout"], answer)
     spout, bolt = system.components["s"], system.components["b"]
     assert spout.outputs["__ack_init"].fields == Fields("id", "init_val", "spout_task")
     assert bolt.outputs["__ack_ack"].fields == Fields("id", "ack_val")
     assert bolt.outputs["__ack_fail"].fields == bolt.outputs["__ack_reset_timeout"].fields == Fields("id")
-    assert spout.inputs == dict.fromkeys(
-        [("__acker", "__ack_ack"), ("__acker", "__ack_fail"), ("__acker", "__ack_reset_timeout")], DirectGrouping()
-    )
+    assert spout.inputs == dict.fromkeys([("__acker", "__ack_ack"), ("__acker", "__ack_fail"), ("__acker", "__ack_reset_timeout")], DirectGrouping())
     assert spout.conf["topology.tick.tuple.freq.secs"] == 7
     assert bolt.conf["topology.tick.tuple.freq.secs"] == 5
     for component in system.components.values():

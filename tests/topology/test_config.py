@@ -136,9 +136,4 @@ def test_nested_json_passes():
 
 
 def test_later_configurations_win():
-    assert merge(DEFAULTS, {"topology.workers": 2, "a": 1}, None, {"a": 2}, {"b": None}) == {
-        **DEFAULTS,
-        "topology.workers": 2,
-        "a": 2,
-        "b": None,
-    }
+    assert merge(DEFAULTS, {"topology.workers": 2, "a": 1}, None, {"a": 2}, {"b": None}) == {**DEFAULTS, "topology.workers": 2, "a": 2, "b": None}

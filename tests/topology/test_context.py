@@ -58,10 +58,7 @@ def test_a_task_can_ask_about_its_topology(plan):
     assert context.get_component_output_fields("s", "default") == Fields("word")
     assert context.get_component_output_fields(GlobalStreamId("s", "x")) == Fields("a", "b")
     assert context.get_this_sources() == {}
-    assert context.get_this_targets() == {
-        "default": {"b": AllGrouping(), "c": FieldsGrouping(Fields("word"))},
-        "x": {"b": ShuffleGrouping()},
-    }
+    assert context.get_this_targets() == {"default": {"b": AllGrouping(), "c": FieldsGrouping(Fields("word"))}, "x": {"b": ShuffleGrouping()}}
     assert context.get_raw_topology() is plan.topology
     assert context.get_conf()["topology.workers"] == context.get_component_conf("b")["topology.workers"] == 2
 

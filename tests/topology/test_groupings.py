@@ -95,9 +95,7 @@ def test_choices_are_the_same_in_another_process_with_another_hash_salt():
     )
     root = Path(__file__).parents[2]
     runs = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": salt}, cwd=root, stdout=subprocess.PIPE, text=True, check=True
-        ).stdout
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": salt}, cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
         for salt in ("1", "2")
     }
     here = [choices(grouper(s, seed=grouping_seed("t-1-1", 4, "b", "default")), ROWS[:50]) for s in SINGLE_TASK]

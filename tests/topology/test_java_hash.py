@@ -10,15 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.topology import IllegalArgumentException, _kernels, java_hash
-from dskype.topology.java_hash import (
-    choose_task_index,
-    deep_hash,
-    hash_column,
-    hash_columns,
-    key_bytes_seed,
-    two_candidates,
-    value_hash,
-)
+from dskype.topology.java_hash import choose_task_index, deep_hash, hash_column, hash_columns, key_bytes_seed, two_candidates, value_hash
 
 STRINGS = [
     ("", 0),
@@ -48,13 +40,7 @@ LONGS = [
     (1234567890123456789, 1825280481),
     (-1234567890123456789, 1825280480),
 ]
-BIG_INTEGERS = [
-    (2**63, -2147483648),
-    (-(2**63) - 1, 2147483647),
-    (2**64, 961),
-    (-(2**128), -923521),
-    (123456789012345678901234567890, 1915528825),
-]
+BIG_INTEGERS = [(2**63, -2147483648), (-(2**63) - 1, 2147483647), (2**64, 961), (-(2**128), -923521), (123456789012345678901234567890, 1915528825)]
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
 DOUBLES = [
     (0.0, 0),
@@ -72,14 +58,7 @@ DOUBLES = [
     (-122.4194, -1287231865),
 ]
 BYTES = [(b"", 1), (b"\x00\xff\x7f\x80", 926369)]
-OTHERS = [
-    (None, 0),
-    (True, 1231),
-    (False, 1237),
-    ({"a": 1, "b": None}, 194),
-    ({"a", -1, 2.5}, 1074004065),
-    ([], 1),
-]
+OTHERS = [(None, 0), (True, 1231), (False, 1237), ({"a": 1, "b": None}, 194), ({"a", -1, 2.5}, 1074004065), ([], 1)]
 LISTS = [
     ([], 1),
     ([None], 31),
@@ -106,11 +85,7 @@ def test_a_list_of_values_hashes_as_storm_hashes_it(values, expected):
 
 @pytest.mark.parametrize(
     ("values", "by_task_count"),
-    [
-        (["word"], {1: 0, 2: 1, 3: 1, 5: 0, 8: 1}),
-        ([-1], {1: 0, 2: 1, 3: 1, 5: 1, 8: 7}),
-        (["hello world", "zebra"], {1: 0, 2: 1, 3: 0, 5: 2, 8: 3}),
-    ],
+    [(["word"], {1: 0, 2: 1, 3: 1, 5: 0, 8: 1}), ([-1], {1: 0, 2: 1, 3: 1, 5: 1, 8: 7}), (["hello world", "zebra"], {1: 0, 2: 1, 3: 0, 5: 2, 8: 3})],
 )
 def test_the_task_index_equals_storms(values, by_task_count):
     assert {n: choose_task_index(values, n) for n in by_task_count} == by_task_count

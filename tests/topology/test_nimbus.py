@@ -6,13 +6,7 @@ import json
 
 import pytest
 
-from dskype.topology.errors import (
-    AlreadyAliveException,
-    IllegalArgumentException,
-    InvalidTopologyException,
-    NotAliveException,
-    TransitionException,
-)
+from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException
 from dskype.topology.nimbus import Action, Nimbus, Rebalance, TopologyState, topology_id
 
 T0 = 1_700_000_000_000
@@ -52,9 +46,18 @@ def test_activate_and_deactivate_are_idempotent() -> None:
 
 
 LEGAL = {
-    ("ACTIVE", "ACTIVATE"), ("ACTIVE", "INACTIVATE"), ("ACTIVE", "REBALANCE"), ("ACTIVE", "KILL"),
-    ("INACTIVE", "ACTIVATE"), ("INACTIVE", "INACTIVATE"), ("INACTIVE", "REBALANCE"), ("INACTIVE", "KILL"),
-    ("REBALANCING", "KILL"), ("REBALANCING", "DO_REBALANCE"), ("KILLED", "KILL"), ("KILLED", "REMOVE"),
+    ("ACTIVE", "ACTIVATE"),
+    ("ACTIVE", "INACTIVATE"),
+    ("ACTIVE", "REBALANCE"),
+    ("ACTIVE", "KILL"),
+    ("INACTIVE", "ACTIVATE"),
+    ("INACTIVE", "INACTIVATE"),
+    ("INACTIVE", "REBALANCE"),
+    ("INACTIVE", "KILL"),
+    ("REBALANCING", "KILL"),
+    ("REBALANCING", "DO_REBALANCE"),
+    ("KILLED", "KILL"),
+    ("KILLED", "REMOVE"),
 }
 
 

@@ -41,8 +41,7 @@ NO_ACKER = {"topology.acker.executors": 0}
 
 
 @pytest.mark.parametrize(
-    ("parts", "items", "sizes"),
-    [(3, 10, [4, 3, 3]), (1, 4, [4]), (4, 4, [1, 1, 1, 1]), (9, 2, [1, 1]), (4, 6, [2, 2, 1, 1]), (3, 0, []), (0, 3, [])],
+    ("parts", "items", "sizes"), [(3, 10, [4, 3, 3]), (1, 4, [4]), (4, 4, [1, 1, 1, 1]), (9, 2, [1, 1]), (4, 6, [2, 2, 1, 1]), (3, 0, []), (0, 3, [])]
 )
 def test_parts_are_contiguous_and_larger_ones_come_first(parts, items, sizes):
     split = partition_fixed(parts, range(items))

@@ -79,9 +79,7 @@ def test_a_tick_is_recognised_by_component_and_stream_not_by_value():
 
 def test_a_wrong_number_of_values_is_refused_with_storms_words():
     check_arity((1, 2), Fields("a", "b"))
-    with pytest.raises(
-        IllegalArgumentException, match="Tuple created with wrong number of fields. Expected 2 fields but got 1 fields"
-    ):
+    with pytest.raises(IllegalArgumentException, match="Tuple created with wrong number of fields. Expected 2 fields but got 1 fields"):
         check_arity((1,), Fields("a", "b"))
 
 

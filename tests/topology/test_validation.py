@@ -2,15 +2,7 @@ import re
 
 import pytest
 
-from dskype.topology import (
-    AlreadyAliveException,
-    Bolt,
-    Fields,
-    IllegalArgumentException,
-    InvalidTopologyException,
-    Spout,
-    TopologyBuilder,
-)
+from dskype.topology import AlreadyAliveException, Bolt, Fields, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder
 from dskype.topology.validation import find_cycles, find_unreachable, validate_name, validate_submission
 
 
@@ -124,18 +116,12 @@ def test_a_topology_without_a_spout_is_refused_but_not_by_a_local_cluster():
 
 
 def test_subscribing_to_a_component_that_does_not_exist_is_refused():
-    message = refused(
-        "Component: [b] subscribes from non-existent component [nowhere]",
-        lambda b: b.set_bolt("b", B()).shuffle_grouping("nowhere"),
-    )
+    message = refused("Component: [b] subscribes from non-existent component [nowhere]", lambda b: b.set_bolt("b", B()).shuffle_grouping("nowhere"))
     assert message.endswith("legal: a, b")
 
 
 def test_subscribing_to_a_stream_that_does_not_exist_is_refused():
-    message = refused(
-        "Component: [b] subscribes from non-existent stream: [s] of component [a]",
-        lambda b: b.set_bolt("b", B()).shuffle_grouping("a", "s"),
-    )
+    message = refused("Component: [b] subscribes from non-existent stream: [s] of component [a]", lambda b: b.set_bolt("b", B()).shuffle_grouping("a", "s"))
     assert message.endswith("legal: default")
 
 
@@ -192,8 +178,7 @@ def test_subscribing_to_system_streams_is_legal():
     (warning,) = submit(lambda b: b.set_bolt("b", B()).all_grouping("a").fields_grouping("__system", "rate_secs", "__tick"))
     assert warning.startswith("Component: [b] subscribes from stream: [__tick] of component [__system]")
     refused(
-        "Component: [b] subscribes from non-existent stream: [nope] of component [__system]",
-        lambda b: b.set_bolt("b", B()).all_grouping("__system", "nope"),
+        "Component: [b] subscribes from non-existent stream: [nope] of component [__system]", lambda b: b.set_bolt("b", B()).all_grouping("__system", "nope")
     )
 
 
@@ -202,11 +187,7 @@ def test_acker_streams_exist_only_with_an_acker():
         b.set_bolt("b", B()).shuffle_grouping("a").shuffle_grouping("a", "__ack_init")
 
     assert submit(declare) == []
-    refused(
-        "Component: [b] subscribes from non-existent stream: [__ack_init] of component [a]",
-        declare,
-        conf={"topology.acker.executors": 0},
-    )
+    refused("Component: [b] subscribes from non-existent stream: [__ack_init] of component [a]", declare, conf={"topology.acker.executors": 0})
 
 
 def test_validating_leaves_the_topology_as_it_was():

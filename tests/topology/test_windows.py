@@ -125,8 +125,7 @@ def test_a_window_tells_what_is_new_and_what_has_expired():
     harness = Harness(Collect().with_window(Count(3), Count(2)))
     for i in range(1, 7):
         harness.feed(i)
-    assert [w[2:] for w in harness.windows] == [
-        ([1, 2], [1, 2], []), ([2, 3, 4], [3, 4], [1]), ([4, 5, 6], [5, 6], [2, 3])]
+    assert [w[2:] for w in harness.windows] == [([1, 2], [1, 2], []), ([2, 3, 4], [3, 4], [1]), ([4, 5, 6], [5, 6], [2, 3])]
 
 
 def test_a_tumbling_count_window_holds_every_tuple_once():
@@ -397,12 +396,17 @@ def test_a_window_that_raised_does_not_come_again_in_event_time():
     ("bolt", "conf", "text"),
     [
         (lambda: Collect(), {}, "Window length is not specified"),
-        (lambda: Collect().with_window(Duration.of_seconds(25), Duration.of_seconds(6)), {},
-         r"Window duration \(length \+ sliding interval\) value 31000 is more than topology.message.timeout.secs value 30000"),
-        (lambda: Collect().with_window(Count(8), Count(3)), {"topology.max.spout.pending": 10},
-         r"Window count \(length \+ sliding interval\) value 11 is more than topology.max.spout.pending value 10"),
-        (lambda: Collect().with_window(Count(8)).with_late_tuple_stream("late"), {},
-         "Late tuple stream can be defined only when specifying a timestamp field"),
+        (
+            lambda: Collect().with_window(Duration.of_seconds(25), Duration.of_seconds(6)),
+            {},
+            r"Window duration \(length \+ sliding interval\) value 31000 is more than topology.message.timeout.secs value 30000",
+        ),
+        (
+            lambda: Collect().with_window(Count(8), Count(3)),
+            {"topology.max.spout.pending": 10},
+            r"Window count \(length \+ sliding interval\) value 11 is more than topology.max.spout.pending value 10",
+        ),
+        (lambda: Collect().with_window(Count(8)).with_late_tuple_stream("late"), {}, "Late tuple stream can be defined only when specifying a timestamp field"),
     ],
 )
 def test_a_bad_window_is_refused_when_the_bolt_is_prepared(bolt, conf, text):
@@ -438,12 +442,20 @@ def test_bad_arguments_are_refused_at_the_call(call, text):
 
 def test_units_of_durations():
     assert [d.value for d in (Duration.of(5), Duration.of_seconds(0.5), Duration.seconds(2), Duration.minutes(2), Duration.hours(1), Duration.days(1))] == [
-        5, 500, 2000, 120_000, 3_600_000, 86_400_000]
+        5,
+        500,
+        2000,
+        120_000,
+        3_600_000,
+        86_400_000,
+    ]
 
 
 def test_the_configuration_of_a_component_may_set_its_window():
-    harness = Harness(Collect(), {"topology.bolts.window.length.count": 2, "topology.bolts.window.sliding.interval.count": 2,
-                                  "topology.bolts.tuple.timestamp.field.name": "ts"})
+    harness = Harness(
+        Collect(),
+        {"topology.bolts.window.length.count": 2, "topology.bolts.window.sliding.interval.count": 2, "topology.bolts.tuple.timestamp.field.name": "ts"},
+    )
     for ts in (1, 2, 3, 4):
         harness.feed(ts, ts)
     harness.clock()
@@ -452,8 +464,7 @@ def test_the_configuration_of_a_component_may_set_its_window():
 
 def test_a_later_window_replaces_an_earlier_one():
     bolt = Collect().with_window(Count(2), Count(1)).with_tumbling_window(Duration.of_seconds(1))
-    assert bolt.get_component_configuration() == {
-        "topology.bolts.window.length.duration.ms": 1000, "topology.bolts.window.sliding.interval.duration.ms": 1000}
+    assert bolt.get_component_configuration() == {"topology.bolts.window.length.duration.ms": 1000, "topology.bolts.window.sliding.interval.duration.ms": 1000}
 
 
 # --- state ------------------------------------------------------------------------------------------------------------

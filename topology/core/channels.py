@@ -26,11 +26,9 @@ class OutStream:
     :ivar regular_tasks: tasks of components that subscribed with any other grouping.
     """
 
-    __slots__ = ("arity", "choose", "direct_tasks", "emitted", "fields", "groupers", "name",
-                 "regular_tasks", "transferred")
+    __slots__ = ("arity", "choose", "direct_tasks", "emitted", "fields", "groupers", "name", "regular_tasks", "transferred")
 
-    def __init__(self, name: str, fields, groupers: Sequence[Any], regular_tasks: frozenset[int],
-                 direct_tasks: frozenset[int]) -> None:
+    def __init__(self, name: str, fields, groupers: Sequence[Any], regular_tasks: frozenset[int], direct_tasks: frozenset[int]) -> None:
         self.name, self.fields, self.arity = name, fields, fields.size()
         self.groupers = list(groupers)
         self.regular_tasks, self.direct_tasks = regular_tasks, direct_tasks
@@ -54,8 +52,22 @@ class Channel:
     emitted and serialized at the end of a batch, in :meth:`drain`.
     """
 
-    __slots__ = ("_edge_base", "_edge_ids", "anchors", "edge_key", "first_seq", "out", "outbox",
-                 "partition", "parts", "rows", "seq", "source", "target", "topic")
+    __slots__ = (
+        "_edge_base",
+        "_edge_ids",
+        "anchors",
+        "edge_key",
+        "first_seq",
+        "out",
+        "outbox",
+        "partition",
+        "parts",
+        "rows",
+        "seq",
+        "source",
+        "target",
+        "topic",
+    )
 
     def __init__(self, outbox: Outbox, source: int, target: int, topic: str, partition: int) -> None:
         self.outbox, self.source, self.target = outbox, source, target
@@ -157,8 +169,7 @@ class FrameLimits:
     :param refuse: called with (stream, row, reason) for a tuple that cannot travel.
     """
 
-    def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int,
-                 refuse: Callable[[str, Sequence[Any], str], None]) -> None:
+    def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int, refuse: Callable[[str, Sequence[Any], str], None]) -> None:
         self.max_tuples, self.max_bytes, self.record_bytes = max_tuples, max_bytes, record_bytes
         self.refuse = refuse
 
@@ -212,7 +223,7 @@ class _Encoded:
 
     @staticmethod
     def _key(out: OutStream, columns: list[Any]) -> tuple:
-        return out.name, *map(id, columns)     # all of them live until they are serialized
+        return out.name, *map(id, columns)  # all of them live until they are serialized
 
     def segments(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool) -> Iterable[tuple[int, bytes]]:
         """Return what :meth:`FrameLimits.segments` does."""

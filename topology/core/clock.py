@@ -51,7 +51,7 @@ class _SpoutClock:
     credit: int = 1
     emitted: int = 0
     granted: deque[tuple[int, int]] = field(default_factory=deque)  # pulses that it has not seen, and their credits
-    had: int = 0        # emitted when it saw the last one
+    had: int = 0  # emitted when it saw the last one
     idle: bool = False  # it had nothing to emit then, though it might have
     held_back: bool = False  # it emitted most of what it might
 
@@ -98,8 +98,9 @@ class TopologyClock:
 
     def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int) -> None:
         self._plan, self._stats = plan, stats
-        self._pressure = Pressure(plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES],
-                                  ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS])
+        self._pressure = Pressure(
+            plan, stats, now_ms, tuples=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES], ms=plan.conf[Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS]
+        )
         self._spouts: dict[int, _SpoutClock] = {}
         self._ticks: list[_TickClock] = []
         tracking = ACKER_ID in plan.topology.components
@@ -109,9 +110,14 @@ class TopologyClock:
             rate = conf[Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS]
             if spec.kind == "spout":
                 for task in tasks:
-                    self._spouts[task] = _SpoutClock(component, topic, plan.task_index(task),
-                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS], conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
-                                                     conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
+                    self._spouts[task] = _SpoutClock(
+                        component,
+                        topic,
+                        plan.task_index(task),
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
+                        conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES],
+                    )
             if spec.kind == "spout" or component == ACKER_ID:
                 # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
                 if tracking and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
@@ -131,9 +137,12 @@ class TopologyClock:
     def snapshot_requests(self, now_ms: int) -> list[ClockRecord]:
         """Return the records that ask every bolt task for a snapshot when its next batch begins."""
         value = encode_control("snapshot", now_ms)
-        return [ClockRecord(inbox_topic(self._plan.name, c), self._plan.task_index(task), value)
-                for c, spec in self._plan.topology.components.items() if not spec.is_spout
-                for task in self._plan.component_tasks(c)]
+        return [
+            ClockRecord(inbox_topic(self._plan.name, c), self._plan.task_index(task), value)
+            for c, spec in self._plan.topology.components.items()
+            if not spec.is_spout
+            for task in self._plan.component_tasks(c)
+        ]
 
     def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
         """Return what has to be written by now."""

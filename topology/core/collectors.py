@@ -41,8 +41,7 @@ class _Collector:
         """
         self._task.advance_watermark(watermark)
 
-    def send_record(self, topic: str, key: bytes | None, value: bytes | None,
-                    headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
+    def send_record(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
         """Write a record to an external Kafka topic with this batch; at least once, in order.
 
         The header ``record-id`` (the topology's start, task id and a number) is the same whenever the record
@@ -70,17 +69,18 @@ class _Collector:
         names = sorted(name for name in self._outs if not name.startswith("__"))
         return IllegalArgumentException(
             f"Unknown stream ID: {stream} (component {self._task.component_id!r}); given: {stream!r}; "
-            f"legal: {', '.join(names) or 'none, the component declares no stream'}")
+            f"legal: {', '.join(names) or 'none, the component declares no stream'}"
+        )
 
     def _wrong_arity(self, out: OutStream, values: Sequence[Any]) -> IllegalArgumentException:
         return IllegalArgumentException(
             f"Tuple created with wrong number of fields. Expected {out.arity} fields but got {len(values)} fields "
-            f"(component {self._task.component_id!r}, stream {out.name!r}, fields {list(out.fields)}); given: {values!r:.200}")
+            f"(component {self._task.component_id!r}, stream {out.name!r}, fields {list(out.fields)}); given: {values!r:.200}"
+        )
 
     def _row(self, out: OutStream, values: Any) -> tuple:
         if isinstance(values, (str, bytes)) or not isinstance(values, (list, tuple)):
-            msg = (f"expected a list or tuple of values, one per field of stream {out.name!r} "
-                   f"(component {self._task.component_id!r}); given: {values!r:.200}")
+            msg = f"expected a list or tuple of values, one per field of stream {out.name!r} (component {self._task.component_id!r}); given: {values!r:.200}"
             raise TypeError(msg)
         return tuple(values)
 
@@ -88,8 +88,7 @@ class _Collector:
         if len(row) != out.arity:
             raise self._wrong_arity(out, row)
         if out.direct_tasks:
-            msg = (f"Cannot do regular emit to direct stream (component {self._task.component_id!r}, stream {out.name!r}); "
-                   "hint: use emit_direct")
+            msg = f"Cannot do regular emit to direct stream (component {self._task.component_id!r}, stream {out.name!r}); hint: use emit_direct"
             raise IllegalArgumentException(msg)
         return out.choose(row)
 
@@ -99,8 +98,10 @@ class _Collector:
         if task in out.direct_tasks:
             return [task]
         if task in out.regular_tasks:
-            msg = (f"Cannot emitDirect to a task expecting a regular grouping (component {self._task.component_id!r}, "
-                   f"stream {out.name!r}); given: task {task}; legal: {sorted(out.direct_tasks) or 'none'}")
+            msg = (
+                f"Cannot emitDirect to a task expecting a regular grouping (component {self._task.component_id!r}, "
+                f"stream {out.name!r}); given: task {task}; legal: {sorted(out.direct_tasks) or 'none'}"
+            )
             raise IllegalArgumentException(msg)
         return []
 
@@ -137,8 +138,10 @@ class _Collector:
     def _columns(self, out: OutStream, columns: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Any], int]:
         if isinstance(columns, Mapping):
             if set(columns) != set(out.fields):
-                msg = (f"the columns differ from the fields of stream {out.name!r} (component {self._task.component_id!r}); "
-                       f"expected {list(out.fields)}; given: {sorted(map(str, columns))}")
+                msg = (
+                    f"the columns differ from the fields of stream {out.name!r} (component {self._task.component_id!r}); "
+                    f"expected {list(out.fields)}; given: {sorted(map(str, columns))}"
+                )
                 raise IllegalArgumentException(msg)
             columns = [columns[field] for field in out.fields]
         columns = list(columns)
@@ -146,8 +149,10 @@ class _Collector:
             raise self._wrong_arity(out, columns)
         lengths = {len(column) for column in columns}
         if len(lengths) > 1:
-            msg = (f"the columns of a batch have different lengths (component {self._task.component_id!r}, stream {out.name!r}); "
-                   f"given: {[len(c) for c in columns]}")
+            msg = (
+                f"the columns of a batch have different lengths (component {self._task.component_id!r}, stream {out.name!r}); "
+                f"given: {[len(c) for c in columns]}"
+            )
             raise IllegalArgumentException(msg)
         return columns, lengths.pop() if lengths else 0
 
@@ -183,8 +188,7 @@ class _Collector:
                 channel = outbox.channel(int(chosen[part[0]]))
                 channel.close_rows()
                 index = part if rows is None else rows[part]
-                channel.add_columns(out, len(part), [take_column(c, index) for c in columns],
-                                    tracker(channel, index, len(part)) if tracker else None)
+                channel.add_columns(out, len(part), [take_column(c, index) for c in columns], tracker(channel, index, len(part)) if tracker else None)
 
 
 class OutputCollector(_Collector):
@@ -194,8 +198,7 @@ class OutputCollector(_Collector):
     otherwise ``ack`` and ``fail`` do nothing, as in Storm.
     """
 
-    def emit(self, values: Sequence[Any], stream: str = "default",
-             anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
+    def emit(self, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
         """Emit a tuple.
 
         :param values: one value per field of the stream.
@@ -223,8 +226,7 @@ class OutputCollector(_Collector):
         out.transferred += len(targets)
         return targets
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default",
-                    anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
         """Emit a tuple to one task that subscribed to the stream with direct grouping.
 
         :returns: ``[task]``, or ``[]`` when the task's component does not subscribe (the tuple is dropped).
@@ -266,8 +268,7 @@ class OutputCollector(_Collector):
                     ids[root] = ids.get(root, 0) ^ part
             self._put_tracked(out, task, row, [x for pair in ids.items() for x in pair])
 
-    def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default",
-                   parents: np.ndarray | None = None) -> int:
+    def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default", parents: np.ndarray | None = None) -> int:
         """Emit many tuples as columns.
 
         :param columns: one column per field, in order or by name: numpy arrays, pyarrow string arrays, lists.
@@ -285,8 +286,7 @@ class OutputCollector(_Collector):
         out.emitted += n
         return n
 
-    def emit_direct_batch(self, task: int, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default",
-                          parents: np.ndarray | None = None) -> int:
+    def emit_direct_batch(self, task: int, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default", parents: np.ndarray | None = None) -> int:
         """Emit many tuples as columns to one task that subscribed to the stream with direct grouping.
 
         :param parents: see :meth:`emit_batch`.
@@ -402,8 +402,7 @@ class SpoutOutputCollector(_Collector):
             self._put_tracked(out, task, row, root)
         self._task.track(root, total, message_id, out.name)
 
-    def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default",
-                   message_ids: Sequence[Any] | None = None) -> int:
+    def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default", message_ids: Sequence[Any] | None = None) -> int:
         """Emit many tuples as columns; see :meth:`OutputCollector.emit_batch`.
 
         :param message_ids: one per row to track each row's tree, or None.

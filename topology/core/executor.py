@@ -117,10 +117,14 @@ def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReade
                 except FrameError:
                     released = header.first_seq + 1
         if released > sent:
-            raise LostStateError(explain(
-                f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that were released after them are in "
-                f"Kafka, and the spout would give their numbers to others.", given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
-                hint=f"bring {store.place(task)} back as it was, or start the topology afresh"))
+            raise LostStateError(
+                explain(
+                    f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that were released after them are in "
+                    f"Kafka, and the spout would give their numbers to others.",
+                    given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
+                    hint=f"bring {store.place(task)} back as it was, or start the topology afresh",
+                )
+            )
 
 
 def _targets(plan: TopologyPlan, task: int, sent: dict[int, int]) -> dict[int, int]:
@@ -143,8 +147,14 @@ def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[s
     for task, version in sorted(versions.items()):
         topic, partition = inbox_topic(plan.name, plan.task_component[task]), plan.task_index(task)
         if version > (behind := end(topic, partition)):
-            found.append(explain(f"The brokers have lost records of {topic}/{partition} that task {task} had processed.", given=f"processed up to offset {version - 1}, of which the log "
-                                 f"has those below {behind}", component=plan.task_component[task], hint="start the topology afresh; give its topics replicas, or the broker a machine that is shut down properly"))
+            found.append(
+                explain(
+                    f"The brokers have lost records of {topic}/{partition} that task {task} had processed.",
+                    given=f"processed up to offset {version - 1}, of which the log has those below {behind}",
+                    component=plan.task_component[task],
+                    hint="start the topology afresh; give its topics replicas, or the broker a machine that is shut down properly",
+                )
+            )
     return found
 
 
@@ -158,11 +168,11 @@ class _Hosted:
         self.batch_id = -1
         self.first = self.until = -1
         self.reply: list[OutRecord | OutRecords] = []
-        self.saved = -1   # version of the newest snapshot
-        self.saved_ms: int | None = None    # the task's clock there; without a snapshot when its first batch came
-        self.former_ms: int | None = None   # the same of the snapshot before
-        self.number = 0   # of the newest journal entry
-        self.alone = True   # whether no other process can have run the last batch, too
+        self.saved = -1  # version of the newest snapshot
+        self.saved_ms: int | None = None  # the task's clock there; without a snapshot when its first batch came
+        self.former_ms: int | None = None  # the same of the snapshot before
+        self.number = 0  # of the newest journal entry
+        self.alone = True  # whether no other process can have run the last batch, too
 
 
 class Executor:
@@ -178,8 +188,9 @@ class Executor:
     :param term: of the driver that started this process.
     """
 
-    def __init__(self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader,
-                 now_ms: Callable[[], int], *, owner: str, term: int) -> None:
+    def __init__(
+        self, plan: TopologyPlan, component: str, index: int, store: SnapshotStore, reader: InboxReader, now_ms: Callable[[], int], *, owner: str, term: int
+    ) -> None:
         self.plan, self.component, self.index = plan, component, index
         self.owner, self.term = owner, term
         self._store, self._reader, self._now_ms = store, reader, now_ms
@@ -211,10 +222,10 @@ class Executor:
             if (found := self._store.load_journal(task_id)) is not None:
                 newest, entry = found
                 self._check_task(entry["state"], task_id)
-                if entry.get("term", 0) > self.term:    # (absent from entries of earlier versions)
+                if entry.get("term", 0) > self.term:  # (absent from entries of earlier versions)
                     msg = f"another driver has taken the topology over: term {entry['term']} by {entry['owner']}, ours {self.term}; nothing was written"
                     raise FencedError(msg)
-                if entry["number"] != newest:   # the newest ones are damaged
+                if entry["number"] != newest:  # the newest ones are damaged
                     _check_released(self.plan, self._store, self._reader, task_id, entry)
                 task.restore(entry["state"])
                 hosted.number, hosted.alone = newest, False
@@ -238,22 +249,25 @@ class Executor:
         given = (state["topology"], state["component"], state["task"])
         expected = (self.plan.topology_id, self.component, task_id)
         if given != expected:
-            msg = (f"a snapshot belongs to another task; expected {expected!r}; given: {given!r}; "
-                   "hint: a topology must not change its components between a stop and a resume")
+            msg = (
+                f"a snapshot belongs to another task; expected {expected!r}; given: {given!r}; "
+                "hint: a topology must not change its components between a stop and a resume"
+            )
             raise TopologyError(msg)
 
     def snapshot_due(self, batch_id: int) -> bool:
         """Tell whether to take snapshots now, right before batch ``batch_id`` is handled."""
         late = self._now_ms() >= self._snapshot_at
-        return not self._is_spout and any((late or h.task.snapshot_wanted) and h.task.version > h.saved and -1 < h.batch_id < batch_id
-                                          for h in self._hosted.values())
+        return not self._is_spout and any(
+            (late or h.task.snapshot_wanted) and h.task.version > h.saved and -1 < h.batch_id < batch_id for h in self._hosted.values()
+        )
 
     def pending_snapshots(self, batch_id: int) -> list[PendingSnapshot]:
         """Return the snapshots that are due, and take them as done.
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
-        self._store.check_term(self.term)   # here, too: where snapshots are written by a fork, that one's error does not end this process
+        self._store.check_term(self.term)  # here, too: where snapshots are written by a fork, that one's error does not end this process
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
@@ -307,8 +321,7 @@ class Executor:
         touched: list[Task] = []
         for task_id in sorted(by_task):
             if task_id not in self._hosted:
-                msg = (f"executor {self.index} of component {self.component!r} got a record of task {task_id}; "
-                       f"legal: {sorted(self._hosted)}")
+                msg = f"executor {self.index} of component {self.component!r} got a record of task {task_id}; legal: {sorted(self._hosted)}"
                 raise TopologyError(msg)
             handle = self._handle_spout if self._is_spout else self._handle_bolt
             reply += handle(task_id, batch_id, by_task[task_id])
@@ -357,17 +370,23 @@ class Executor:
             except LostInputError as error:
                 if hosted.saved >= 0 or not (versions := self._store.versions(task_id)):
                     raise
-                msg = explain(f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which the task could be built "
-                              "anew.", given=f"snapshots {versions}; {error}", component=self.component,
-                              hint=f"bring {self._store.place(task_id)} back from a backup, or start the topology afresh")
+                msg = explain(
+                    f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which the task could be built "
+                    "anew.",
+                    given=f"snapshots {versions}; {error}",
+                    component=self.component,
+                    hint=f"bring {self._store.place(task_id)} back from a backup, or start the topology afresh",
+                )
                 raise LostInputError(msg) from error
             finally:
                 task.suppressed = False
             break
         if task.version != version:
-            msg = (f"task {task_id} of component {self.component!r} needs its inbox from the beginning of its state to "
-                   f"offset {version}, but the log gave records up to {task.version} only; hint: the retention of inbox "
-                   "topics must reach back past the oldest snapshot")
+            msg = (
+                f"task {task_id} of component {self.component!r} needs its inbox from the beginning of its state to "
+                f"offset {version}, but the log gave records up to {task.version} only; hint: the retention of inbox "
+                "topics must reach back past the oldest snapshot"
+            )
             raise LostInputError(msg)
         return hosted
 
@@ -376,7 +395,9 @@ class Executor:
         old = self._hosted[task_id].task
         old.close()
         hosted = self._hosted[task_id] = self._load(task_id, at_most)
-        hosted.task.poisoned = {place: text for place, text in old.poisoned.items() if place[0] >= hosted.task.version} | {error.place: text_of(error.__cause__)}
+        hosted.task.poisoned = {place: text for place, text in old.poisoned.items() if place[0] >= hosted.task.version} | {
+            error.place: text_of(error.__cause__)
+        }
         return hosted
 
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
@@ -384,8 +405,14 @@ class Executor:
         if (newest := self._store.newest_journal(task_id)) != hosted.number:
             # Another process ran batches in between, or the last batch failed here: what this process remembers is out of date.
             if not newest and hosted.number > 0:
-                raise LostStateError(explain("The journal of a spout's task is gone while the topology runs.", given=f"task {task_id}, entry {hosted.number}",
-                                             component=self.component, hint="the topology was killed or begun anew, or its folder was removed under it"))
+                raise LostStateError(
+                    explain(
+                        "The journal of a spout's task is gone while the topology runs.",
+                        given=f"task {task_id}, entry {hosted.number}",
+                        component=self.component,
+                        hint="the topology was killed or begun anew, or its folder was removed under it",
+                    )
+                )
             hosted.task.close()
             hosted = self._hosted[task_id] = self._load(task_id, None)
         task = hosted.task
@@ -397,18 +424,30 @@ class Executor:
         external = [r for r in records if r.topic != self._inbox]
         if inbox and inbox[0].offset > task.version and hosted.batch_id == -1:
             if not hosted.number:
-                raise LostStateError(explain("A spout's task has no journal, but its inbox has been read before.", given=f"task {task_id}, offset {inbox[0].offset}",
-                                             component=self.component, hint="its folder was removed while the topology ran; start the topology afresh"))
+                raise LostStateError(
+                    explain(
+                        "A spout's task has no journal, but its inbox has been read before.",
+                        given=f"task {task_id}, offset {inbox[0].offset}",
+                        component=self.component,
+                        hint="its folder was removed while the topology ran; start the topology afresh",
+                    )
+                )
             task.process(self._reader.read(self._inbox, task.index, task.version, inbox[0].offset))
         if not inbox and not external and again:
             hosted.batch_id, hosted.alone = batch_id, alone
             return again
-        number, hosted.number = hosted.number + 1, -1   # until its entry is there, this task's state is of no use
+        number, hosted.number = hosted.number + 1, -1  # until its entry is there, this task's state is of no use
         task.process_external(external)
         task.process(inbox)
         reply = again + list(one_by_one(task.flush())) + task.flush_letters()
-        entry = {"number": number, "owner": self.owner, "term": self.term, "state": task.snapshot(), "reply": [tuple(r) for r in reply],
-                 "positions": [[t, p, offset] for (t, p), offset in task.positions().items()]}
+        entry = {
+            "number": number,
+            "owner": self.owner,
+            "term": self.term,
+            "state": task.snapshot(),
+            "reply": [tuple(r) for r in reply],
+            "positions": [[t, p, offset] for (t, p), offset in task.positions().items()],
+        }
         try:
             data = encode_snapshot(entry)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -424,9 +463,18 @@ class Executor:
             for error in task.errors:
                 records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
             task.errors = []
-        line = {"v": 1, "kind": "stats", "topology": self.plan.topology_id, "term": self.term, "component": self.component,
-                "executor": self.index, "pid": os.getpid(), "time_ms": self._now_ms(), "batch_ms": round((perf_counter() - started) * 1000, 3),
-                "tasks": [task.report() | self._progress(task) for task in tasks]}
+        line = {
+            "v": 1,
+            "kind": "stats",
+            "topology": self.plan.topology_id,
+            "term": self.term,
+            "component": self.component,
+            "executor": self.index,
+            "pid": os.getpid(),
+            "time_ms": self._now_ms(),
+            "batch_ms": round((perf_counter() - started) * 1000, 3),
+            "tasks": [task.report() | self._progress(task) for task in tasks],
+        }
         key = f"{self.component}/{self.index}".encode()
         records.append(OutRecord(topic, None, key, json.dumps(line).encode()))
         return records

@@ -33,10 +33,34 @@ from dskype.topology.fields import Fields
 from dskype.topology.tuples import StreamMeta, Tuple
 
 __all__ = [
-    "FRAME_VERSION", "MAX_NESTING", "DataFrame", "Control", "FrameError", "FrameHeader", "NestingError", "InRecord", "OutRecord", "OutRecords",
-    "Pulse", "Segment", "Tick", "column_rows", "decode_frame", "encode_control", "encode_data",
-    "encode_pulse", "encode_segment", "encode_tick", "encode_watermark", "one_by_one", "pack_state", "peek_header", "segment_sizes",
-    "slice_column", "take_column", "unpack_state",
+    "FRAME_VERSION",
+    "MAX_NESTING",
+    "DataFrame",
+    "Control",
+    "FrameError",
+    "FrameHeader",
+    "NestingError",
+    "InRecord",
+    "OutRecord",
+    "OutRecords",
+    "Pulse",
+    "Segment",
+    "Tick",
+    "column_rows",
+    "decode_frame",
+    "encode_control",
+    "encode_data",
+    "encode_pulse",
+    "encode_segment",
+    "encode_tick",
+    "encode_watermark",
+    "one_by_one",
+    "pack_state",
+    "peek_header",
+    "segment_sizes",
+    "slice_column",
+    "take_column",
+    "unpack_state",
 ]
 
 FRAME_VERSION = 1
@@ -170,8 +194,7 @@ class Control(NamedTuple):
 
 def _pack_array(array: np.ndarray) -> msgpack.ExtType:
     if array.dtype.char not in _ARRAY_DTYPES:
-        msg = (f"expected a numpy array of numbers or booleans; given: dtype {array.dtype!r}; "
-               "hint: convert it to a list, or to a pyarrow string array")
+        msg = f"expected a numpy array of numbers or booleans; given: dtype {array.dtype!r}; hint: convert it to a list, or to a pyarrow string array"
         raise TypeError(msg)
     shape = _U32.pack(len(array)) if array.ndim == 1 else np.asarray(array.shape, dtype="<u4").tobytes()
     head = bytes((ord(array.dtype.char), array.ndim))
@@ -255,7 +278,7 @@ def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = Fals
     offsets = _frombuffer(data, _I32, n + 1, at + 4)
     last = offsets.item(-1)
     # (Differences of offsets may overflow, comparisons cannot; bytes are searched faster than any() is called.)
-    if data[at + 4:at + 8] != b"\0\0\0\0" or last > end or (exactly and last != end) or 1 in (offsets[1:] < offsets[:-1]).tobytes():
+    if data[at + 4 : at + 8] != b"\0\0\0\0" or last > end or (exactly and last != end) or 1 in (offsets[1:] < offsets[:-1]).tobytes():
         msg = f"the offsets of strings or lists in a frame do not fit; given: offsets from {offsets[0]} to {last} for a length of {end}"
         raise FrameError(msg)
     return offsets
@@ -263,8 +286,9 @@ def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = Fals
 
 def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int, depth: int) -> msgpack.ExtType:
     meta = tup.meta
-    return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested(
-        [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1))
+    return msgpack.ExtType(
+        _EXT_STORM_TUPLE, _pack_nested([list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1)
+    )
 
 
 def _read_tuple(values, component, task, stream, fields, message_id, ack_val) -> Tuple:
@@ -284,9 +308,11 @@ def _default(value: Any, depth: int = 0) -> Any:
         return _pack_arrow(value)
     if isinstance(value, Tuple):  # as Storm's DetachedTuple: a copy without anchors
         return _pack_tuple(value, None, 0, depth)
-    msg = (f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
-           "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
-           "pyarrow array; hint: emit its fields as plain values")
+    msg = (
+        f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
+        "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
+        "pyarrow array; hint: emit its fields as plain values"
+    )
     raise TypeError(msg)
 
 
@@ -414,8 +440,10 @@ def _pack_nested(state: Any, depth: int) -> bytes:
 
 
 def _too_deep() -> NestingError:
-    return NestingError(f"a value is nested too deeply to be written; expected at most {MAX_NESTING} levels of tuples and sets in each other, and "
-                        "some hundreds of lists and mappings; hint: keep what is linked (lists of lists of lists) as one flat list")
+    return NestingError(
+        f"a value is nested too deeply to be written; expected at most {MAX_NESTING} levels of tuples and sets in each other, and "
+        "some hundreds of lists and mappings; hint: keep what is linked (lists of lists of lists) as one flat list"
+    )
 
 
 def pack_state(state: Any) -> bytes:
@@ -571,8 +599,7 @@ def _are_anchors(anchors: Any) -> bool:
         return False
     try:  # as numpy does it all at once: every number fits into 64 bits
         flat = [x for a in anchors for x in (a if type(a) is list else (a,))]
-        return (set(map(type, flat)) <= {int} and np.array(flat, np.int64).ndim == 1
-                and all(len(a) % 2 == 0 for a in anchors if type(a) is list))
+        return set(map(type, flat)) <= {int} and np.array(flat, np.int64).ndim == 1 and all(len(a) % 2 == 0 for a in anchors if type(a) is list)
     except OverflowError:
         return False
 
@@ -588,8 +615,7 @@ def _read_record(value: bytes) -> Any:
     if len(value) <= _SHORT:  # a header that claims more elements than there are bytes is refused by msgpack
         return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
     try:
-        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict,
-                               max_array_len=_SHORT, max_map_len=_SHORT)
+        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict, max_array_len=_SHORT, max_map_len=_SHORT)
     except ValueError as error:
         if "exceeds max_" not in str(error):
             raise

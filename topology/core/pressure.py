@@ -49,8 +49,8 @@ class Pressure:
         self._component, self._stats, self._tuples, self._ms = plan.task_component, stats, tuples, ms
         self._spouts = {component for component, spec in plan.topology.components.items() if spec.is_spout}
         self._seen: deque[_Counts] = deque([self._counts(now_ms)])
-        self._peak = 0.0                            # tuples received per ms
-        self._led_to = 0.0                          # tuples to be dealt with
+        self._peak = 0.0  # tuples received per ms
+        self._led_to = 0.0  # tuples to be dealt with
         self._ratios: dict[str, dict[str, float]] = {}  # component -> target -> tuples sent for each one made
         self._weights: dict[str, float] = {}
 
@@ -88,7 +88,7 @@ class Pressure:
     def _measure(self, now_ms: int) -> None:
         seen, counts = self._seen, self._counts(now_ms)
         since_ms = now_ms - seen[-1].at_ms
-        if counts.received < seen[-1].received:     # a topology's statistics began anew
+        if counts.received < seen[-1].received:  # a topology's statistics began anew
             seen.clear()
         seen.append(counts)
         if len(seen) == 1:
@@ -105,10 +105,18 @@ class Pressure:
         for component, count in now.made.items():
             made = count - before.made.get(component, 0)
             if made > 0:
-                self._ratios[component] = {target: (n - before.sent.get((source, target), 0)) / made
-                                           for (source, target), n in now.sent.items() if source == component and target not in self._spouts}
+                self._ratios[component] = {
+                    target: (n - before.sent.get((source, target), 0)) / made
+                    for (source, target), n in now.sent.items()
+                    if source == component and target not in self._spouts
+                }
         weights = dict.fromkeys(now.made, 1.0)
-        for _ in weights:       # as far as the longest way without a cycle
-            weights = {component: min(_HEAVIEST, (component not in self._spouts) + sum(
-                ratio * weights.get(target, 1.0) for target, ratio in self._ratios.get(component, {}).items())) for component in weights}
+        for _ in weights:  # as far as the longest way without a cycle
+            weights = {
+                component: min(
+                    _HEAVIEST,
+                    (component not in self._spouts) + sum(ratio * weights.get(target, 1.0) for target, ratio in self._ratios.get(component, {}).items()),
+                )
+                for component in weights
+            }
         self._weights = weights

@@ -43,7 +43,7 @@ class Receiver:
         self._stray = False  # a record was seen that nothing can be read from
         self._held: dict[int, list[bytes]] = {}
         self._held_since: dict[int, int] = {}
-        self._gap_since: dict[int, int] = {}    # source task -> time waited when the first frame behind the gap came; -1: reported
+        self._gap_since: dict[int, int] = {}  # source task -> time waited when the first frame behind the gap came; -1: reported
         self._clock_ms = self._waited_ms = 0
 
     def pass_time(self, timestamp_ms: int) -> list[Numbered]:
@@ -57,8 +57,7 @@ class Receiver:
             self._report_gaps()
         if not self._held:
             return []
-        return [n for source, since in list(self._held_since.items())
-                if self._waited_ms - since >= PATIENCE_MS for n in self._give_up(source)]
+        return [n for source, since in list(self._held_since.items()) if self._waited_ms - since >= PATIENCE_MS for n in self._give_up(source)]
 
     def damaged(self, value: bytes | None) -> None:
         """Take note of a record that is no frame."""
@@ -105,9 +104,12 @@ class Receiver:
                 continue
             if skip:
                 self._stats.duplicates += skip
-                segment = Segment(segment.stream, n - skip,
-                                  None if segment.columns is None else [slice_column(c, skip, n) for c in segment.columns],
-                                  None if segment.anchors is None else segment.anchors[skip:])
+                segment = Segment(
+                    segment.stream,
+                    n - skip,
+                    None if segment.columns is None else [slice_column(c, skip, n) for c in segment.columns],
+                    None if segment.anchors is None else segment.anchors[skip:],
+                )
                 skip = 0
             yield source, expected, segment
             expected += segment.n
@@ -137,8 +139,10 @@ class Receiver:
         for source, since in self._gap_since.items():
             if since >= 0 and self._waited_ms - since >= PATIENCE_MS:
                 self._gap_since[source] = -1
-                self._report_error(f"tuple {self.expected.get(source, 0)} of task {source} does not come, though later ones did {PATIENCE_MS // 1000} s ago: either the query "
-                                   "of that task fails again and again, or the brokers have lost records that they had acknowledged; in that case start the topology afresh")
+                self._report_error(
+                    f"tuple {self.expected.get(source, 0)} of task {source} does not come, though later ones did {PATIENCE_MS // 1000} s ago: either the query "
+                    "of that task fails again and again, or the brokers have lost records that they had acknowledged; in that case start the topology afresh"
+                )
 
     def _give_up(self, source: int) -> list[Numbered]:
         first = min(decode_frame(value).first_seq for value in self._held[source])
@@ -155,13 +159,21 @@ class Receiver:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state."""
-        return {"expected": self.expected, "damaged": self._damaged, "stray": self._stray, "held": self._held,
-                "held_since": self._held_since, "gap_since": self._gap_since, "clock_ms": self._clock_ms, "waited_ms": self._waited_ms}
+        return {
+            "expected": self.expected,
+            "damaged": self._damaged,
+            "stray": self._stray,
+            "held": self._held,
+            "held_since": self._held_since,
+            "gap_since": self._gap_since,
+            "clock_ms": self._clock_ms,
+            "waited_ms": self._waited_ms,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
         self.expected, self._damaged, self._stray = dict(state["expected"]), dict(state["damaged"]), state["stray"]
         self._held = {source: list(values) for source, values in state["held"].items()}
         self._held_since = dict(state["held_since"])
-        self._gap_since = dict(state.get("gap_since", ()))      # absent from snapshots of earlier versions
+        self._gap_since = dict(state.get("gap_since", ()))  # absent from snapshots of earlier versions
         self._clock_ms, self._waited_ms = state["clock_ms"], state["waited_ms"]

@@ -33,8 +33,19 @@ from typing import Any, Mapping, Protocol
 from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError, explain
 
-__all__ = ["FencedError", "FileSnapshotStore", "JournalTakenError", "LostStateError", "MemorySnapshotStore", "SnapshotError", "SnapshotStore",
-           "TermTakenError", "WriteError", "decode_snapshot", "encode_snapshot"]
+__all__ = [
+    "FencedError",
+    "FileSnapshotStore",
+    "JournalTakenError",
+    "LostStateError",
+    "MemorySnapshotStore",
+    "SnapshotError",
+    "SnapshotStore",
+    "TermTakenError",
+    "WriteError",
+    "decode_snapshot",
+    "encode_snapshot",
+]
 
 FORMAT = 1
 _HEADER = struct.Struct("<4sHIQ")
@@ -93,7 +104,7 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
         msg = f"{name} is cut short; expected at least {_HEADER.size} bytes; given: {len(data)}"
         raise SnapshotError(msg)
     magic, version, crc, length = _HEADER.unpack_from(data)
-    body = memoryview(data)[_HEADER.size:]
+    body = memoryview(data)[_HEADER.size :]
     if magic != _MAGIC:
         msg = f"{name} is no snapshot; expected it to begin with {_MAGIC!r}; given: {magic!r}"
         raise SnapshotError(msg)
@@ -179,7 +190,7 @@ class _StoreBase:
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
-        self._synced: dict[int, int] = {}   # task -> journal entry that is on the disk
+        self._synced: dict[int, int] = {}  # task -> journal entry that is on the disk
 
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
@@ -196,7 +207,7 @@ class _StoreBase:
                     else:
                         self.problems += problems
                         return found
-            except FileNotFoundError:   # another process has written newer ones and removed it
+            except FileNotFoundError:  # another process has written newer ones and removed it
                 continue
             self.problems += problems
             return None
@@ -211,7 +222,7 @@ class _StoreBase:
 
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
         self._write(self._name(task, "snapshot", version), data, term)
-        for old in self.versions(task)[:-self.kept]:
+        for old in self.versions(task)[: -self.kept]:
             self._remove(self._name(task, "snapshot", old))
 
     def versions(self, task: int) -> list[int]:
@@ -240,9 +251,12 @@ class _StoreBase:
         if found is not None:
             return found[0], found[2]
         if numbers := self._numbers(str(task), "journal-"):
-            msg = explain(f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
-                          "drop what they take for repetitions.", given="; ".join(self.problems[-len(numbers):]),
-                          hint=f"bring {self.place(task)} back from a backup, or start the topology afresh")
+            msg = explain(
+                f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
+                "drop what they take for repetitions.",
+                given="; ".join(self.problems[-len(numbers) :]),
+                hint=f"bring {self.place(task)} back from a backup, or start the topology afresh",
+            )
             raise SnapshotError(msg)
         return None
 
@@ -295,8 +309,10 @@ class _StoreBase:
 def _taken(task: int, number: int, newest: int) -> JournalTakenError:
     if not newest:
         return JournalTakenError(f"the journal of task {task} was removed or begun anew by another process; given: entry {number}; nothing was released")
-    return JournalTakenError(f"another process goes on with the journal of task {task}; its newest entry is {newest}; given: {number}; "
-                             "nothing was released; the batch is run again behind that entry")
+    return JournalTakenError(
+        f"another process goes on with the journal of task {task}; its newest entry is {newest}; given: {number}; "
+        "nothing was released; the batch is run again behind that entry"
+    )
 
 
 class MemorySnapshotStore(_StoreBase):
@@ -340,7 +356,7 @@ class MemorySnapshotStore(_StoreBase):
 
     def _numbers(self, folder: str, prefix: str) -> list[int]:
         start = f"{folder}/{prefix}"
-        return sorted(int(name[len(start):]) for name in self.files if name.startswith(start))
+        return sorted(int(name[len(start) :]) for name in self.files if name.startswith(start))
 
 
 class FileSnapshotStore(_StoreBase):
@@ -384,7 +400,7 @@ class FileSnapshotStore(_StoreBase):
         for path in (self.folder / self._name(task, "journal", number), self.folder / str(task)):
             try:
                 descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:   # there are newer ones already
+            except FileNotFoundError:  # there are newer ones already
                 return
             try:
                 os.fsync(descriptor)
@@ -403,7 +419,7 @@ class FileSnapshotStore(_StoreBase):
                 os.mkdir(f"{self.folder}/{folder}", 0o700)
             except FileNotFoundError:
                 raise _removed(self.folder) from None
-            except FileExistsError:     # another process was faster
+            except FileExistsError:  # another process was faster
                 pass
             except OSError as error:
                 raise self._write_error(name, data, error) from error
@@ -417,9 +433,15 @@ class FileSnapshotStore(_StoreBase):
             free = str(shutil.disk_usage(self.folder).free)
         except OSError:
             free = "an unknown number of"
-        return WriteError(explain(f"{name} cannot be written: {error.strerror or error}.", given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
-                                  hint="make room there; writing goes on by itself then" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else
-                                  "the folder must be writable, on a file system with hard links"))
+        return WriteError(
+            explain(
+                f"{name} cannot be written: {error.strerror or error}.",
+                given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
+                hint="make room there; writing goes on by itself then"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+                else "the folder must be writable, on a file system with hard links",
+            )
+        )
 
     def _fill(self, path: str, data: bytes, *, sync: bool) -> None:
         """Write a file, and leave none behind if that fails."""
@@ -455,7 +477,7 @@ class FileSnapshotStore(_StoreBase):
         partial = self._partial_file(name, data, sync=sync)
         try:
             self.check_term(term)
-            os.link(partial, f"{self.folder}/{name}")   # unlike a renaming, refuses to replace
+            os.link(partial, f"{self.folder}/{name}")  # unlike a renaming, refuses to replace
         except FileExistsError:
             raise
         except OSError as error:
@@ -483,10 +505,15 @@ def _sweep(folder: Path, older_than_s: float) -> None:
         try:
             if time.time() - path.stat().st_mtime >= older_than_s:
                 path.unlink()
-        except FileNotFoundError:   # finished since
+        except FileNotFoundError:  # finished since
             pass
 
 
 def _removed(folder: Path | str) -> LostStateError:
-    return LostStateError(explain("The folder of the topology's snapshots and journals is gone; nothing was written.", given=str(folder),
-                                  hint="the topology was killed or begun anew, or the folder was removed under it"))
+    return LostStateError(
+        explain(
+            "The folder of the topology's snapshots and journals is gone; nothing was written.",
+            given=str(folder),
+            hint="the topology was killed or begun anew, or the folder was removed under it",
+        )
+    )

@@ -19,8 +19,8 @@ from dskype.topology.components import KafkaSpout, stateful
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
-from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.frames import Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
+from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
 from dskype.topology.plan import TopologyPlan
@@ -104,7 +104,7 @@ class SpoutTask(Task):
             self._settled(completed, message_id)
 
     def _emit(self) -> None:
-        started, collector = perf_counter_ns(), self.collector      # (a component that breaks gets another one)
+        started, collector = perf_counter_ns(), self.collector  # (a component that breaks gets another one)
         first = collector.emits
         self._guard(self._emit_loop)
         self.credit = max(0, self.credit - (collector.emits - first))
@@ -170,8 +170,7 @@ class SpoutTask(Task):
             if not segment.columns:
                 continue
             roots = segment.columns[0]
-            if not (roots.ndim == 1 and roots.dtype.kind in "iu" if isinstance(roots, np.ndarray)
-                    else type(roots) is list and set(map(type, roots)) <= {int}):
+            if not (roots.ndim == 1 and roots.dtype.kind in "iu" if isinstance(roots, np.ndarray) else type(roots) is list and set(map(type, roots)) <= {int}):
                 msg = f"a frame of stream {segment.stream!r:.80} settles what is no tree; expected whole numbers; given: {roots!r:.80}"
                 raise FrameError(msg)
 
@@ -209,8 +208,10 @@ class SpoutTask(Task):
                 rows = [row for row in rows if _packable(row[1])]
                 if not self.unpackable_ids:
                     self.unpackable_ids = True
-                    self.report_error("message ids that are no plain values (str, int, bytes, tuple, ...) are not "
-                                      "remembered over a crash of the spout: their trees are neither acked nor failed then")
+                    self.report_error(
+                        "message ids that are no plain values (str, int, bytes, tuple, ...) are not "
+                        "remembered over a crash of the spout: their trees are neither acked nor failed then"
+                    )
             generations.append(rows)
         state |= {"pulse": self.pulse, "active": self.active, "credit": self.credit, "roots_made": self._roots_made, "pending": generations}
         return state
@@ -259,16 +260,16 @@ class KafkaSpoutTask(SpoutTask):
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
         super().__init__(plan, task, now_ms)
         self._reader = reader
-        self._next: dict[tuple[str, int], int] = {}      # next offset to emit
-        self._arrived: dict[tuple[str, int], int] = {}   # next offset that the query will bring
-        self._held: dict[tuple[str, int], int] = {}      # the backlog is complete up to here
+        self._next: dict[tuple[str, int], int] = {}  # next offset to emit
+        self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
+        self._held: dict[tuple[str, int], int] = {}  # the backlog is complete up to here
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, trees not complete]
         self._backlog: dict[tuple[str, int], _Backlog] = {}
         self._arrivals: list[int] | None = None  # of what was emitted since the last report: oldest and newest time, how many
         self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
-        self._lost: dict[tuple[str, int], int] = {}              # records that were gone before they were emitted
-        self._first_attempts: dict[tuple[str, int], int] = {}    # of a topic that was made again: attempts are numbered behind those of the old one
+        self._lost: dict[tuple[str, int], int] = {}  # records that were gone before they were emitted
+        self._first_attempts: dict[tuple[str, int], int] = {}  # of a topic that was made again: attempts are numbered behind those of the old one
         self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
         kind = type(self.spec.obj)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
@@ -449,8 +450,9 @@ class KafkaSpoutTask(SpoutTask):
         unfinished = self._open_offsets.setdefault((record.topic, record.partition), {})
         attempt = unfinished[record.offset][0] if record.offset in unfinished else self._first_attempts.get((record.topic, record.partition), 1)
         try:
-            tuples = self.component.translate(record.topic, record.partition, record.offset, record.key, record.value,
-                                              record.timestamp_ms, record.headers or [])
+            tuples = self.component.translate(
+                record.topic, record.partition, record.offset, record.key, record.value, record.timestamp_ms, record.headers or []
+            )
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
             self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
         except Exception as error:  # the user's code on somebody's record

@@ -62,9 +62,25 @@ class TaskStats:
     :ivar rejected: ``stage/reason`` -> dead letters.
     """
 
-    __slots__ = ("acked", "dead_letters", "errors", "execute", "executed", "failed", "gaps", "process",
-                 "complete", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes", "rejected",
-                 "stream_bytes", "stream_frames")
+    __slots__ = (
+        "acked",
+        "dead_letters",
+        "errors",
+        "execute",
+        "executed",
+        "failed",
+        "gaps",
+        "process",
+        "complete",
+        "duplicates",
+        "busy_ns",
+        "frames",
+        "out_bytes",
+        "in_bytes",
+        "rejected",
+        "stream_bytes",
+        "stream_frames",
+    )
 
     def __init__(self) -> None:
         self.executed: dict[str, int] = defaultdict(int)
@@ -85,14 +101,23 @@ class TaskStats:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "executed": dict(self.executed), "acked": dict(self.acked), "failed": dict(self.failed),
-            "stream_frames": dict(self.stream_frames), "stream_bytes": dict(self.stream_bytes), "rejected": dict(self.rejected),
+            "executed": dict(self.executed),
+            "acked": dict(self.acked),
+            "failed": dict(self.failed),
+            "stream_frames": dict(self.stream_frames),
+            "stream_bytes": dict(self.stream_bytes),
+            "rejected": dict(self.rejected),
             "execute": [self.execute.count, self.execute.total_ns],
             "process": [self.process.count, self.process.total_ns],
             "complete": [self.complete.count, self.complete.total_ns],
-            "dead_letters": self.dead_letters, "errors": self.errors, "gaps": self.gaps,
-            "duplicates": self.duplicates, "busy_ns": self.busy_ns, "frames": self.frames,
-            "out_bytes": self.out_bytes, "in_bytes": self.in_bytes,
+            "dead_letters": self.dead_letters,
+            "errors": self.errors,
+            "gaps": self.gaps,
+            "duplicates": self.duplicates,
+            "busy_ns": self.busy_ns,
+            "frames": self.frames,
+            "out_bytes": self.out_bytes,
+            "in_bytes": self.in_bytes,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -119,7 +144,7 @@ class TopologyStats:
     def __init__(self) -> None:
         self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
-        self._order: dict[int, tuple[int, int, int]] = {}   # task -> driver's term, journal entry and version of its newest report
+        self._order: dict[int, tuple[int, int, int]] = {}  # task -> driver's term, journal entry and version of its newest report
         self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
         self.driver: dict[str, Any] = {}
@@ -214,8 +239,7 @@ class TopologyStats:
             if task["component"] == component:
                 value = task.get(counter, 0)
                 if isinstance(value, dict):
-                    value = sum(v for k, v in value.items()
-                                if (k == stream if stream is not None else not k.rpartition("/")[2].startswith("__")))
+                    value = sum(v for k, v in value.items() if (k == stream if stream is not None else not k.rpartition("/")[2].startswith("__")))
                 result += value
         return result
 
@@ -231,8 +255,11 @@ class TopologyStats:
 def _fits(report: Mapping[str, Any], component: Any, tasks: Mapping[int, str]) -> bool:
     """Tell whether a task's report is one that the clock can reckon with."""
     counts = [*report["emitted"].values(), *report["received"].values(), *report["sent"].values(), report["version"], report.get("pulse", 0)]
-    return (tasks.get(report["task"]) == component == report["component"] and all(type(n) is int and n >= 0 for n in counts)
-            and all(int(task) in tasks for task in (*report["received"], *report["sent"])))
+    return (
+        tasks.get(report["task"]) == component == report["component"]
+        and all(type(n) is int and n >= 0 for n in counts)
+        and all(int(task) in tasks for task in (*report["received"], *report["sent"]))
+    )
 
 
 class NewestReports:

@@ -24,18 +24,31 @@ from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
 from dskype.topology.core.frames import (
-    Control, DataFrame, FrameError, InRecord, OutRecord, OutRecords, Pulse, Segment, Tick, column_rows, decode_frame,
-    pack_state, segment_sizes, slice_column, unpack_state,
+    Control,
+    DataFrame,
+    FrameError,
+    InRecord,
+    OutRecord,
+    OutRecords,
+    Pulse,
+    Segment,
+    Tick,
+    column_rows,
+    decode_frame,
+    pack_state,
+    segment_sizes,
+    slice_column,
+    unpack_state,
 )
 from dskype.topology.core.receiver import Receiver
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
+from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, TopologyError, shorten, text_of
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
 from dskype.topology.redaction import redact_text
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
-from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 
 __all__ = ["ACKER_ID", "BoltTask", "PoisonedBatchError", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
 
@@ -56,7 +69,6 @@ _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
 """A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
 
 
-
 def pack_tuple(tup: Tuple) -> list[Any]:
     """Turn a tuple that a bolt holds back into plain values for its ``snapshot``."""
     meta = tup.meta
@@ -66,8 +78,7 @@ def pack_tuple(tup: Tuple) -> list[Any]:
 def unpack_tuple(state: list[Any]) -> Tuple:
     """Make the tuple again that :func:`pack_tuple` described; ack and anchors work as before."""
     values, component, task, stream, fields, message_id, ack_val = state
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)),
-                None if message_id is None else tuple(message_id))
+    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)), None if message_id is None else tuple(message_id))
     tup.ack_val = ack_val
     return tup
 
@@ -125,13 +136,20 @@ class Task:
         self._watermarks: dict[int, int] = {}
         self.watermark: int | None = None
         self._watermark_sent: int | None = None
-        limits = FrameLimits(self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES],
-                             min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES]), RECORD_BYTES, self._refuse)
+        limits = FrameLimits(
+            self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES],
+            min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES]),
+            RECORD_BYTES,
+            self._refuse,
+        )
         self.outbox = Outbox(task, self._inbox_of, limits)
         self.outs = {name: self._out_stream(name, info) for name, info in self.spec.outputs.items()}
         following = {t for o in self.outs.values() if not o.name.startswith("__") for t in o.regular_tasks | o.direct_tasks}
-        takers = {c for c in {plan.task_component[t] for t in following}
-                  if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)}
+        takers = {
+            c
+            for c in {plan.task_component[t] for t in following}
+            if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)
+        }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
         self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
         self.component: Any = None
@@ -150,10 +168,18 @@ class Task:
                 direct.update(targets)
                 continue
             regular.update(targets)
-            groupers.append(build_grouper(
-                grouping, producer_task=self.id, stream=(self.component_id, name), out_fields=info.fields,
-                target_tasks=targets, local_tasks=self.plan.worker_tasks(self.plan.worker_of(self.id)),
-                seed=grouping_seed(self.plan.topology_id, self.id, consumer, name), context=self.context))
+            groupers.append(
+                build_grouper(
+                    grouping,
+                    producer_task=self.id,
+                    stream=(self.component_id, name),
+                    out_fields=info.fields,
+                    target_tasks=targets,
+                    local_tasks=self.plan.worker_tasks(self.plan.worker_of(self.id)),
+                    seed=grouping_seed(self.plan.topology_id, self.id, consumer, name),
+                    context=self.context,
+                )
+            )
         return OutStream(name, info.fields, groupers, frozenset(regular), frozenset(direct))
 
     # -- receiving --------------------------------------------------------------------------------
@@ -246,8 +272,10 @@ class Task:
             if segment.stream is not None:
                 meta = self._meta(frame.source_task, segment.stream)
                 if segment.columns is not None and len(segment.columns) != meta.fields.size():
-                    msg = (f"a frame of stream {segment.stream!r} of component {meta.component!r} has the wrong arity; "
-                           f"expected {meta.fields.size()} columns; given: {len(segment.columns)}")
+                    msg = (
+                        f"a frame of stream {segment.stream!r} of component {meta.component!r} has the wrong arity; "
+                        f"expected {meta.fields.size()} columns; given: {len(segment.columns)}"
+                    )
                     raise FrameError(msg)
 
     def _message_ids(self, source: int, first_seq: int, n: int, anchors: Any) -> Iterator[tuple | None]:
@@ -320,8 +348,7 @@ class Task:
             return False
         number = self._records_sent
         self._records_sent += 1
-        self.records.append(OutRecord(topic, partition, key, value,
-                                      [("record-id", f"{self._record_id}{number}".encode()), *headers]))
+        self.records.append(OutRecord(topic, partition, key, value, [("record-id", f"{self._record_id}{number}".encode()), *headers]))
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
@@ -358,14 +385,17 @@ class Task:
     def _check_topic(self, topic: Any) -> None:
         if topic not in self._topics:
             if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-                msg = (f"a record cannot be sent: this is no topic's name (component {self.component_id!r}); given: {topic!r:.300}; "
-                       "legal: 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+                msg = (
+                    f"a record cannot be sent: this is no topic's name (component {self.component_id!r}); given: {topic!r:.300}; "
+                    "legal: 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+                )
                 raise IllegalArgumentException(msg)
             self._topics.add(topic)
 
     def _no_record(self, topic: str, what: str, given: Any, expected: str) -> TypeError:
-        return TypeError(f"a record for topic {topic!r} has a {what} that cannot be sent (component {self.component_id!r}); given: {given!r:.300}; "
-                         f"expected {expected}")
+        return TypeError(
+            f"a record for topic {topic!r} has a {what} that cannot be sent (component {self.component_id!r}); given: {given!r:.300}; expected {expected}"
+        )
 
     def _bytes_of(self, topic: str, what: str, value: Any) -> bytes | None:
         if value is None or type(value) is bytes:
@@ -388,8 +418,7 @@ class Task:
             return
         self._errors_shown += 1
         text = redact_text(shorten(error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip(), _ERROR_CHARS))
-        self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id,
-                            "time_ms": now, "error": text})
+        self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id, "time_ms": now, "error": text})
 
     def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
         """Send a record that cannot be processed to the dead letters, and count it."""
@@ -397,21 +426,29 @@ class Task:
         self.report_error(f"{stage}: {shorten(error, _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
         self._letter(record.key, value, None if value is None else len(value), error, stage, record.topic, record.partition, record.offset)
 
-    def _letter(self, key: bytes | None, value: bytes | None, size: int | None, error: str, stage: str, topic: str, partition: int, offset: int,
-                *more: tuple[str, str]) -> None:
+    def _letter(
+        self, key: bytes | None, value: bytes | None, size: int | None, error: str, stage: str, topic: str, partition: int, offset: int, *more: tuple[str, str]
+    ) -> None:
         """Write a dead letter: the beginning of what could not be processed, so that no letter is too large for its topic.
 
         :param size: bytes of the value before anything was cut.
         :param more: further headers.
         """
-        headers = [("error", _short_bytes(redact_text(error))), ("stage", stage.encode()), ("topic", topic.encode()), ("partition", str(partition).encode()),
-                   ("offset", str(offset).encode()), ("component", self.component_id.encode()), ("task", str(self.id).encode()),
-                   *((name, _short_bytes(text)) for name, text in more)]
+        headers = [
+            ("error", _short_bytes(redact_text(error))),
+            ("stage", stage.encode()),
+            ("topic", topic.encode()),
+            ("partition", str(partition).encode()),
+            ("offset", str(offset).encode()),
+            ("component", self.component_id.encode()),
+            ("task", str(self.id).encode()),
+            *((name, _short_bytes(text)) for name, text in more),
+        ]
         if size is not None:
             headers.append(("size", str(size).encode()))
         if key is not None and len(key) > _LETTER_KEY_BYTES:
             headers.append(("key-size", str(len(key)).encode()))
-        kept_key, kept = key and key[:_LETTER_KEY_BYTES], value and value[:self._letter_bytes]
+        kept_key, kept = key and key[:_LETTER_KEY_BYTES], value and value[: self._letter_bytes]
         if kept_key != key or size is not None and len(kept) < size:
             headers.append(("truncated", b"true"))
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
@@ -491,13 +528,20 @@ class Task:
     def snapshot(self) -> dict[str, Any]:
         """Return everything this task needs to go on from ``version``; taken between batches."""
         return {
-            "topology": self.plan.topology_id, "component": self.component_id, "task": self.id,
-            "version": self.version, "clock_ms": self.clock_ms, "clock": [self._skew_ms, self._clock_end_ms, self._told_ms], "received": self._receiver.snapshot(),
-            "watermarks": self._watermarks, "watermark": self.watermark, "sent": self.outbox.snapshot(),
+            "topology": self.plan.topology_id,
+            "component": self.component_id,
+            "task": self.id,
+            "version": self.version,
+            "clock_ms": self.clock_ms,
+            "clock": [self._skew_ms, self._clock_end_ms, self._told_ms],
+            "received": self._receiver.snapshot(),
+            "watermarks": self._watermarks,
+            "watermark": self.watermark,
+            "sent": self.outbox.snapshot(),
             "records_sent": self._records_sent,
-            "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]]
-                        for name, out in self.outs.items()},
-            "stats": self.stats.to_dict(), "metric_counts": self.context.metric_counts(),
+            "streams": {name: [out.emitted, out.transferred, [g.snapshot() for g in out.groupers]] for name, out in self.outs.items()},
+            "stats": self.stats.to_dict(),
+            "metric_counts": self.context.metric_counts(),
             "user": self.component.snapshot() if stateful(self.component) else None,
         }
 
@@ -522,17 +566,24 @@ class Task:
 
     def unwritable(self, error: BaseException) -> str:
         """Return what to say when the component's state cannot be written because of ``error``."""
-        return (f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
-                "it a crash of this task goes back to the state before, or to the beginning")
+        return (
+            f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
+            "it a crash of this task goes back to the state before, or to the beginning"
+        )
 
     def report(self) -> dict[str, Any]:
         """Return the task's line of a statistics record."""
         return {
-            "component": self.component_id, "task": self.id, "version": self.version,
+            "component": self.component_id,
+            "task": self.id,
+            "version": self.version,
             "emitted": {name: out.emitted for name, out in self.outs.items() if out.emitted},
             "transferred": {name: out.transferred for name, out in self.outs.items() if out.transferred},
-            "sent": self.outbox.snapshot(), "received": self._receiver.expected, "watermark": self.watermark,
-            **self.stats.to_dict(), **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
+            "sent": self.outbox.snapshot(),
+            "received": self._receiver.expected,
+            "watermark": self.watermark,
+            **self.stats.to_dict(),
+            **({"metrics": self.context.read_metrics()} if self.context.metrics else {}),
         }
 
 
@@ -678,7 +729,7 @@ class BoltTask(Task):
         self._place = place = (self.version, ordinal + 1 if offset == self.version else 0)
         if self.poisoned and (place in self.poisoned or (place > min(self.poisoned) and self._checkpoint_ns <= _CHEAP_NS)):
             failures = self._run_carefully(meta, first_seq, segment)
-            if place in self.poisoned and not failures:     # a service that was down for a moment, say
+            if place in self.poisoned and not failures:  # a service that was down for a moment, say
                 self.report_error(f"execute_batch raised an exception that did not come again: {self.poisoned[place]}; nothing was lost")
             return
         try:
@@ -699,8 +750,16 @@ class BoltTask(Task):
         while parts:
             start, stop = parts.pop()
             whole = stop - start == segment.n
-            part = segment if whole else Segment(segment.stream, stop - start, [slice_column(c, start, stop) for c in segment.columns],
-                                                 None if segment.anchors is None else segment.anchors[start:stop])
+            part = (
+                segment
+                if whole
+                else Segment(
+                    segment.stream,
+                    stop - start,
+                    [slice_column(c, start, stop) for c in segment.columns],
+                    None if segment.anchors is None else segment.anchors[start:stop],
+                )
+            )
             try:
                 self._execute_batch(meta, first_seq + start, part)
             except Exception as error:  # the user's code
@@ -725,9 +784,17 @@ class BoltTask(Task):
                 self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
 
     def _sent_so_far(self) -> dict[str, Any]:
-        return {"channels": self.outbox.mark(), "records": len(self.records), "records_sent": self._records_sent, "letters": len(self.letters),
-                "errors": len(self.errors), "errors_shown": self._errors_shown, "watermark": self.watermark, "stats": self.stats.to_dict(),
-                "streams": pack_state({name: (out.emitted, out.transferred, [g.snapshot() for g in out.groupers]) for name, out in self.outs.items()})}
+        return {
+            "channels": self.outbox.mark(),
+            "records": len(self.records),
+            "records_sent": self._records_sent,
+            "letters": len(self.letters),
+            "errors": len(self.errors),
+            "errors_shown": self._errors_shown,
+            "watermark": self.watermark,
+            "stats": self.stats.to_dict(),
+            "streams": pack_state({name: (out.emitted, out.transferred, [g.snapshot() for g in out.groupers]) for name, out in self.outs.items()}),
+        }
 
     def _checkpoint(self) -> _Checkpoint:
         """Return the state, in memory, to roll back to."""
@@ -755,7 +822,7 @@ class BoltTask(Task):
         self.context.keep_counts()
         self.start()
         self.outbox.cut_back(to.channels)
-        del self.records[to.records:], self.letters[to.letters:], self.errors[to.errors:]
+        del self.records[to.records :], self.letters[to.letters :], self.errors[to.errors :]
         self._records_sent, self._errors_shown, self.watermark = to.records_sent, to.errors_shown, to.watermark
         for name, (emitted, transferred, groupers) in unpack_state(to.streams).items():
             out = self.outs[name]
@@ -802,8 +869,7 @@ class BoltTask(Task):
         def anchors_of(channel, rows: np.ndarray | None, n: int):
             chosen = parents if rows is None else parents[rows]
             if len(chosen) != n:
-                msg = (f"expected one parent row per emitted row (component {self.component_id!r}); "
-                       f"given: {len(chosen)} parents for {n} rows")
+                msg = f"expected one parent row per emitted row (component {self.component_id!r}); given: {len(chosen)} parents for {n} rows"
                 raise ValueError(msg)
             edges = stream_ids(channel.edge_key, channel.seq, n)
             np.bitwise_xor.at(acks, chosen, edges)
@@ -821,8 +887,7 @@ class BoltTask(Task):
             rows = np.flatnonzero(batch.roots)
             roots, values = batch.roots[rows], (batch.ids ^ self._batch_ack)[rows]
         else:
-            pairs = [(r, i ^ a) for ids, a in zip(batch.ids, self._batch_ack.tolist()) if ids
-                     for r, i in zip(ids[::2], ids[1::2])]
+            pairs = [(r, i ^ a) for ids, a in zip(batch.ids, self._batch_ack.tolist()) if ids for r, i in zip(ids[::2], ids[1::2])]
             roots = np.array([r for r, _ in pairs], dtype=np.int64)
             values = np.array([v for _, v in pairs], dtype=np.int64)
         out = self.outs[ACK_FAIL if failed else ACK_ACK]

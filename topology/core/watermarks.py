@@ -40,8 +40,11 @@ def watermark_sources(topology: StormTopology, component: str) -> list[str]:
     """
 
     def carries(name: str) -> bool:
-        return any(getattr(topology.components[c].obj, "emits_watermarks", False)
-                   for c in {name, *_reachable(topology, name)} if topology.components[c].kind == "spout")
+        return any(
+            getattr(topology.components[c].obj, "emits_watermarks", False)
+            for c in {name, *_reachable(topology, name)}
+            if topology.components[c].kind == "spout"
+        )
 
     return sorted(s for s in _sources(topology, component) if s != component and component not in _reachable(topology, s) and carries(s))
 

@@ -138,8 +138,13 @@ class WindowManager:
     :param on_window: called with (tuples, new, expired, reference time).
     """
 
-    def __init__(self, eviction: Any, clock_ms: Callable[[], int], on_expiry: Callable[[list[Tuple]], None],
-                 on_window: Callable[[list[Tuple], list[Tuple], list[Tuple], int], None]) -> None:
+    def __init__(
+        self,
+        eviction: Any,
+        clock_ms: Callable[[], int],
+        on_expiry: Callable[[list[Tuple]], None],
+        on_window: Callable[[list[Tuple], list[Tuple], list[Tuple], int], None],
+    ) -> None:
         self.eviction, self._clock_ms, self._on_expiry, self._on_window = eviction, clock_ms, on_expiry, on_window
         self.queue: deque[Event] = deque()
         self.seq = 0

@@ -16,13 +16,4 @@ from dskype.topology.flux.loader import FluxTopology, load, read_properties
 from dskype.topology.flux.registry import Registry, default_registry
 from dskype.topology.flux.strict_yaml import Limits
 
-__all__ = [
-    "ClassNotFoundException",
-    "FluxException",
-    "FluxTopology",
-    "Limits",
-    "Registry",
-    "default_registry",
-    "load",
-    "read_properties",
-]
+__all__ = ["ClassNotFoundException", "FluxException", "FluxTopology", "Limits", "Registry", "default_registry", "load", "read_properties"]

@@ -300,8 +300,12 @@ class _Builder:
 
     def _grouping(self, grouping: GroupingDef, stream: StreamDef) -> Grouping:
         simple = {
-            "ALL": AllGrouping, "DIRECT": DirectGrouping, "SHUFFLE": ShuffleGrouping, "GLOBAL": GlobalGrouping,
-            "LOCAL_OR_SHUFFLE": LocalOrShuffleGrouping, "NONE": NoneGrouping,
+            "ALL": AllGrouping,
+            "DIRECT": DirectGrouping,
+            "SHUFFLE": ShuffleGrouping,
+            "GLOBAL": GlobalGrouping,
+            "LOCAL_OR_SHUFFLE": LocalOrShuffleGrouping,
+            "NONE": NoneGrouping,
         }
         if grouping.type in simple:
             return simple[grouping.type]()

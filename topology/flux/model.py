@@ -196,11 +196,7 @@ class TopologyDef:
         take("bolt", self.bolts, other.bolts)
         take("spout", self.spouts, other.spouts)
         self.streams.extend(other.streams)
-        for what, ignored in (
-            ("includes", other.includes),
-            ("workerHooks", other.worker_hooks),
-            ("topologySource", other.topology_source),
-        ):
+        for what, ignored in (("includes", other.includes), ("workerHooks", other.worker_hooks), ("topologySource", other.topology_source)):
             if ignored:
                 warnings.append(f"{what} of an included file are ignored: includes go one level deep.")
         return warnings
@@ -220,10 +216,7 @@ class _Map:
                 near = difflib.get_close_matches(str(key), keys, 1)
                 raise FluxException(
                     explain(
-                        f"Unable to find property '{key}' in {where}.",
-                        given=key,
-                        legal=", ".join(keys),
-                        hint=f"did you mean {near[0]!r}?" if near else None,
+                        f"Unable to find property '{key}' in {where}.", given=key, legal=", ".join(keys), hint=f"did you mean {near[0]!r}?" if near else None
                     )
                 )
         self.data, self.where = data, where
@@ -335,9 +328,7 @@ def _property(data: Any, where: str) -> PropertyDef:
     m = _Map(data, where, "name", "value", "ref")
     ref = m.text("ref")
     if ref is not None and m.data.get("value") is not None:
-        raise FluxException(
-            explain("A property can only have a value OR a reference, not both.", given=dict(m.data), hint=f"in {where}")
-        )
+        raise FluxException(explain("A property can only have a value OR a reference, not both.", given=dict(m.data), hint=f"in {where}"))
     return PropertyDef(m.text("name", required=True), m.data.get("value") if ref is None else Ref(ref))
 
 
@@ -385,10 +376,7 @@ def _grouping(data: Any, where: str) -> GroupingDef:
         raise FluxException(explain(f"{where} is of an unknown type.", given=kind, legal=", ".join(GROUPING_TYPES), hint=hint))
     custom = m.data.get("customClass")
     grouping = GroupingDef(
-        kind,
-        m.text("streamId"),
-        m.strings("args"),
-        None if custom is None else ObjectDef(**_object(_Map(custom, f"customClass of {where}", *_OBJECT))),
+        kind, m.text("streamId"), m.strings("args"), None if custom is None else ObjectDef(**_object(_Map(custom, f"customClass of {where}", *_OBJECT)))
     )
     if kind == "FIELDS" and not grouping.args:
         raise FluxException(explain(f"{where} needs args.", given=m.data.get("args"), legal="a list of field names"))
@@ -404,11 +392,7 @@ def _stream(data: Any, where: str) -> StreamDef:
     if m.data.get("grouping") is None:
         raise FluxException(explain(f"{where} has no grouping.", given=sorted(m.data), legal="a map with a type"))
     return StreamDef(
-        where,
-        m.text("from", required=True),
-        m.text("to", required=True),
-        _grouping(m.data["grouping"], f"the grouping of {where}"),
-        m.text("name"),
+        where, m.text("from", required=True), m.text("to", required=True), _grouping(m.data["grouping"], f"the grouping of {where}"), m.text("name")
     )
 
 
@@ -439,10 +423,7 @@ def read_topology(data: Any, source: str) -> TopologyDef:
     :param source: the file's name, for messages.
     :raises FluxException: an unknown key, a missing one, a value of another type.
     """
-    m = _Map(
-        {} if data is None else data, source, "name", "config", "components", "includes", "spouts", "bolts", "streams",
-        "workerHooks", "topologySource",
-    )
+    m = _Map({} if data is None else data, source, "name", "config", "components", "includes", "spouts", "bolts", "streams", "workerHooks", "topologySource")
     if data is None:
         raise FluxException(explain(f"{source} is empty.", legal="a map with the keys name, spouts, bolts, streams, ..."))
     source_data = m.data.get("topologySource")

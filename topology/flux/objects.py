@@ -94,10 +94,7 @@ class ObjectBuilder:
                 raise FluxException(explain(words, component=_id(definition), hint=f"the class does not define {missing}"))
             return self._call(cls, args, words, definition)
         args = self._resolve(definition.factory_args, definition)
-        words = (
-            f"Couldn't find a suitable static method '{definition.factory}' for class '{definition.class_name}' "
-            f"with arguments '{_show(args)}'."
-        )
+        words = f"Couldn't find a suitable static method '{definition.factory}' for class '{definition.class_name}' with arguments '{_show(args)}'."
         for name in _spellings(definition.factory):
             if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
                 return self._call(getattr(cls, name), args, words, definition)
@@ -139,7 +136,9 @@ class ObjectBuilder:
             if attribute is None:
                 raise FluxException(
                     explain(
-                        words, component=_id(definition), legal=_members(obj, lambda m: not callable(m)) or None,
+                        words,
+                        component=_id(definition),
+                        legal=_members(obj, lambda m: not callable(m)) or None,
                         hint=f"the class needs a method set_{_snake(prop.name)} or an attribute {_snake(prop.name)}",
                     )
                 )
@@ -163,9 +162,7 @@ class ObjectBuilder:
         except (FluxException, _NoMatch):
             raise
         except Exception as ex:  # the component's own code
-            raise FluxException(
-                explain(f"{definition.where} ({definition.class_name}) raised {type(ex).__name__}: {ex}")
-            ) from ex
+            raise FluxException(explain(f"{definition.where} ({definition.class_name}) raised {type(ex).__name__}: {ex}")) from ex
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

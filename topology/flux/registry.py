@@ -25,9 +25,24 @@ __all__ = ["ENTRY_POINT_GROUP", "Registry", "default_registry"]
 ENTRY_POINT_GROUP = "dskype.components"
 
 _TESTING = (
-    "FeederSpout", "FixedTupleSpout", "FixedTuple", "IdentityBolt", "NGrouping", "TestAggregatesCounter", "TestConfBolt",
-    "TestEventLogSpout", "TestEventOrderCheckBolt", "TestGlobalCount", "TestPlannerBolt", "TestPlannerSpout",
-    "TestWordBytesCounter", "TestWordCounter", "TestWordSpout", "TupleCaptureBolt", "AckTracker", "AckFailMapTracker",
+    "FeederSpout",
+    "FixedTupleSpout",
+    "FixedTuple",
+    "IdentityBolt",
+    "NGrouping",
+    "TestAggregatesCounter",
+    "TestConfBolt",
+    "TestEventLogSpout",
+    "TestEventOrderCheckBolt",
+    "TestGlobalCount",
+    "TestPlannerBolt",
+    "TestPlannerSpout",
+    "TestWordBytesCounter",
+    "TestWordCounter",
+    "TestWordSpout",
+    "TupleCaptureBolt",
+    "AckTracker",
+    "AckFailMapTracker",
 )
 _STANDINS = "dskype.topology.flux.standins"
 _STORM = "org.apache.storm."
@@ -110,9 +125,7 @@ class Registry:
         allowed = tuple(allow_modules)
         if _within(name, allowed):
             return _from_module(name, where, allowed)
-        raise ClassNotFoundException(
-            explain(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name))
-        )
+        raise ClassNotFoundException(explain(f"Class not found: {name}, named by {where}.", given=name, hint=self._near(name) or _hint(name)))
 
     def _near(self, name: str) -> str | None:
         by_last: dict[str, list[str]] = {}

@@ -323,7 +323,12 @@ class KafkaSpoutConfigBuilder:
         missing = [m for m in ("apply", "get_fields_for", "streams") if not callable(getattr(translator, m, None))]
         if missing:
             raise IllegalArgumentException(
-                explain("Not a record translator.", given=translator, legal="an object with apply, get_fields_for and streams", hint=f"it has no {', '.join(missing)}")
+                explain(
+                    "Not a record translator.",
+                    given=translator,
+                    legal="an object with apply, get_fields_for and streams",
+                    hint=f"it has no {', '.join(missing)}",
+                )
             )
         self.translator = translator
         return self
@@ -399,14 +404,7 @@ class StormKafkaSpout(KafkaSpout):
         )
 
     def translate(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: Sequence[tuple[str, bytes]],
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Sequence[tuple[str, bytes]]
     ) -> Sequence[tuple[str, Sequence[Any]]]:
         """Deserialize, then translate; a tuple for another stream is ``KafkaTuple``-like: it has ``stream``."""
         key, value = (None if data is None else _DESERIALIZERS[name](data) for name, data in zip(self._names, (key, value), strict=True))

@@ -79,10 +79,7 @@ class _StrictLoader(yaml.SafeLoader):
             elif isinstance(node, MappingNode):
                 total += sum(size(k) + size(v) for k, v in node.value)
             if total > self.limits.nodes:
-                raise self.fail(
-                    "too many values, aliases expanded.", node, legal=f"at most {self.limits.nodes}",
-                    hint="anchors that repeat anchors multiply",
-                )
+                raise self.fail("too many values, aliases expanded.", node, legal=f"at most {self.limits.nodes}", hint="anchors that repeat anchors multiply")
             open_nodes.discard(key)
             sizes[key] = total
             return total

@@ -24,9 +24,7 @@ _PLACEHOLDER = re.compile(r"\$\{([^{}\n]+)\}")
 _ELEMENT = re.compile(r"(.+)\[(\d+)\]")
 
 
-def substitute(
-    text: str, properties: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[str, list[str]]:
+def substitute(text: str, properties: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
     """Replace the placeholders of a text.
 
     Replacements are not looked through again, so a value that holds ``${x}`` stays as it is.
@@ -69,7 +67,7 @@ def _lookup(key: str, properties: Mapping[str, str], environ: Mapping[str, str] 
             explain(
                 f"There is no element {key}.",
                 given=properties[element[1]],
-                legal="a list such as [\"a\", \"b\"]" if items is None else f"an index from 0 to {len(items) - 1}",
+                legal='a list such as ["a", "b"]' if items is None else f"an index from 0 to {len(items) - 1}",
             )
         )
     return items[index]

@@ -75,8 +75,10 @@ def read_json(path: Path, what: str, read: Callable[[Any], Any]) -> Any:
 
 
 def _damaged(path: Path, what: str, given: str) -> ControlFileError:
-    return ControlFileError(f"{path} is damaged; expected {what}; given: {given}; hint: put the file back from a copy, or start the topology afresh "
-                            "('dskype submit --fresh'), which removes its snapshots")
+    return ControlFileError(
+        f"{path} is damaged; expected {what}; given: {given}; hint: put the file back from a copy, or start the topology afresh "
+        "('dskype submit --fresh'), which removes its snapshots"
+    )
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Manifest:
 
         :raises ControlFileError: it is damaged.
         """
+
         def parse(document: Any) -> Manifest:
             if document.pop("v") != _FORMAT:
                 msg = f"expected format {_FORMAT}"
@@ -137,9 +140,13 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
             refused.append(f"component {component!r} is missing; it had {before} tasks")
         elif before != now:
             refused.append(f"component {component!r}: tasks {before} -> {now} (tasks never change; 'dskype rebalance' changes executors and workers)")
-    for where, before, now in [("", started.conf, given.conf),
-                               *((f" of component {c!r}", started.component_confs[c], given.component_confs[c])
-                                 for c in sorted(started.component_confs.keys() & given.component_confs.keys()))]:
+    for where, before, now in [
+        ("", started.conf, given.conf),
+        *(
+            (f" of component {c!r}", started.component_confs[c], given.component_confs[c])
+            for c in sorted(started.component_confs.keys() & given.component_confs.keys())
+        ),
+    ]:
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key):
                 line = f"{key}{where}: {_short(before.get(key))} -> {_short(now.get(key))}"

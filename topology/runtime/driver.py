@@ -27,11 +27,11 @@ from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermT
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain
-from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaInboxReader, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
@@ -77,8 +77,17 @@ class TopologyDriver:
     :param tell: gets a line of text when something happens that whoever started the topology should know.
     """
 
-    def __init__(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, *, resume: bool = False,
-                 spark_scratch: Path | None = None, tell: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        plan: TopologyPlan,
+        spark: Any,
+        kafka: KafkaSettings,
+        folder: Path,
+        *,
+        resume: bool = False,
+        spark_scratch: Path | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.plan, self._spark, self.kafka, self.folder = plan, spark, kafka, Path(folder)
         self.resume = resume
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
@@ -173,11 +182,21 @@ class TopologyDriver:
         started = Manifest.read(self.folder)
         if started is None:
             if any(self.snapshots.glob("[0-9]*/*")):
-                raise ControlFileError(explain(f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
-                                               hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
+                raise ControlFileError(
+                    explain(
+                        f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
+                        hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
+                    )
+                )
         elif started.topology_id != self.plan.topology_id:
-            raise ControlFileError(explain(f"The files of {self.folder} belong to two topologies.", given=f"{MANIFEST} of {started.topology_id}", legal=self.plan.topology_id,
-                                           hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots"))
+            raise ControlFileError(
+                explain(
+                    f"The files of {self.folder} belong to two topologies.",
+                    given=f"{MANIFEST} of {started.topology_id}",
+                    legal=self.plan.topology_id,
+                    hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
+                )
+            )
         return started
 
     def _compare(self, started: Manifest) -> None:
@@ -189,9 +208,11 @@ class TopologyDriver:
         refused, taken = differences(started, self._manifest, changeable)
         if refused:
             lines = "\n".join(f"  {line}" for line in refused)
-            raise ResumeRefusedError(f"topology {self.plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
-                                     f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
-                                     "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state")
+            raise ResumeRefusedError(
+                f"topology {self.plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
+                f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
+                "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state"
+            )
         for line in taken:
             log.info("topology %s is resumed with %s", self.plan.name, line)
         if taken:
@@ -250,8 +271,12 @@ class TopologyDriver:
         for topic, partition, value in self._clock.snapshot_requests(now_ms()):
             futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
         self._producer.flush(timeout=30)
-        return {task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
-                for c in self.plan.component_ids if not self.plan.spec(c).is_spout for task in self.plan.component_tasks(c)}
+        return {
+            task: futures[inbox_topic(self.plan.name, c), self.plan.task_index(task)].get(timeout=30).offset + 1
+            for c in self.plan.component_ids
+            if not self.plan.spec(c).is_spout
+            for task in self.plan.component_tasks(c)
+        }
 
     def close(self, *, remove: bool) -> None:
         """Stop everything; with ``remove`` also delete topics and snapshots, else leave them for a resume.
@@ -301,10 +326,13 @@ class TopologyDriver:
             if self.resume:
                 wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
                 if wrong:
-                    raise TopologyError(explain(
-                        f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
-                        given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
-                        hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')"))
+                    raise TopologyError(
+                        explain(
+                            f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
+                            given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
+                            hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')",
+                        )
+                    )
             else:
                 admin.delete([*existing, metrics_topic(self.plan.name)])
             # Kafka must not drop what a snapshot may need: the watch does that itself.
@@ -321,10 +349,15 @@ class TopologyDriver:
     def _side_topics(self) -> dict[str, dict[str, str]]:
         """Return the topics of statistics and dead letters, with their configurations."""
         size, conf = {"max.message.bytes": str(2 * RECORD_BYTES)}, self.plan.conf
-        return {metrics_topic(self.plan.name): {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size},
-                dead_letters_topic(self.plan.name): {
-                    "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]), "segment.bytes": str(64 << 20),
-                    "retention.bytes": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]), **size}}
+        return {
+            metrics_topic(self.plan.name): {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size},
+            dead_letters_topic(self.plan.name): {
+                "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]),
+                "segment.bytes": str(64 << 20),
+                "retention.bytes": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]),
+                **size,
+            },
+        }
 
     def _mend_topics(self, admin: TopicAdmin) -> None:
         """Make the topics of statistics and dead letters again, should somebody have deleted them: every query writes there."""
@@ -358,10 +391,14 @@ class TopologyDriver:
             if name != topic:
                 continue
             if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
-                raise FatalError(explain(
-                    f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
-                    given=f"the log holds {begin_end.get(partition, 'nothing')}", component=component,
-                    hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')"))
+                raise FatalError(
+                    explain(
+                        f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
+                        given=f"the log holds {begin_end.get(partition, 'nothing')}",
+                        component=component,
+                        hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')",
+                    )
+                )
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -370,8 +407,16 @@ class TopologyDriver:
 
     def _context(self) -> QueryContext:
         self._starts += 1
-        self._last_context = QueryContext(spark=self._spark, plan=self.plan, kafka=self.kafka, snapshots=self.snapshots, scratch=self._scratch,
-                                          logs=self.folder / "logs", term=self._term, epoch=self._term * _STARTS_PER_TERM + self._starts)
+        self._last_context = QueryContext(
+            spark=self._spark,
+            plan=self.plan,
+            kafka=self.kafka,
+            snapshots=self.snapshots,
+            scratch=self._scratch,
+            logs=self.folder / "logs",
+            term=self._term,
+            epoch=self._term * _STARTS_PER_TERM + self._starts,
+        )
         return self._last_context
 
     def _start_queries(self) -> None:
@@ -397,13 +442,22 @@ class TopologyDriver:
         for component in self.plan.component_ids:
             obj = self.plan.spec(component).obj
             if isinstance(obj, KafkaBolt) and obj.kafka_options:
-                raise TopologyError(explain("A KafkaBolt writes with the topology's own producer.", given=sorted(obj.kafka_options),
-                                            component=component, hint="give kafka.* settings to the cluster"))
+                raise TopologyError(
+                    explain(
+                        "A KafkaBolt writes with the topology's own producer.",
+                        given=sorted(obj.kafka_options),
+                        component=component,
+                        hint="give kafka.* settings to the cluster",
+                    )
+                )
             refuse_own_security(getattr(obj, "kafka_options", {}), component)
             servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
             if servers not in (None, self.kafka.bootstrap_servers):
-                raise TopologyError(explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers,
-                                            component=component, legal=self.kafka.bootstrap_servers))
+                raise TopologyError(
+                    explain(
+                        "A KafkaSpout reads from the brokers that carry the topology.", given=servers, component=component, legal=self.kafka.bootstrap_servers
+                    )
+                )
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
@@ -558,8 +612,12 @@ class TopologyDriver:
             self.abandon("another driver has taken it over")
             return
         if (code := jvm_exit_code(self._spark)) is not None:
-            self._fail(TopologyFailedError(f"Spark's JVM has ended (exit code {code}), and topology {self.plan.name!r} with it; "
-                                           "hint: its end is in the log below the topology's folder; submit it again to resume it"))
+            self._fail(
+                TopologyFailedError(
+                    f"Spark's JVM has ended (exit code {code}), and topology {self.plan.name!r} with it; "
+                    "hint: its end is in the log below the topology's folder; submit it again to resume it"
+                )
+            )
             return
         self._revive()
         if self.failure is None:
@@ -576,8 +634,11 @@ class TopologyDriver:
     def _judge(self) -> None:
         """Say how the topology is."""
         stalls = self._stalls.look(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
-        failing = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c in self.plan.component_ids
-                   if (n := self._restarts.in_a_row(c)) > 1 and c in self._due]
+        failing = [
+            f"the query of component {c!r} has failed {n} times in a row, without progress in between"
+            for c in self.plan.component_ids
+            if (n := self._restarts.in_a_row(c)) > 1 and c in self._due
+        ]
         if self._brokers_away:
             self._reports.health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; everything goes on when they are back"])
         elif obstacles := [f"component {c!r} waits: {reason}" for c, reason in self._obstacles.items() if c in self._due]:
@@ -622,7 +683,7 @@ class TopologyDriver:
         if (fatal := _marked(text, FATAL_MARK)) is not None:
             self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
             return
-        if (reason := _marked(text, RETRIABLE_MARK)) is not None:   # a full disk, say: it takes as long as it takes
+        if (reason := _marked(text, RETRIABLE_MARK)) is not None:  # a full disk, say: it takes as long as it takes
             self._obstacles[component] = reason
             self._reports.error(component, f"the query failed and is tried again until that helps: {reason}")
             self._due[component] = time.monotonic() + _RETRY_S
@@ -632,13 +693,21 @@ class TopologyDriver:
             self._due[component] = time.monotonic() + _BROKER_RETRY_S
             return
         tasks = set(self.plan.component_tasks(component))
-        delay_s = self._restarts.failed(component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n})
+        delay_s = self._restarts.failed(
+            component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n}
+        )
         shown = _cause(text)
         if delay_s is None:
             self._reports.error(component, f"the query failed and is given up: {shown}")
-            self._fail(TopologyFailedError(explain(
-                f"The query of component {component!r} of topology {self.plan.name!r} has failed {self._restarts.in_a_row(component)} times in a row without progress.",
-                given=shown, hint=f"the executors' logs are in {self.folder / 'logs'}; when the cause is mended, submit the topology again to resume it")))
+            self._fail(
+                TopologyFailedError(
+                    explain(
+                        f"The query of component {component!r} of topology {self.plan.name!r} has failed {self._restarts.in_a_row(component)} times in a row without progress.",
+                        given=shown,
+                        hint=f"the executors' logs are in {self.folder / 'logs'}; when the cause is mended, submit the topology again to resume it",
+                    )
+                )
+            )
             return
         log.warning("the query of component %s of topology %s failed and starts again in %g s: %s", component, self.plan.name, delay_s, shown[:500])
         self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
@@ -680,7 +749,7 @@ class TopologyDriver:
         admin = TopicAdmin(self.kafka)
         try:
             self._mend_topics(admin)
-            versions = self._versions()     # first: what comes in between only makes the logs longer
+            versions = self._versions()  # first: what comes in between only makes the logs longer
             ends = {topic: admin.begin_and_end(topic) for topic in self._inboxes()}
         finally:
             admin.close()

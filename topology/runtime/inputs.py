@@ -71,8 +71,14 @@ class ExternalInputs:
             return list(spout.topics)
         topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern, t))
         if not topics:
-            raise TopologyError(explain("No topic matches the pattern of a KafkaSpout.", given=spout.pattern, component=component,
-                                        hint="create one; topics that are made later are read, too"))
+            raise TopologyError(
+                explain(
+                    "No topic matches the pattern of a KafkaSpout.",
+                    given=spout.pattern,
+                    component=component,
+                    hint="create one; topics that are made later are read, too",
+                )
+            )
         return topics
 
     @staticmethod
@@ -85,6 +91,7 @@ class ExternalInputs:
 
     def _first_starts(self) -> dict[Partition, int]:
         """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
+
         def parse(rows: object) -> dict[Partition, int]:
             return {(str(t), int(p)): int(offset) for t, p, offset in rows}
 
@@ -102,6 +109,12 @@ def _within(offset: int, begin: int, end: int, where: Partition, component: str,
     topic, partition = where
     if offset < begin:
         raise DataLossError(topic, partition, offset, begin, f"the log begins at {begin}, most likely by the topic's retention", component)
-    raise FatalError(explain(f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
-                             given="topology.emulator.on.data.loss: fail", legal="fail, skip", component=component,
-                             hint="the topic was deleted and made again, or a broker lost its end; set skip to begin with what is there"))
+    raise FatalError(
+        explain(
+            f"Input of a KafkaSpout has changed: its next record is offset {offset} of {topic}/{partition}, but the log ends at {end}.",
+            given="topology.emulator.on.data.loss: fail",
+            legal="fail, skip",
+            component=component,
+            hint="the topic was deleted and made again, or a broker lost its end; set skip to begin with what is there",
+        )
+    )

@@ -18,8 +18,17 @@ from dskype.topology.core.loss import lost_input
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["INPUT_TOPIC", "KafkaInboxReader", "KafkaSettings", "KafkaTimeoutError", "OUTPUT_TOPIC", "TopicAdmin", "read_to_end", "refuse_own_security",
-           "topic_warnings"]
+__all__ = [
+    "INPUT_TOPIC",
+    "KafkaInboxReader",
+    "KafkaSettings",
+    "KafkaTimeoutError",
+    "OUTPUT_TOPIC",
+    "TopicAdmin",
+    "read_to_end",
+    "refuse_own_security",
+    "topic_warnings",
+]
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +63,14 @@ class KafkaSettings:
 
     def consumer(self, **arguments: Any) -> KafkaConsumer:
         """Return a consumer without a group; the caller assigns partitions and closes it."""
-        settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 100,
-                    "max_partition_fetch_bytes": 2 * RECORD_BYTES, "fetch_max_bytes": 8 * RECORD_BYTES, "group_id": None}
+        settings = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 100,
+            "max_partition_fetch_bytes": 2 * RECORD_BYTES,
+            "fetch_max_bytes": 8 * RECORD_BYTES,
+            "group_id": None,
+        }
         return KafkaConsumer(bootstrap_servers=self.bootstrap_servers.split(","), **{**settings, **self.client, **arguments})
 
     def producer(self, **arguments: Any) -> KafkaProducer:
@@ -69,8 +84,7 @@ class KafkaSettings:
 
 
 def _in_record(record: Any) -> InRecord:
-    return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,
-                    list(record.headers or []))
+    return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or []))
 
 
 class KafkaInboxReader:
@@ -226,8 +240,11 @@ def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
     """
     own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
     if own:
-        raise TopologyError(explain("A component reaches the brokers as its topology does.", given=own, component=component,
-                                    hint="give them to the cluster, as kafka.* settings"))
+        raise TopologyError(
+            explain(
+                "A component reaches the brokers as its topology does.", given=own, component=component, hint="give them to the cluster, as kafka.* settings"
+            )
+        )
 
 
 _BATCH_BYTES = 1024
@@ -246,18 +263,24 @@ def topic_warnings(admin: TopicAdmin, inputs: Iterable[str], outputs: Mapping[st
         config = settings.get(topic, {})
         most = int(config.get("max.message.bytes", 0))
         if config.get("compression.type", "uncompressed") != "uncompressed":
-            found.append(f"topic {topic!r} takes compressed records, and a few KB of those may unpack to hundreds of MB, more than Spark can hold; "
-                         f"given: compression.type={config['compression.type']}; hint: set compression.type=uncompressed on the topic, so that "
-                         "max.message.bytes counts what is unpacked, unless all who write to it are trusted")
+            found.append(
+                f"topic {topic!r} takes compressed records, and a few KB of those may unpack to hundreds of MB, more than Spark can hold; "
+                f"given: compression.type={config['compression.type']}; hint: set compression.type=uncompressed on the topic, so that "
+                "max.message.bytes counts what is unpacked, unless all who write to it are trusted"
+            )
         elif most > _INPUT_BYTES:
-            found.append(f"topic {topic!r} takes records that are larger than Spark and the executors should hold; given: max.message.bytes={most}; "
-                         f"expected at most {_INPUT_BYTES}")
+            found.append(
+                f"topic {topic!r} takes records that are larger than Spark and the executors should hold; given: max.message.bytes={most}; "
+                f"expected at most {_INPUT_BYTES}"
+            )
     for topic, limit in sorted(outputs.items()):
         limit += _BATCH_BYTES
         most = int(settings.get(topic, {}).get("max.message.bytes", limit))
         if most < limit:
-            found.append(f"topic {topic!r} refuses records that the topology may send there, and then the sender cannot go on; given: "
-                         f"max.message.bytes={most}; expected at least {limit}; hint: raise it, or lower topology.emulator.record.max.bytes")
+            found.append(
+                f"topic {topic!r} refuses records that the topology may send there, and then the sender cannot go on; given: "
+                f"max.message.bytes={most}; expected at least {limit}; hint: raise it, or lower topology.emulator.record.max.bytes"
+            )
     return found
 
 

@@ -33,8 +33,11 @@ _CHUNK_BYTES = 1 << 20
 
 def declared_files(plan: TopologyPlan) -> dict[tuple[str, Key], str]:
     """Return the files that tasks of a topology read: (component, where its configuration names the file) -> path."""
-    return {(component, tuple(key)): os.fspath(path) for component in plan.component_ids
-            for key, path in plan.spec(component).obj.files(plan.component_conf(component)).items()}
+    return {
+        (component, tuple(key)): os.fspath(path)
+        for component in plan.component_ids
+        for key, path in plan.spec(component).obj.files(plan.component_conf(component)).items()
+    }
 
 
 def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
@@ -47,7 +50,7 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
     """
     declared, files = declared_files(plan), Path(folder) / "files"
     index = _read_index(files) if resume else None
-    if index is None:       # topologies of earlier versions kept no files: theirs are kept from now on
+    if index is None:  # topologies of earlier versions kept no files: theirs are kept from now on
         shutil.rmtree(files, ignore_errors=True)
         if not declared:
             return plan
@@ -90,10 +93,17 @@ def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
     partial, found = files / ".partial", hashlib.sha256()
     try:
         try:
-            source = open(path, "rb")       # noqa: SIM115 - closed below
+            source = open(path, "rb")  # noqa: SIM115 - closed below
         except OSError as error:
-            raise TopologyError(explain(f"A file that {' / '.join(at[1])} names cannot be read.", given=path, component=at[0],
-                                        legal="a file that can be read where the topology is started", hint=error.strerror)) from error
+            raise TopologyError(
+                explain(
+                    f"A file that {' / '.join(at[1])} names cannot be read.",
+                    given=path,
+                    component=at[0],
+                    legal="a file that can be read where the topology is started",
+                    hint=error.strerror,
+                )
+            ) from error
         with source, open(partial, "wb") as target:
             while chunk := source.read(_CHUNK_BYTES):
                 found.update(chunk)
@@ -122,6 +132,7 @@ def _digest(path: str | Path) -> str | None:
 
 def _read_index(files: Path) -> dict[tuple[str, Key], dict[str, str]] | None:
     """Return what was kept; None: nothing was."""
+
     def parse(document: Any) -> dict[tuple[str, Key], dict[str, str]]:
         return {(e["component"], tuple(e["key"])): {name: str(e[name]) for name in ("path", "copy", "sha256")} for e in document["files"]}
 
@@ -133,19 +144,34 @@ def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tu
     for component, key in declared.keys() ^ index.keys():
         path, entry = declared.get((component, key)), index.get((component, key))
         before = f"with {entry['path']}" if entry else "without one"
-        raise TopologyError(explain(f"Topology {name!r} cannot be resumed with other files: it was started {before} as {' / '.join(key)}.", given=path, component=component,
-                                    hint="set it as it was, or start the topology afresh with --fresh"))
+        raise TopologyError(
+            explain(
+                f"Topology {name!r} cannot be resumed with other files: it was started {before} as {' / '.join(key)}.",
+                given=path,
+                component=component,
+                hint="set it as it was, or start the topology afresh with --fresh",
+            )
+        )
     for at, entry in index.items():
         given = _digest(declared[at])
         if given is not None and given != entry["sha256"]:
-            raise TopologyError(explain(
-                f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
-                given=given, component=at[0],
-                hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to begin anew with the changed one, start afresh with "
-                     "--fresh; to change over without a gap, run another topology beside this one (docs/pubsub.md)"))
+            raise TopologyError(
+                explain(
+                    f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
+                    given=given,
+                    component=at[0],
+                    hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to begin anew with the changed one, start afresh with "
+                    "--fresh; to change over without a gap, run another topology beside this one (docs/pubsub.md)",
+                )
+            )
         if _digest(files / entry["copy"]) != entry["sha256"]:
             if given is None:
-                raise TopologyError(explain(f"The copy of a file that topology {name!r} was started with is damaged or gone: SHA-256 {entry['sha256']} was expected.",
-                                            given=str(files / entry["copy"]), component=at[0],
-                                            hint=f"put the file back to {declared[at]}, or start the topology afresh with --fresh"))
+                raise TopologyError(
+                    explain(
+                        f"The copy of a file that topology {name!r} was started with is damaged or gone: SHA-256 {entry['sha256']} was expected.",
+                        given=str(files / entry["copy"]),
+                        component=at[0],
+                        hint=f"put the file back to {declared[at]}, or start the topology afresh with --fresh",
+                    )
+                )
             _copy(at, declared[at], files)

@@ -24,6 +24,7 @@ DEAD_AFTER_S = 12.0
 @functools.cache
 def here() -> str:
     """Return what tells this machine from every other, and this boot and container from the next."""
+
     def read(path: str) -> str:
         try:
             return Path(path).read_text().strip()
@@ -45,7 +46,7 @@ def start_ticks(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(stat[stat.rindex(")") + 2:].split()[19])
+    return int(stat[stat.rindex(")") + 2 :].split()[19])
 
 
 def describe_driver() -> dict[str, Any]:
@@ -75,7 +76,7 @@ class Watched:
 
     def __init__(self, clock=time.monotonic) -> None:
         self._clock = clock
-        self._seen: dict[str, tuple[Any, float]] = {}   # name -> heartbeat, since when it stands
+        self._seen: dict[str, tuple[Any, float]] = {}  # name -> heartbeat, since when it stands
         self._changed: set[str] = set()
 
     def note(self, name: str, record: Mapping[str, Any]) -> None:

@@ -30,12 +30,12 @@ from kafka.errors import KafkaError
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
-from dskype.topology.runtime.kept_files import declared_files, pointed_at
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance, TopologyState
 from dskype.topology.plan import inbox_topic, metrics_topic
 from dskype.topology.redaction import redact_text
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
+from dskype.topology.runtime.kept_files import declared_files, pointed_at
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
 
 __all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_removed", "load_states", "read_state", "watch_drivers"]
@@ -46,8 +46,15 @@ NIMBUS_TOPIC = "__dskype-nimbus"
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _REMOVED, _COMMAND, _ANSWER = "topology:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
-    _TOPOLOGY: lambda v: isinstance(v["state"], dict) and isinstance(v["summary"], dict) and isinstance(v["state"]["components"], list)
-    and isinstance(v["state"]["name"], str) and isinstance(v["state"]["submitted_ms"], int) and isinstance(v["driver"]["pid"], int) and isinstance(v["driver"]["host"], str),
+    _TOPOLOGY: lambda v: (
+        isinstance(v["state"], dict)
+        and isinstance(v["summary"], dict)
+        and isinstance(v["state"]["components"], list)
+        and isinstance(v["state"]["name"], str)
+        and isinstance(v["state"]["submitted_ms"], int)
+        and isinstance(v["driver"]["pid"], int)
+        and isinstance(v["driver"]["host"], str)
+    ),
     _REMOVED: lambda v: isinstance(v["id"], str),
     _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
     _ANSWER: lambda v: v["error"] is None or isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str),
@@ -148,7 +155,7 @@ def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
     conf = record["state"]["conf"]
     try:
         return pointed_at(conf, {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
-    except (ValueError, KeyError, TypeError):       # the topic is open to many
+    except (ValueError, KeyError, TypeError):  # the topic is open to many
         log.warning("the files of topology %s are left out: expected [[keys], path] pairs, given: %r", record["state"].get("name"), str(record["files"])[:60])
         return dict(conf)
 
@@ -173,8 +180,7 @@ class NimbusService:
         self._stop = threading.Event()
         self._driver = describe_driver()
         self._beats = 0
-        self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True)
-                         for run in (self._run_commands, self._run_heartbeat)]
+        self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
 
     def start(self, keeper: Keeper) -> None:
         """Begin to listen."""
@@ -196,8 +202,17 @@ class NimbusService:
                     self._put(f"{_TOPOLOGY}{name}", None)
                     self._put(f"{_REMOVED}{name}", None)
                 elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
-                    self._put(f"{_TOPOLOGY}{name}", {"v": 1, "state": managed.state.to_json(), "summary": self._keeper.summary(name), "files": _files(managed),
-                                                     "driver": self._driver, "heartbeat": self._beats})
+                    self._put(
+                        f"{_TOPOLOGY}{name}",
+                        {
+                            "v": 1,
+                            "state": managed.state.to_json(),
+                            "summary": self._keeper.summary(name),
+                            "files": _files(managed),
+                            "driver": self._driver,
+                            "heartbeat": self._beats,
+                        },
+                    )
         except NotAliveException:
             pass  # it is being removed
         except KafkaError as error:
@@ -261,8 +276,9 @@ class NimbusService:
             failure = None
             try:
                 rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
-                self._keeper.command(command["name"], command["event"], wait_secs=command.get("wait_secs"),
-                                     rebalance=rebalance if command["event"] == "REBALANCE" else None)
+                self._keeper.command(
+                    command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance if command["event"] == "REBALANCE" else None
+                )
             except TopologyError as error:
                 failure = {"type": type(error).__name__, "text": str(error)}
             except Exception as error:  # whatever went wrong, the one who asked must hear of it
@@ -288,9 +304,15 @@ class ClusterClient:
         """
         records = load_states(self._kafka)
         alive = watch_drivers(self._kafka, records)
-        return [{**record["summary"], "driver_alive": alive[name], "driver": {key: record["driver"][key] for key in ("host", "pid")},
-                 "uptime_secs": max(0, (_now_ms() - record["state"]["submitted_ms"]) // 1000)}
-                for name, record in sorted(records.items())]
+        return [
+            {
+                **record["summary"],
+                "driver_alive": alive[name],
+                "driver": {key: record["driver"][key] for key in ("host", "pid")},
+                "uptime_secs": max(0, (_now_ms() - record["state"]["submitted_ms"]) // 1000),
+            }
+            for name, record in sorted(records.items())
+        ]
 
     def _record(self, name: str) -> dict[str, Any]:
         record = load_states(self._kafka).get(name)
@@ -313,8 +335,10 @@ class ClusterClient:
             if command["event"] == "KILL":
                 self._remove_left_over(record)
                 return
-            raise TopologyError(f"the process that runs topology {name!r} is gone (pid {record['driver']['pid']} on {record['driver']['host']}); "
-                                "hint: submit it again to resume it, or kill it to remove what it has left")
+            raise TopologyError(
+                f"the process that runs topology {name!r} is gone (pid {record['driver']['pid']} on {record['driver']['host']}); "
+                "hint: submit it again to resume it, or kill it to remove what it has left"
+            )
 
     def _ask(self, command: Mapping[str, Any], record: Mapping[str, Any], timeout_s: float) -> bool:
         """Send a command and wait for its answer; return False when the driver's heartbeat stands still meanwhile."""
@@ -350,7 +374,9 @@ class ClusterClient:
         finally:
             producer.close(timeout=5)
             consumer.close()
-        raise KafkaTimeoutError(f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process")
+        raise KafkaTimeoutError(
+            f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process"
+        )
 
     def _remove_left_over(self, record: Mapping[str, Any]) -> None:
         name, components = record["state"]["name"], record["state"]["components"]

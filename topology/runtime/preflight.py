@@ -43,8 +43,14 @@ def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
         lost = sorted({host for host, name, error in rows if not error and not (folder / name).is_file()})
         wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: what it wrote is not seen here" for host in lost})
         if wrong:
-            raise PreflightError(explain("The state folder is not one and the same folder on all hosts.", given="; ".join(wrong), legal=f"{folder}, shared by all hosts",
-                                         hint="let DSKYPE_HOME name a folder that the driver and every Spark executor reach by the same path, such as a network file system"))
+            raise PreflightError(
+                explain(
+                    "The state folder is not one and the same folder on all hosts.",
+                    given="; ".join(wrong),
+                    legal=f"{folder}, shared by all hosts",
+                    hint="let DSKYPE_HOME name a folder that the driver and every Spark executor reach by the same path, such as a network file system",
+                )
+            )
         return sorted({host for host, _, _ in rows})
     finally:
         for probe in folder.glob(f".probe-{token}*"):
@@ -89,11 +95,21 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
         executors = max(0, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)
         context.cancelAllJobs()
         thread.join(10)
-        raise PreflightError(explain(f"Spark's master has given the topology no task slot within {timeout_s:g} s.", given=f"{executors} executors at {context.master}",
-                                     legal="at least one executor with free cores",
-                                     hint="look at the master's page: are workers registered, and does another application hold their cores and memory?"))
+        raise PreflightError(
+            explain(
+                f"Spark's master has given the topology no task slot within {timeout_s:g} s.",
+                given=f"{executors} executors at {context.master}",
+                legal="at least one executor with free cores",
+                hint="look at the master's page: are workers registered, and does another application hold their cores and memory?",
+            )
+        )
     if isinstance(found[0], Exception):
         lines = [line.strip() for line in str(found[0]).splitlines() if "Cannot run program" in line or "Error" in line or "Exception" in line]
-        raise PreflightError(explain("Spark's executors cannot run this topology's Python.", given=(lines[0] if lines else str(found[0]))[:500],
-                                     hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it")) from found[0]
+        raise PreflightError(
+            explain(
+                "Spark's executors cannot run this topology's Python.",
+                given=(lines[0] if lines else str(found[0]))[:500],
+                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
+            )
+        ) from found[0]
     return found[0]

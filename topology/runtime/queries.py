@@ -15,9 +15,9 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import KafkaSettings, starting_offsets
 from dskype.topology.runtime.resident import Payload
-from dskype.topology.runtime import tuning
 from dskype.topology.runtime.shim import Shim, stop_executors
 from dskype.topology.runtime.wire import OUTPUT_DDL
 
@@ -95,7 +95,7 @@ class ComponentQuery:
         self._context, self.component, self._positions = context, component, positions
         self._query: Any = None
         self._delay_ms = _BUSY_POLL_MS
-        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]     # escaped as its topic is, one to one
+        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]  # escaped as its topic is, one to one
 
     def start(self) -> None:
         """Start it; returns before the first batch."""
@@ -113,8 +113,13 @@ class ComponentQuery:
             reader = reader.option("assign", json.dumps({inbox: [partition for _, partition in sorted(self._positions)]}))
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         conf = plan.component_conf(self.component)
-        source = {**_SOURCE, **kafka.options, **servers, "startingOffsets": starting_offsets(self._positions),
-                  "maxOffsetsPerTrigger": conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]}
+        source = {
+            **_SOURCE,
+            **kafka.options,
+            **servers,
+            "startingOffsets": starting_offsets(self._positions),
+            "maxOffsetsPerTrigger": conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH],
+        }
         if external:  # records of others, not frames of many tuples
             source["maxOffsetsPerTrigger"] = max(source["maxOffsetsPerTrigger"], conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
             source["includeHeaders"] = "true"
@@ -127,8 +132,7 @@ class ComponentQuery:
         if external:
             columns = ["topic", *columns, "key", "headers"]
         tasks = plan.component_tasks(self.component)
-        shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks),
-                    external, self._context.payload)
+        shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks), external, self._context.payload)
         # One Spark task per worker: its shim serves all executors there at once. A Kafka spout's task has several partitions, which must
         # never come to two of Spark's tasks: on two hosts it would have two owners.
         rows = reader.load().selectExpr(*columns).coalesce(1 if external else plan.used_workers).mapInArrow(shim, OUTPUT_DDL)

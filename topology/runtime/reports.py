@@ -94,8 +94,16 @@ class DriverReports:
             if not self._changed and now_s - self._written_s < _REPEAT_S:
                 return
             errors = list(self._errors)
-            record = {"v": 1, "kind": "driver", "topology": self._topology_id, "time_ms": self._now_ms(), "state": self._state, "why": self._why,
-                      "restarts": dict(self.restarts), "problems": dict(self.problems)}
+            record = {
+                "v": 1,
+                "kind": "driver",
+                "topology": self._topology_id,
+                "time_ms": self._now_ms(),
+                "state": self._state,
+                "why": self._why,
+                "restarts": dict(self.restarts),
+                "problems": dict(self.problems),
+            }
             self._changed = False
         try:
             for error in errors:

@@ -30,8 +30,8 @@ from dskype.topology.plan import TopologyPlan, inbox_topic
 from dskype.topology.redaction import RedactingFormatter, redact_text
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
-from dskype.topology.steady_clock import now_ms
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
+from dskype.topology.steady_clock import now_ms
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -121,7 +121,7 @@ def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
         for task in tasks:
             try:
                 store.sync_journal(task)
-            except OSError:     # a full disk, say: batches fail by themselves then
+            except OSError:  # a full disk, say: batches fail by themselves then
                 log.exception("the journal of task %s could not be synced", task)
 
 
@@ -147,7 +147,7 @@ class LogFile:
             if os.fstat(1).st_size >= self._max_bytes:
                 os.replace(self._path, f"{self._path}.1")
                 self._open()
-        except OSError:     # the folder is gone, say: not worth a batch
+        except OSError:  # the folder is gone, say: not worth a batch
             log.exception("the log %s could not be begun anew", self._path)
 
 
@@ -165,14 +165,15 @@ class _Resident:
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
-        if self._payload.plan.spec(self._component).is_spout:   # (such a process never forks, so it may have a thread)
+        if self._payload.plan.spec(self._component).is_spout:  # (such a process never forks, so it may have a thread)
             tasks = self._payload.plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
         for task in self._payload.plan.executor_tasks(self._component, self._index):
             store.sweep(task)
         owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        return Executor(self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka),
-                        now_ms, owner=owner, term=self._payload.term)
+        return Executor(
+            self._payload.plan, self._component, self._index, store, KafkaInboxReader(self._payload.kafka), now_ms, owner=owner, term=self._payload.term
+        )
 
     def run(self) -> None:
         selector = self._selector
@@ -198,7 +199,7 @@ class _Resident:
                 self._executor = self._make_executor()
             batch_id, external = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
-            rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size:]), schema)
+            rows = pa.ipc.read_record_batch(pa.py_buffer(memoryview(body)[BATCH.size :]), schema)
             self._maybe_snapshot(batch_id)
             reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:

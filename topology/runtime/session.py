@@ -49,8 +49,7 @@ _MICRO_BATCH = {
     "spark.redaction.regex": SPARK_KEYS,
     "spark.sql.redaction.options.regex": f"{SPARK_KEYS}|url",
     # Hadoop's default forks chmod for every file.
-    "spark.sql.streaming.checkpointFileManagerClass":
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
     # Two attempts of one task at a time would only make work for each other.
     "spark.speculation": "false",
     # One query's batch must not wait for another's.
@@ -86,12 +85,19 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
     settings["spark.driver.extraJavaOptions"] = logging
     if local:
         settings |= {
-            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
             # Two cores: a parallel collector does not pay.
-            "spark.driver.extraJavaOptions": " ".join((
-                "-XX:+UseSerialGC", "-Xshare:auto", f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
-                f'"-Duser.dir={scratch_of(log_file)}"',     # where Spark makes its folder "artifacts"
-                logging)),
+            "spark.driver.extraJavaOptions": " ".join(
+                (
+                    "-XX:+UseSerialGC",
+                    "-Xshare:auto",
+                    f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
+                    f'"-Duser.dir={scratch_of(log_file)}"',  # where Spark makes its folder "artifacts"
+                    logging,
+                )
+            ),
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
@@ -126,7 +132,7 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     if SparkSession.getActiveSession() is not None:
         msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
-    shutil.rmtree(scratch_of(log_file), ignore_errors=True)     # a JVM that was killed removed nothing
+    shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     settings = {"spark.master": url, "spark.app.name": "dskype", **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file)}
@@ -173,8 +179,13 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
         return
     for key in ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         if redact_text(settings.get(key, "")) != settings.get(key, ""):
-            raise TopologyError(explain("Options of a JVM are its command line, which every user of the machine sees: they must not hold a secret.", given=key,
-                                        hint="give them by the environment variable JDK_JAVA_OPTIONS"))
+            raise TopologyError(
+                explain(
+                    "Options of a JVM are its command line, which every user of the machine sees: they must not hold a secret.",
+                    given=key,
+                    hint="give them by the environment variable JDK_JAVA_OPTIONS",
+                )
+            )
     file = folder / "spark.properties"
     file.unlink(missing_ok=True)
     try:
@@ -206,7 +217,7 @@ def _escaped(text: str) -> str:
     """Return a key or value as Java's ``.properties`` files write it."""
     special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
     units = str(text).encode("utf-16-be")
-    chars = [chr(int.from_bytes(units[i:i + 2], "big")) for i in range(0, len(units), 2)]  # Java's: two for what is beyond 16 bits
+    chars = [chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2)]  # Java's: two for what is beyond 16 bits
     return "".join(special.get(c) or (c if " " < c <= "~" else f"\\u{ord(c):04x}") for c in chars)
 
 
@@ -228,5 +239,7 @@ def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping
         missing.append("spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true (who may read)")
     if not missing:
         return None
-    return (f"Kafka is reached by {protocol}, but what Spark's processes send each other, Kafka's passwords among it, is not secured as well; "
-            f"hint: set {' and '.join(missing)}")
+    return (
+        f"Kafka is reached by {protocol}, but what Spark's processes send each other, Kafka's passwords among it, is not secured as well; "
+        f"hint: set {' and '.join(missing)}"
+    )

@@ -83,8 +83,10 @@ class Shim:
             return
         partitions = rows.column("partition").to_numpy()
         if self.external:
-            tasks = [route_index(self.inbox, len(self.executors), topic, partition)
-                     for topic, partition in zip(rows.column("topic").to_pylist(), partitions.tolist())]
+            tasks = [
+                route_index(self.inbox, len(self.executors), topic, partition)
+                for topic, partition in zip(rows.column("topic").to_pylist(), partitions.tolist())
+            ]
         else:
             tasks = partitions
         owners = np.asarray(self.executors)[tasks]

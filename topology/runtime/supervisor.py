@@ -160,8 +160,9 @@ class _Supervisor:
             self._reap()
             return {"pid": os.getpid(), "executors": [[*key, c.epoch, c.pid] for key, c in self._children.items()]}
         if request["op"] == "stop":
-            keys = [k for k, c in self._children.items() if k[0] == request["topology"] and c.epoch <= request["epoch"]
-                    and request.get("component") in (None, k[1])]
+            keys = [
+                k for k, c in self._children.items() if k[0] == request["topology"] and c.epoch <= request["epoch"] and request.get("component") in (None, k[1])
+            ]
             self._stop_children(keys)
             if request.get("component") is None:
                 # A task that Spark has not ended yet must not bring its executor back.

@@ -76,7 +76,7 @@ def pem_blocks(text: str) -> str:
     blocks = []
     for kind, body in _BLOCK.findall(text):
         data = "".join(body.split())
-        lines = [data[i:i + 64] for i in range(0, len(data), 64)]
+        lines = [data[i : i + 64] for i in range(0, len(data), 64)]
         blocks.append("\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]))
     return "".join(blocks)
 

@@ -25,8 +25,7 @@ def exclude_rules(spark: Any) -> int:
         optimizer = spark._jsparkSession.sessionState().optimizer()
         fixed = set(optimizer.nonExcludableRules().toList().mkString("\n").split("\n"))
         batches = optimizer.defaultBatches()
-        names = [rules.apply(j).ruleName() for i in range(batches.size())
-                 for rules in [batches.apply(i).rules()] for j in range(rules.size())]
+        names = [rules.apply(j).ruleName() for i in range(batches.size()) for rules in [batches.apply(i).rules()] for j in range(rules.size())]
         excluded = [n for n in dict.fromkeys(names) if n not in fixed]
         spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(excluded))
     except Exception as error:  # another version of Spark

@@ -18,8 +18,19 @@ import pyarrow as pa
 
 from dskype.topology.core.frames import InRecord, OutRecord, OutRecords
 
-__all__ = ["EXTERNAL_INPUT", "INBOX_INPUT", "OUTPUT", "OUTPUT_DDL", "SUPERVISOR_VARIABLE", "decode_batches", "encode_batches",
-           "in_records", "out_batches", "receive", "send"]
+__all__ = [
+    "EXTERNAL_INPUT",
+    "INBOX_INPUT",
+    "OUTPUT",
+    "OUTPUT_DDL",
+    "SUPERVISOR_VARIABLE",
+    "decode_batches",
+    "encode_batches",
+    "in_records",
+    "out_batches",
+    "receive",
+    "send",
+]
 
 SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
 """Environment variable with the path of the supervisor's socket; set by the daemon, inherited by its workers."""
@@ -30,12 +41,18 @@ _SLICE_ROWS, _SLICE_BYTES = 16_384, 4 << 20
 """Output rows are handed to Spark in pieces: its JVM holds one at a time."""
 
 INBOX_INPUT = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())])
-EXTERNAL_INPUT = pa.schema([
-    ("topic", pa.string()), *INBOX_INPUT, ("key", pa.binary()),
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))])
-OUTPUT = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary()),
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))])
+EXTERNAL_INPUT = pa.schema(
+    [("topic", pa.string()), *INBOX_INPUT, ("key", pa.binary()), ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))]
+)
+OUTPUT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 OUTPUT_DDL = "topic string, partition int, key binary, value binary, headers array<struct<key:string,value:binary>>"
 
 
@@ -75,9 +92,10 @@ def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
     topics = columns.get("topic") or [inbox] * n
     keys = columns.get("key") or [None] * n
     headers = columns.get("headers") or [None] * n
-    return [InRecord(t, p, o, ts // 1000, k, v, None if h is None else [(x["key"], x["value"]) for x in h])
-            for t, p, o, ts, k, v, h in zip(topics, columns["partition"], columns["offset"], columns["timestamp"], keys,
-                                            columns["value"], headers)]
+    return [
+        InRecord(t, p, o, ts // 1000, k, v, None if h is None else [(x["key"], x["value"]) for x in h])
+        for t, p, o, ts, k, v, h in zip(topics, columns["partition"], columns["offset"], columns["timestamp"], keys, columns["value"], headers)
+    ]
 
 
 def out_batches(records: Sequence[OutRecord | OutRecords]) -> list[pa.RecordBatch]:
@@ -122,8 +140,16 @@ def _of_columns(records: OutRecords) -> pa.RecordBatch:
     texts = pa.concat_arrays([column.cast(pa.binary()) for _, column in records.headers]).take(pa.array(order)) if m else pa.array([], pa.binary())
     names = pa.array([name for name, _ in records.headers], pa.string()).take(pa.array(np.tile(np.arange(m), n)))
     keys = pa.nulls(n, pa.binary()) if records.keys is None else records.keys.cast(pa.binary())
-    return pa.RecordBatch.from_arrays([pa.repeat(records.topic, n), pa.nulls(n, pa.int32()), keys, records.values.cast(pa.binary()),
-                                       _headers(np.arange(n + 1, dtype=np.int32) * m, names, texts)], schema=OUTPUT)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(records.topic, n),
+            pa.nulls(n, pa.int32()),
+            keys,
+            records.values.cast(pa.binary()),
+            _headers(np.arange(n + 1, dtype=np.int32) * m, names, texts),
+        ],
+        schema=OUTPUT,
+    )
 
 
 def _headers(offsets: np.ndarray, names: pa.StringArray, texts: pa.BinaryArray) -> pa.ListArray:

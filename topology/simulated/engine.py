@@ -10,7 +10,7 @@ from typing import Any, Callable
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
-from dskype.topology.core.executor import Executor, start_positions, route
+from dskype.topology.core.executor import Executor, route, start_positions
 from dskype.topology.core.frames import InRecord, OutRecord, one_by_one
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
@@ -53,8 +53,19 @@ class Faults:
     @classmethod
     def heavy(cls) -> Faults:
         """Return a mix in which about every other batch meets a fault."""
-        return cls(lost_before=0.05, lost_after=0.08, torn_write=0.1, repeated=0.12, restarted=0.06,
-                   all_restarted=0.02, elsewhere=0.08, run_twice=0.08, second_owner=0.04, damaged=0.2, snapshot=0.2)
+        return cls(
+            lost_before=0.05,
+            lost_after=0.08,
+            torn_write=0.1,
+            repeated=0.12,
+            restarted=0.06,
+            all_restarted=0.02,
+            elsewhere=0.08,
+            run_twice=0.08,
+            second_owner=0.04,
+            damaged=0.2,
+            snapshot=0.2,
+        )
 
 
 @dataclass
@@ -102,8 +113,7 @@ class SimulatedTopology:
     :param faults: what goes wrong, with a seed only.
     """
 
-    def __init__(self, plan: TopologyPlan, log: MemoryLog, clock, *, seed: int | None = None,
-                 faults: Faults = Faults()) -> None:
+    def __init__(self, plan: TopologyPlan, log: MemoryLog, clock, *, seed: int | None = None, faults: Faults = Faults()) -> None:
         self.plan, self.log, self._clock_source = plan, log, clock
         self.seed, self.faults = seed, faults
         self._random = None if seed is None else random.Random(seed)
@@ -119,7 +129,7 @@ class SimulatedTopology:
         self._queries: dict[str, _Query] = {}
         self._owners = self._term = 0
         self._late: list[OutRecord] = []
-        self._left: dict[tuple[str, bytes], bytes | None] = {}      # what left the topology, by topic and record id
+        self._left: dict[tuple[str, bytes], bytes | None] = {}  # what left the topology, by topic and record id
 
     def now_ms(self) -> int:
         return self._clock_source()
@@ -195,8 +205,9 @@ class SimulatedTopology:
         executor = query.executors.get(index)
         if executor is None:
             self._owners += 1
-            executor = query.executors[index] = Executor(self.plan, query.component, index, self.store, self.log, self.now_ms,
-                                                         owner=f"process {self._owners}", term=query.term)
+            executor = query.executors[index] = Executor(
+                self.plan, query.component, index, self.store, self.log, self.now_ms, owner=f"process {self._owners}", term=query.term
+            )
         return executor
 
     def _take_term(self) -> None:
@@ -223,8 +234,7 @@ class SimulatedTopology:
 
     def _available(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
         self._external_positions(query)
-        return {key: (position, end) for key, position in query.positions.items()
-                if (end := self.log.end(*key)) > position}
+        return {key: (position, end) for key, position in query.positions.items() if (end := self.log.end(*key)) > position}
 
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, fewer when no query has anything to read; returns how many were run."""
@@ -251,8 +261,7 @@ class SimulatedTopology:
         return count
 
     def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
-        return [r for (topic, partition), (start, stop) in sorted(ranges.items())
-                for r in self.log.read(topic, partition, start, stop)]
+        return [r for (topic, partition), (start, stop) in sorted(ranges.items()) for r in self.log.read(topic, partition, start, stop)]
 
     def _handle(self, query: _Query, records: list[InRecord]) -> list[OutRecord]:
         by_executor: dict[int, list[InRecord]] = {}
@@ -361,7 +370,7 @@ class SimulatedTopology:
                 self.store.in_between = lambda: self._let_run(others, 0.3)
                 out += self._handle(query, part)
             self._let_run(others, 0.5)
-        except JournalTakenError:   # the processes end, and the batch is run again
+        except JournalTakenError:  # the processes end, and the batch is run again
             self._count("journal_taken")
             query.executors.clear()
             return
@@ -398,7 +407,9 @@ class SimulatedTopology:
         """
         if (mark := dict(record.headers or ()).get("record-id")) is not None:
             if self._left.setdefault((record.topic, mark), record.value) != record.value:
-                msg = f"two records of topic {record.topic} have the id {mark.decode()} (seed {self.seed}): {self._left[record.topic, mark]!r}, {record.value!r}"
+                msg = (
+                    f"two records of topic {record.topic} have the id {mark.decode()} (seed {self.seed}): {self._left[record.topic, mark]!r}, {record.value!r}"
+                )
                 raise RuntimeError(msg)
         self.log.write(record)
 
@@ -412,7 +423,7 @@ class SimulatedTopology:
         if mark is None or not (late or (record.topic, mark) in self._left):
             self._write(record)
         elif self._left.get((record.topic, mark), record.value) != record.value:
-            self._write(record)     # raises
+            self._write(record)  # raises
 
     def _let_run(self, others: list[Callable[[], None]], chance: float) -> None:
         if others and self._random.random() < chance:
@@ -467,7 +478,7 @@ class SimulatedTopology:
         instances = []
         for index in range(self.plan.num_executors(component)):
             if self._random is not None and self.plan.spec(component).is_spout:
-                query.executors.pop(index, None)    # another process may have run the last batches
+                query.executors.pop(index, None)  # another process may have run the last batches
             executor = self._executor(query, index)
             if not self.plan.spec(component).is_spout:  # a lost executor comes back with its next batch only
                 for task in executor.tasks:
@@ -482,5 +493,8 @@ class SimulatedTopology:
 
     def pending_records(self) -> int:
         """Return how many records wait in inboxes."""
-        return sum(self.log.end(inbox_topic(self.plan.name, c), p) - self._queries[c].positions[inbox_topic(self.plan.name, c), p]
-                   for c in self._queries for p in range(len(self.plan.component_tasks(c))))
+        return sum(
+            self.log.end(inbox_topic(self.plan.name, c), p) - self._queries[c].positions[inbox_topic(self.plan.name, c), p]
+            for c in self._queries
+            for p in range(len(self.plan.component_tasks(c)))
+        )

@@ -31,8 +31,7 @@ class MemoryLog:
         self._partitions: dict[tuple[str, int], list[InRecord]] = defaultdict(list)
         self._begins: dict[tuple[str, int], int] = {}
 
-    def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
-               headers: Iterable[tuple[str, bytes]] | None = None) -> int:
+    def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]] | None = None) -> int:
         """Append a record and return its offset; no partition means: by the key, as Kafka's default does."""
         if partition is None:
             partition = zlib.crc32(key) % self.partitions(topic) if key is not None else 0
@@ -95,4 +94,4 @@ class MemoryLog:
 
     def records(self, topic: str) -> list[InRecord]:
         """Return all records of a topic, partition after partition."""
-        return [r for key in sorted(self._partitions) if key[0] == topic for r in self._partitions[key][self.begin(*key):]]
+        return [r for key in sorted(self._partitions) if key[0] == topic for r in self._partitions[key][self.begin(*key) :]]

@@ -92,7 +92,7 @@ def _enter_near(calendar, long, slot):
     """Enter a slot whose period has come already."""
     near, size = calendar.near, calendar.size
     run = size[LAST] - size[FIRST]
-    if size[FIRST] == size[LATE] and run:     # the heap grows into the run: that moves to the end
+    if size[FIRST] == size[LATE] and run:  # the heap grows into the run: that moves to the end
         to = near.shape[0] - run
         for i in range(run - 1, -1, -1):
             near[to + i] = near[size[FIRST] + i]
@@ -358,7 +358,7 @@ def thin(buffers, slot, expired, best):
             if best[0] >= score:
                 continue
             at = 0
-            while True:     # replace the lowest
+            while True:  # replace the lowest
                 child = 2 * at + 1
                 if child >= size:
                     break
@@ -432,7 +432,7 @@ def collect_arrival(buffers, cursor, slot, seq, position, score, expired, best):
     block = buffers.block
     if block[slot, LENGTH] == block[slot, CAPACITY]:
         thin(buffers, slot, expired, best)
-        if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:        # not again for the next arrival
+        if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:  # not again for the next arrival
             capacity = larger(block, slot, np.int64(block[slot, LENGTH] + 1))
             if cursor[END] + capacity > buffers.seq.shape[0]:
                 return capacity

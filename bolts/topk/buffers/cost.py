@@ -89,7 +89,7 @@ class Pace:
     def __init__(self, extent: int) -> None:
         self.width = max(1, -(-extent // _BUCKETS))
         self.counts = np.zeros(_BUCKETS + _RECENT, np.int64)
-        self.newest = -1        # period of the last count
+        self.newest = -1  # period of the last count
 
     def add(self, positions: np.ndarray) -> None:
         """Count arrivals (int64[], rising, none before the last ones)."""
@@ -106,7 +106,7 @@ class Pace:
         self._reach(watermark // self.width)
         if self.newest < len(self.counts):
             return 1.0
-        arrived, expired = int(self.counts[-_RECENT - 1:-1].sum()), int(self.counts[:_RECENT].sum())
+        arrived, expired = int(self.counts[-_RECENT - 1 : -1].sum()), int(self.counts[:_RECENT].sum())
         return min(MOST_RHO, max(LEAST_RHO, round((arrived + 64) / (expired + 64), 2)))
 
     def snapshot(self) -> dict[str, Any]:
@@ -120,6 +120,6 @@ class Pace:
     def _reach(self, period: int) -> None:
         passed = min(period - self.newest, len(self.counts))
         if passed > 0:
-            self.counts[:-passed or None] = self.counts[passed:]
-            self.counts[len(self.counts) - passed:] = 0
+            self.counts[: -passed or None] = self.counts[passed:]
+            self.counts[len(self.counts) - passed :] = 0
             self.newest = period

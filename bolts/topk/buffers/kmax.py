@@ -79,8 +79,16 @@ class KmaxBuffers(ResultBuffers):
         offsets = readable(answers.offsets, np.int64)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
         log, n, due = steps.resolve_kmax(
-            store.arrays, store.calendar, slots, offsets, readable(answers.seqs, np.int64), readable(answers.positions, np.int64),
-            readable(answers.scores, np.float64), watermark - self.extent, watermark)
+            store.arrays,
+            store.calendar,
+            slots,
+            offsets,
+            readable(answers.seqs, np.int64),
+            readable(answers.positions, np.int64),
+            readable(answers.scores, np.float64),
+            watermark - self.extent,
+            watermark,
+        )
         self.watermark = watermark
         store.pool.trim(slots, np.maximum(block[slots, kernels.LENGTH], block[slots, kernels.LIMIT]))
         return Step(tuple(array[:n] for array in log), due, slots)

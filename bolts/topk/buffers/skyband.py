@@ -77,9 +77,20 @@ class _Skybands(ResultBuffers):
         most = steps.spacious(store.sizes(slots) + np.diff(answers.offsets))
         store.pool.make_room(int(np.minimum(most, store.pool.block[slots, kernels.LIMIT]).sum()))
         log, n, due = steps.resolve_skyband(
-            store.arrays, store.pool.cursor, store.calendar, slots, readable(answers.offsets, np.int64), self.wanted(slots),
-            self.ranks(store.pool.block[slots, kernels.K]), self.ratio, readable(answers.seqs, np.int64),
-            readable(answers.positions, np.int64), readable(answers.scores, np.float64), watermark - self.extent, watermark)
+            store.arrays,
+            store.pool.cursor,
+            store.calendar,
+            slots,
+            readable(answers.offsets, np.int64),
+            self.wanted(slots),
+            self.ranks(store.pool.block[slots, kernels.K]),
+            self.ratio,
+            readable(answers.seqs, np.int64),
+            readable(answers.positions, np.int64),
+            readable(answers.scores, np.float64),
+            watermark - self.extent,
+            watermark,
+        )
         return Step(tuple(array[:n] for array in log), due, slots)
 
     def snapshot(self) -> dict[str, Any]:

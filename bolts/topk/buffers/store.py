@@ -56,10 +56,14 @@ class BufferStore:
         self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=16, dtype=np.int32)
         shift = max(0, (-(-extent // _PERIODS) - 1).bit_length())
         periods = 1 << ((int(extent) >> shift) + 2).bit_length()
-        self.calendar = kernels.Calendar(np.full((periods, 2), -1, np.int32), np.zeros((0, kernels.SLOTS + 1), np.int32), np.zeros(0, np.int32),
-                                         np.array([0, 0, 0, -1, shift, -1, 0], np.int64))
+        self.calendar = kernels.Calendar(
+            np.full((periods, 2), -1, np.int32),
+            np.zeros((0, kernels.SLOTS + 1), np.int32),
+            np.zeros(0, np.int32),
+            np.array([0, 0, 0, -1, shift, -1, 0], np.int64),
+        )
         self._log = kernels.new_log(1024)
-        self._scratch = [np.empty(256, dtype) for dtype in (np.int64, np.int64, np.float64, np.int64, np.float64)]    # see ``steps.Work``
+        self._scratch = [np.empty(256, dtype) for dtype in (np.int64, np.int64, np.float64, np.int64, np.float64)]  # see ``steps.Work``
         self._due, self._marked = np.empty(64, np.int32), np.empty(64, np.int32)
 
     # -- for kernels
@@ -86,8 +90,9 @@ class BufferStore:
         if not self.apart and not np.array_equal(seqs, positions):
             self.pool.split("position", "seq")
 
-    def advance(self, messages: MessageBatch, matches: Matches, before: int, watermark: int,
-                skyband: bool) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
+    def advance(
+        self, messages: MessageBatch, matches: Matches, before: int, watermark: int, skyband: bool
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
         """Do what :meth:`ResultBuffers.apply` promises; return changes, slots that are due, and those whose threshold has changed.
 
         :param before: the watermark so far.
@@ -102,8 +107,7 @@ class BufferStore:
         at[steps.NOW] = before
         while True:
             work = steps.Work(at, self._due, self._marked, *self._scratch)
-            stop = steps.advance(self.arrays, self.pool.cursor, self.calendar, work, self._log, arrivals, self.extent, watermark,
-                                 self.apart, skyband)
+            stop = steps.advance(self.arrays, self.pool.cursor, self.calendar, work, self._log, arrivals, self.extent, watermark, self.apart, skyband)
             if stop == steps.DONE:
                 break
             need = int(at[steps.NEED])
@@ -117,12 +121,12 @@ class BufferStore:
                 self._spare_pages(len(self.calendar.pages) // 2 + 64)
             else:
                 self._due, self._marked = (np.resize(array, 2 * len(array)) for array in (self._due, self._marked))
-        marked = np.sort(self._marked[:at[steps.MARKS]])
+        marked = np.sort(self._marked[: at[steps.MARKS]])
         self.pool.block[marked, kernels.MARKED] = 0
-        changes = tuple(column[:at[steps.CHANGED]].copy() for column in self._log)
+        changes = tuple(column[: at[steps.CHANGED]].copy() for column in self._log)
         if len(self._log.slot) > _KEPT:
             self._log = kernels.new_log(1024)
-        return changes, self._due[:at[steps.DUES]].copy(), marked
+        return changes, self._due[: at[steps.DUES]].copy(), marked
 
     def expect_dates(self, n: int) -> None:
         """Prepare for ``n`` slots to be entered into the calendar."""
@@ -172,8 +176,7 @@ class BufferStore:
         """Return the published lists; O(k) each."""
         block = self.pool.block[slots]
         active = block[:, kernels.STATE] == kernels.ACTIVE
-        return self._lists(block[:, kernels.START],
-                           np.where(active, np.minimum(block[:, kernels.K], block[:, kernels.LENGTH]), block[:, kernels.FROZEN]))
+        return self._lists(block[:, kernels.START], np.where(active, np.minimum(block[:, kernels.K], block[:, kernels.LENGTH]), block[:, kernels.FROZEN]))
 
     def sizes(self, slots: np.ndarray) -> np.ndarray:
         """Return how many entries the buffers hold (int64[n])."""
@@ -190,9 +193,18 @@ class BufferStore:
         rows = block[slots]
         entries = self._lists(rows[:, kernels.START], rows[:, kernels.LENGTH])
         k, limit, frozen = (rows[:, column].copy() for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))
-        return {"slots": slots.astype(np.int32), "k": k, "limit": limit, "state": rows[:, kernels.STATE].astype(np.int8), "frozen": frozen,
-                "theta": self.theta[slots], "offsets": entries.offsets, "seqs": entries.seqs, "positions": entries.positions,
-                "scores": entries.scores}
+        return {
+            "slots": slots.astype(np.int32),
+            "k": k,
+            "limit": limit,
+            "state": rows[:, kernels.STATE].astype(np.int8),
+            "frozen": frozen,
+            "theta": self.theta[slots],
+            "offsets": entries.offsets,
+            "seqs": entries.seqs,
+            "positions": entries.positions,
+            "scores": entries.scores,
+        }
 
     def restore(self, state: Mapping[str, Any], expired: int) -> None:
         """Fill an empty store; arrays may be read-only."""
@@ -251,10 +263,10 @@ class BufferStore:
             assert watermark - extent < key and key >> shift <= period
             dated.add((slot, key))
         arrays = self.arrays
-        assert len(dated) == (keys[:len(self.pool.block)][arrays.block[:, kernels.STATE] != kernels.FREE] != kernels.FAR).sum()
-        for slot, (start, length, _, frozen, k, limit, state) in enumerate(self.pool.block[:, :kernels.MARKED].tolist()):
+        assert len(dated) == (keys[: len(self.pool.block)][arrays.block[:, kernels.STATE] != kernels.FREE] != kernels.FAR).sum()
+        for slot, (start, length, _, frozen, k, limit, state) in enumerate(self.pool.block[:, : kernels.MARKED].tolist()):
             theta, key = self.theta[slot], int(keys[slot])
-            entries = list(zip(*(a[start:start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
+            entries = list(zip(*(a[start : start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
             assert all(a > b for a, b in zip(listed, listed[1:])), (slot, listed)
             assert len({seq for _, _, seq in listed}) == len(listed)

@@ -14,9 +14,9 @@ from numba import njit
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
 
 SLACK = 1e-6
-LEAST = 2.0**-60        # stands for 1 - alpha when that is 0
+LEAST = 2.0**-60  # stands for 1 - alpha when that is 0
 BLOCK = 64
-_BIG = 3e38             # near the end of float32
+_BIG = 3e38  # near the end of float32
 
 Lists = namedtuple("Lists", "block slot weight bound_block bound top")
 Lists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
@@ -216,7 +216,7 @@ def drop_postings(slots, code, depth, ends, items, least, lists):
             base, bounds = lists.block[item, START], lists.bound_block[item, START]
             last = lists.block[item, LENGTH] - 1
             at = _place_in(lists, item, slots[i])
-            for block in range(at // BLOCK, last // BLOCK):     # the first posting of the next block comes in
+            for block in range(at // BLOCK, last // BLOCK):  # the first posting of the next block comes in
                 lists.bound[bounds + block] = min(lists.bound[bounds + block], least[row, lists.slot[base + (block + 1) * BLOCK]])
             for back in range(at, last):
                 lists.slot[base + back], lists.weight[base + back] = lists.slot[base + back + 1], lists.weight[base + back + 1]

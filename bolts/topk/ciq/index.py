@@ -38,8 +38,8 @@ class CiqIndex(SubscriptionIndex):
         if not 1 <= depth <= 8:
             raise IllegalArgumentException(explain("The plane cannot be divided as often.", given=depth, legal="index option depth in 1..8"))
         self._depth = int(depth)
-        self._code = np.zeros(0, np.int32)                          # by slot: its last cell; -1: not linked
-        self._least = np.zeros((4 * self._depth, 0), np.float32)    # by quadrant of the covering, slot: MinT
+        self._code = np.zeros(0, np.int32)  # by slot: its last cell; -1: not linked
+        self._least = np.zeros((4 * self._depth, 0), np.float32)  # by quadrant of the covering, slot: MinT
         self._weights = np.zeros(0)
         self._count = 0
         self._build(np.zeros(0, np.int32))
@@ -52,7 +52,7 @@ class CiqIndex(SubscriptionIndex):
         self._code = grown(self._code, n, -1)
         if n > self._least.shape[1]:
             least = np.full((len(self._least), len(self._code)), np.inf, np.float32)
-            least[:, :self._least.shape[1]] = self._least
+            least[:, : self._least.shape[1]] = self._least
             self._least = least
         self._weights = grown(self._weights, len(self.table.terms), -1.0)
         if self._count + len(slots) > 4 * self._built:
@@ -63,7 +63,7 @@ class CiqIndex(SubscriptionIndex):
     def unlink(self, slots: np.ndarray) -> None:
         """Take slots out of their cells."""
         for start in range(0, len(slots), _CHUNK):
-            chunk = slots[start:start + _CHUNK]
+            chunk = slots[start : start + _CHUNK]
             ends, items = self._items(chunk)
             kernels.drop_postings(chunk, self._code, self._depth, ends, items, self._least, self._lists)
             self._ids.release(items)
@@ -87,7 +87,7 @@ class CiqIndex(SubscriptionIndex):
 
     def _build(self, slots: np.ndarray) -> None:
         """Begin anew with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
-        self._ids = TermIds()       # of lists: keys are term * cells + cell
+        self._ids = TermIds()  # of lists: keys are term * cells + cell
         self._postings = BlockPool({"slot": np.int32, "weight": np.float32})
         self._bounds = BlockPool({"least": np.float32})
         self._top = np.zeros(0, np.float32)
@@ -102,7 +102,7 @@ class CiqIndex(SubscriptionIndex):
         self._code[slots] = kernels.paths(slots, table.place, self._root, self._depth)
         kernels.set_min_texts(slots, table.place, self._root, self._depth, self.diagonal_deg, self._least)
         for start in range(0, len(slots), _CHUNK):
-            chunk = slots[start:start + _CHUNK]
+            chunk = slots[start : start + _CHUNK]
             keys, ends = kernels.make_keys(chunk, self._code, self._depth, words.block, words.term)
             items = self._ids.acquire(keys)
             n = len(self._ids)
@@ -129,7 +129,7 @@ class CiqIndex(SubscriptionIndex):
         fallen = self.table.place[slots, blocks.THRESHOLD] < before
         self._risen += len(slots) - int(fallen.sum())
         if 4 * (self._risen + int(fallen.sum())) >= self._count:
-            kernels.set_bounds(self._ids.map.name[:len(self._ids)], self._depth, self._least, self._lists)
+            kernels.set_bounds(self._ids.map.name[: len(self._ids)], self._depth, self._least, self._lists)
             self._risen = 0
         else:
             slots = slots[fallen]
@@ -140,18 +140,23 @@ class CiqIndex(SubscriptionIndex):
         """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
         table, words, terms, ids = self.table, self.table.words, self.table.terms.map, self._ids.map
         lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
-        first, term, weight, *_ = read_messages(lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64),
-                                                readable(messages.weights, np.float64), terms.key, terms.local)
-        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local,
-                                                self._least, self._lists)
-        return Matches(*verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight,
-                               self._weights, self.diagonal_deg))
+        first, term, weight, *_ = read_messages(
+            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local
+        )
+        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local, self._least, self._lists)
+        return Matches(
+            *verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
+        )
 
     @property
     def structure_bytes(self) -> int:
         """Bytes of lists, bounds and what is kept by slot."""
-        return (sum(a.nbytes for a in (self._code, self._least, self._weights, self._top)) + self._ids.memory_bytes
-                + self._postings.memory_bytes + self._bounds.memory_bytes)
+        return (
+            sum(a.nbytes for a in (self._code, self._least, self._weights, self._top))
+            + self._ids.memory_bytes
+            + self._postings.memory_bytes
+            + self._bounds.memory_bytes
+        )
 
     def _check(self) -> None:
         """Verify coverings, lists and bounds."""
@@ -170,12 +175,11 @@ class CiqIndex(SubscriptionIndex):
         self._ids._check(items)
         owners = np.repeat(live, np.diff(ends, prepend=0))
         nths = [nth for slot in live for nth in range(words.block[slot, blocks.LENGTH]) for _ in range(3 * depth + 1)]
-        wanted = {(item, slot): words.weight[words.block[slot, blocks.START] + nth]
-                  for item, slot, nth in zip(items.tolist(), owners.tolist(), nths)}
+        wanted = {(item, slot): words.weight[words.block[slot, blocks.START] + nth] for item, slot, nth in zip(items.tolist(), owners.tolist(), nths)}
         for item in np.flatnonzero(lists.block[:, blocks.LENGTH]).tolist():
             base, length = lists.block[item, :2].tolist()
             bounds, count = lists.bound_block[item, :2].tolist()
-            slots = lists.slot[base:base + length]
+            slots = lists.slot[base : base + length]
             assert (np.diff(slots) > 0).all() and count == -(-length // kernels.BLOCK)
             row = kernels._row_in(item, self._ids.map.name, depth)
             for offset, slot in enumerate(slots.tolist()):

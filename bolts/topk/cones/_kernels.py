@@ -19,17 +19,17 @@ from numba import njit
 LANES = 16
 START, LENGTH, CAPACITY, BIG = range(4)
 LON, LAT, ALPHA, THRESHOLD = range(4)
-X, Y, NEAR, FIRST, REST, NEED = range(6)                # fields of a cone
+X, Y, NEAR, FIRST, REST, NEED = range(6)  # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
-TERM, USED, DEAD, STALE, BASE, FRESH = range(6)         # columns of big
-STEPS = 16384.0         # of FIRST, REST and NEED per unit of score
+TERM, USED, DEAD, STALE, BASE, FRESH = range(6)  # columns of big
+STEPS = 16384.0  # of FIRST, REST and NEED per unit of score
 TOP = 65535
-CODE, PART = 0, 1       # of code
-CODES = 4               # later keywords that have one
-WEIGHTS = 255.0         # steps of a later keyword's weight
-OPEN = 255              # the code of every keyword
-WHOLE = 512             # steps of NEED that count as a whole change
-RUN = 64                # lanes that are arranged when they have been added
+CODE, PART = 0, 1  # of code
+CODES = 4  # later keywords that have one
+WEIGHTS = 255.0  # steps of a later keyword's weight
+OPEN = 255  # the code of every keyword
+WHOLE = 512  # steps of NEED that count as a whole change
+RUN = 64  # lanes that are arranged when they have been added
 
 Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
@@ -123,10 +123,8 @@ def contain_cone(lists, number, lane, cone):
     b = lane // LANES
     g = b // LANES
     both = min(cone[FIRST] + cone[REST], TOP)
-    contain(lists.bound, lists.groups[number, START] + g, b % LANES, cone[X], cone[Y], cone[X], cone[Y],
-            cone[NEAR], cone[FIRST], both, cone[NEED])
-    contain(lists.upper, lists.uppers[number, START] + g // LANES, g % LANES, cone[X], cone[Y], cone[X], cone[Y],
-            cone[NEAR], cone[FIRST], both, cone[NEED])
+    contain(lists.bound, lists.groups[number, START] + g, b % LANES, cone[X], cone[Y], cone[X], cone[Y], cone[NEAR], cone[FIRST], both, cone[NEED])
+    contain(lists.upper, lists.uppers[number, START] + g // LANES, g % LANES, cone[X], cone[Y], cone[X], cone[Y], cone[NEAR], cone[FIRST], both, cone[NEED])
 
 
 @njit(cache=True)
@@ -176,14 +174,23 @@ def bound_lanes(lists, number, low, high):
                 near, wanted = np.int64(lists.field[start + b, NEAR, lane]), np.int64(lists.field[start + b, NEED, lane])
                 gain, rest = np.int64(lists.field[start + b, FIRST, lane]), np.int64(lists.field[start + b, REST, lane])
                 contain(lists.bound, row, j, x, y, x, y, near, gain, min(gain + rest, TOP), wanted)
-    for g in range(low // LANES ** 2, (high + LANES ** 2 - 1) // LANES ** 2):
+    for g in range(low // LANES**2, (high + LANES**2 - 1) // LANES**2):
         row, j = upper + g // LANES, g % LANES
         clear_bound(lists.upper, row, j)
         for i in range(LANES):
-            contain(lists.upper, row, j, np.int64(lists.bound[first + g, X0, i]), np.int64(lists.bound[first + g, Y0, i]),
-                    np.int64(lists.bound[first + g, X1, i]), np.int64(lists.bound[first + g, Y1, i]),
-                    np.int64(lists.bound[first + g, NEAR0, i]), np.int64(lists.bound[first + g, FIRST1, i]),
-                    np.int64(lists.bound[first + g, BOTH1, i]), np.int64(lists.bound[first + g, NEED0, i]))
+            contain(
+                lists.upper,
+                row,
+                j,
+                np.int64(lists.bound[first + g, X0, i]),
+                np.int64(lists.bound[first + g, Y0, i]),
+                np.int64(lists.bound[first + g, X1, i]),
+                np.int64(lists.bound[first + g, Y1, i]),
+                np.int64(lists.bound[first + g, NEAR0, i]),
+                np.int64(lists.bound[first + g, FIRST1, i]),
+                np.int64(lists.bound[first + g, BOTH1, i]),
+                np.int64(lists.bound[first + g, NEED0, i]),
+            )
 
 
 @njit(cache=True)
@@ -389,7 +396,7 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
         if threshold < before and threshold > -np.inf:
             after = threshold - slack
         indexed[slot] = after
-        if indexed[slot] > threshold:       # rounded up
+        if indexed[slot] > threshold:  # rounded up
             indexed[slot] = np.nextafter(indexed[slot], np.float32(-np.inf))
         after = indexed[slot]
         wanted = need(after, place[slot, ALPHA])
@@ -401,7 +408,7 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
             lane = np.int64(words.where[at])
             b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
             if lists.field[b, REST, j] == TOP:
-                continue    # no bound can be given
+                continue  # no bound can be given
             lists.big[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
             lists.field[b, NEED, j] = wanted
             if stale(lists, number, least) or unarranged(lists, number) >= 0:

@@ -33,7 +33,7 @@ class ConePool:
         self.arrays = {name: aligned((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
         self.block = np.zeros((0, 3), np.int64)
         self.end = self.left = 0
-        self._free = np.zeros((1024, 2), np.int64)      # START, LENGTH of runs that were left behind; 0, 0: none. The largest are kept
+        self._free = np.zeros((1024, 2), np.int64)  # START, LENGTH of runs that were left behind; 0, 0: none. The largest are kept
 
     def reserve(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Give lists (each once) runs of at least so many rows; what they hold stays. Return which lists have larger runs now."""
@@ -126,21 +126,19 @@ class ConeIndex(SubscriptionIndex):
     :param drift: how far a threshold may rise before the index follows.
     """
 
-    def __init__(self, diagonal_deg: float, *, short: int = 8, flat: int = 4, least: int = 64, slack: float = 0.002,
-                 drift: float = 0.01) -> None:
-        super().__init__(diagonal_deg, where=np.int32)      # where: place of the keyword's posting in its list
+    def __init__(self, diagonal_deg: float, *, short: int = 8, flat: int = 4, least: int = 64, slack: float = 0.002, drift: float = 0.01) -> None:
+        super().__init__(diagonal_deg, where=np.int32)  # where: place of the keyword's posting in its list
         self._short, self._flat, self._least, self._slack, self._drift = int(short), int(flat), int(least), float(slack), float(drift)
         self._ids = BlockPool({"slot": np.int32}, columns=4)
         self._big = np.zeros((0, 6), np.int64)
-        self._spare: list[int] = []     # numbers of long lists to use again
+        self._spare: list[int] = []  # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
-        self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)),
-                               code=(np.uint8, (2, kernels.CODES * lanes)))
+        self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)), code=(np.uint8, (2, kernels.CODES * lanes)))
         self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
-        self._indexed = np.zeros(0, np.float32)     # threshold that a slot's cones are made for: at most the true one
-        self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP    # of distance in steps of score, for a step of NEAR
+        self._indexed = np.zeros(0, np.float32)  # threshold that a slot's cones are made for: at most the true one
+        self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP  # of distance in steps of score, for a step of NEAR
         self._frame: np.ndarray | None = None
 
     # -- the contract
@@ -160,7 +158,7 @@ class ConeIndex(SubscriptionIndex):
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
         ids = self._ids.block
         is_long = ids[terms, kernels.BIG] > 0
-        lengths = ids[terms, kernels.LENGTH] + counts       # of short lists
+        lengths = ids[terms, kernels.LENGTH] + counts  # of short lists
         new = ~is_long & (lengths > self._short)
         short = ~is_long & ~new
         self._ids.reserve(terms[short], lengths[short])
@@ -208,10 +206,23 @@ class ConeIndex(SubscriptionIndex):
         if self._frame is None:
             return Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
         terms = self.table.terms.map
-        return Matches(*search.match(
-            readable(messages.lon, np.float64), readable(messages.lat, np.float64), readable(messages.offsets, np.int64),
-            readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local, self._lists, self._words,
-            self.table.place, self._frame, self._step, self.diagonal_deg)[:3])
+        return Matches(
+            *search.match(
+                readable(messages.lon, np.float64),
+                readable(messages.lat, np.float64),
+                readable(messages.offsets, np.int64),
+                readable(messages.terms, np.int64),
+                readable(messages.weights, np.float64),
+                terms.key,
+                terms.local,
+                self._lists,
+                self._words,
+                self.table.place,
+                self._frame,
+                self._step,
+                self.diagonal_deg,
+            )[:3]
+        )
 
     @property
     def structure_bytes(self) -> int:
@@ -223,8 +234,17 @@ class ConeIndex(SubscriptionIndex):
 
     @property
     def _lists(self) -> kernels.Lists:
-        return kernels.Lists(self._ids.block, self._ids.slot, self._big, self._lanes.block, self._groups.block, self._uppers.block,
-                             *self._lanes.arrays.values(), *self._groups.arrays.values(), *self._uppers.arrays.values())
+        return kernels.Lists(
+            self._ids.block,
+            self._ids.slot,
+            self._big,
+            self._lanes.block,
+            self._groups.block,
+            self._uppers.block,
+            *self._lanes.arrays.values(),
+            *self._groups.arrays.values(),
+            *self._uppers.arrays.values(),
+        )
 
     @property
     def _words(self) -> kernels.Words:
@@ -280,8 +300,7 @@ class ConeIndex(SubscriptionIndex):
                 if numbers[term] < 0:
                     assert where < ids[term, kernels.LENGTH] and self._ids.slot[ids[term, kernels.START] + where] == slot
                 else:
-                    self._check_cone(slot, int(numbers[term]), int(where), terms[offsets[i] + nth:offsets[i + 1]],
-                                     weights[offsets[i] + nth:offsets[i + 1]])
+                    self._check_cone(slot, int(numbers[term]), int(where), terms[offsets[i] + nth : offsets[i + 1]], weights[offsets[i] + nth : offsets[i + 1]])
         for number in numbers[long].tolist():
             self._check_bounds(number, lists)
 
@@ -303,9 +322,9 @@ class ConeIndex(SubscriptionIndex):
             assert need / kernels.STEPS - 2.0 <= threshold - alpha - near / kernels.TOP * 0.7072 / self._frame[2] / self.diagonal_deg
         else:
             assert threshold - alpha >= 1.99
-        codes, steps = lists.code[b, :, j::kernels.LANES].tolist()
+        codes, steps = lists.code[b, :, j :: kernels.LANES].tolist()
         if codes[0] != kernels.OPEN:
-            assert len(terms) - 1 <= kernels.CODES and not any(codes[len(terms) - 1:])
+            assert len(terms) - 1 <= kernels.CODES and not any(codes[len(terms) - 1 :])
             for term, part, code, step in zip(terms[1:].tolist(), parts[1:].tolist(), codes, steps):
                 assert code == kernels.hashed(term) and step >= part * kernels.WEIGHTS
         else:
@@ -315,18 +334,18 @@ class ConeIndex(SubscriptionIndex):
         """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
         lanes, used = kernels.LANES, int(self._big[number, kernels.USED])
         start, _, capacity = lists.lanes[number]
-        slot = lists.slot[start:start + capacity].reshape(-1)
+        slot = lists.slot[start : start + capacity].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
-        base, fresh = self._big[number, kernels.BASE:].tolist()
-        assert 0 <= base <= fresh <= used and base % lanes ** 2 == 0 and (slot[:used] < 0).sum() == self._big[number, kernels.DEAD]
-        cones = lists.field[start:start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
+        base, fresh = self._big[number, kernels.BASE :].tolist()
+        assert 0 <= base <= fresh <= used and base % lanes**2 == 0 and (slot[:used] < 0).sum() == self._big[number, kernels.DEAD]
+        cones = lists.field[start : start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
         if not lists.groups[number, kernels.CAPACITY]:
             assert capacity <= self._flat
             return
         for level, pool, bounds in ((lanes, lists.groups, lists.bound), (lanes * lanes, lists.uppers, lists.upper)):
             first, _, n = pool[number]
             assert n * lanes * level >= capacity * lanes
-            box = bounds[first:first + n].transpose(1, 0, 2).reshape(8, -1).astype(np.int64)
+            box = bounds[first : first + n].transpose(1, 0, 2).reshape(8, -1).astype(np.int64)
             for lane in np.flatnonzero(slot >= 0).tolist():
                 x, y, near, gain, rest, need = cones[:, lane].tolist()
                 x0, y0, x1, y1, near0, gain1, both1, need0 = box[:, lane // level].tolist()

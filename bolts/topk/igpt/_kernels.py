@@ -16,10 +16,10 @@ from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term, sort_small
 
 SLACK = 1e-6
-LEAST = 2.0**-60        # stands for 1 - alpha (or alpha) when that is 0: bounds scale with it, and so does their slack
-DRIFT = 0.01            # a threshold that rose by less than this need not be followed
+LEAST = 2.0**-60  # stands for 1 - alpha (or alpha) when that is 0: bounds scale with it, and so does their slack
+DRIFT = 0.01  # a threshold that rose by less than this need not be followed
 WEST, SOUTH, EAST, NORTH = range(4)
-_BIG = 3e38             # near the end of float32
+_BIG = 3e38  # near the end of float32
 
 Tree = namedtuple("Tree", "box child")
 Tree.__doc__ = """A quadtree: per node its box float64[4] (WEST, SOUTH, EAST, NORTH) and the first of its four children int32 (-1: a leaf)."""
@@ -304,8 +304,7 @@ def drifted(slots, place, scores, new):
     out = np.empty(slots.shape[0], np.bool_)
     for i in range(slots.shape[0]):
         have = scores[slots[i]]
-        out[i] = new[i] < have or (new[i] > have and not (
-            (new[i] - have) * max(1.0 - place[slots[i], ALPHA], LEAST) < DRIFT and new[i] < np.inf))
+        out[i] = new[i] < have or (new[i] > have and not ((new[i] - have) * max(1.0 - place[slots[i], ALPHA], LEAST) < DRIFT and new[i] < np.inf))
     return out
 
 
@@ -430,7 +429,7 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
             if grouped and norm[m] <= 1.0 + 1e-9 and 1.0 - outer + SLACK * (1.0 + outer) < floor[cell]:
                 continue
             touched = np.int64(0)
-            near = max(0.0, 1.0 - outer)     # bounds of groups need one that is not negative
+            near = max(0.0, 1.0 - outer)  # bounds of groups need one that is not negative
             for i in range(first[m], first[m + 1]):
                 run = found[nth[i]]
                 if run < 0:
@@ -461,7 +460,7 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                         needed = score - ratio * (1.0 - far)
                         text = most[i] * files.total[p]
                         slack = _slack(text, score, ratio, far)
-                        if score == np.inf or text + slack < needed:       # Theorem 1
+                        if score == np.inf or text + slack < needed:  # Theorem 1
                             continue
                         slot = files.slot[p]
                         if state[slot]:
@@ -469,7 +468,7 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                         later = min((files.total[p] - files.weight[p]) * later_most, later_sum * files.rest[p])
                         met[touched] = slot
                         touched += 1
-                        if files.weight[p] * weight[i] + later + slack < needed:    # Theorem 2
+                        if files.weight[p] * weight[i] + later + slack < needed:  # Theorem 2
                             state[slot] = 2
                         else:
                             state[slot] = 1
@@ -507,7 +506,7 @@ def verify(message, slot, lon, lat, first, term, weight, place, block, word_term
     out_message, out_slot, out_score = np.empty(message.shape[0], np.int32), np.empty(message.shape[0], np.int32), np.empty(message.shape[0])
     kept = np.int64(0)
     for m in range(n):
-        candidates = by_message[begin[m]:begin[m + 1]]
+        candidates = by_message[begin[m] : begin[m + 1]]
         sort_small(candidates, candidates.shape[0])
         for i in range(first[m], first[m + 1]):
             weights[term[i]] = weight[i]

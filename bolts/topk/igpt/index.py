@@ -44,8 +44,8 @@ class IptIndex(SubscriptionIndex):
         if not cell_capacity >= 1:
             raise IllegalArgumentException(explain("A cell holds something.", given=cell_capacity, legal="index option cell_capacity >= 1"))
         self._capacity = int(cell_capacity)
-        self._leaf = np.zeros(0, np.int32)              # by slot; -1: not linked
-        self._scores = np.zeros(0, np.float32)          # by slot: kScore* as its postings have it
+        self._leaf = np.zeros(0, np.int32)  # by slot; -1: not linked
+        self._scores = np.zeros(0, np.float32)  # by slot: kScore* as its postings have it
         self._state = np.zeros(0, np.uint8)
         self._marked = np.zeros(0, np.bool_)
         self._weights = np.zeros(0)
@@ -131,7 +131,7 @@ class IptIndex(SubscriptionIndex):
             members = tree.of(cell)
             everybody.append(members)
             self._clear(cell)
-            tree.divide(cell, np.concatenate((members, slots[order[at:at + count]])), self.table, leaf)
+            tree.divide(cell, np.concatenate((members, slots[order[at : at + count]])), self.table, leaf)
         slots = np.concatenate(everybody)
         self._widen()
         tree.enter(slots, leaf)
@@ -152,8 +152,9 @@ class IptIndex(SubscriptionIndex):
     def _write(self, slots: np.ndarray) -> None:
         """Write postings of slots that have none."""
         words = self.table.words
-        fresh = kernels.make_postings(slots, self._leaf, self._scores, self.table.place, words.block, words.term, words.weight, self._bounds,
-                                      self._tree.arrays.box, self.diagonal_deg)
+        fresh = kernels.make_postings(
+            slots, self._leaf, self._scores, self.table.place, words.block, words.term, words.weight, self._bounds, self._tree.arrays.box, self.diagonal_deg
+        )
         order = np.lexsort((fresh.slot, fresh.score, fresh.key, fresh.cell) if self._grouped else (fresh.slot, fresh.key, fresh.cell))
         fresh = kernels.Fresh(*(column[order] for column in fresh))
         cells = np.unique(self._leaf[slots]).astype(np.int64)
@@ -168,8 +169,7 @@ class IptIndex(SubscriptionIndex):
             fresh = kernels.Fresh(nothing, nothing, nothing, *[numbers] * 6)
         postings, runs = self._postings, self._runs
         first = np.append(np.searchsorted(fresh.cell, cells), len(fresh.cell)).astype(np.int64)
-        plan, lengths, key, start, counts = kernels.merge_plan(cells, self._files, self._grouped, self._marked, first,
-                                                               fresh.key, fresh.score, fresh.slot)
+        plan, lengths, key, start, counts = kernels.merge_plan(cells, self._files, self._grouped, self._marked, first, fresh.key, fresh.score, fresh.slot)
         fields = [kernels.follow_plan(plan, getattr(postings, name), getattr(fresh, name)) for name in _FIELDS]
         postings.reserve(cells, lengths)
         runs.reserve(cells, counts)
@@ -215,8 +215,7 @@ class IptIndex(SubscriptionIndex):
                 self._write(again)
                 self._marked[again] = False
                 slots, new = slots[~many], new[~many]
-        kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files,
-                              self._grouped)
+        kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files, self._grouped)
 
     def _follow_floors(self, slots: np.ndarray) -> None:
         """Lower the floors of cells at once; find out now and then whether they are higher."""
@@ -239,13 +238,30 @@ class IptIndex(SubscriptionIndex):
         terms, words = table.terms.map, table.words
         lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
         first, term, weight, total, most, norm = kernels.read_messages(
-            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64),
-            terms.key, terms.local)
+            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local
+        )
         cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
-        message, slot = kernels.find_candidates(cells, self._files, self._tree.arrays.box, self._floor, lon, lat, first, term, weight,
-                                                total, most, norm, self._groups, self._grouped, self.diagonal_deg, self._state)
-        return Matches(*kernels.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight,
-                                       self._weights, self.diagonal_deg))
+        message, slot = kernels.find_candidates(
+            cells,
+            self._files,
+            self._tree.arrays.box,
+            self._floor,
+            lon,
+            lat,
+            first,
+            term,
+            weight,
+            total,
+            most,
+            norm,
+            self._groups,
+            self._grouped,
+            self.diagonal_deg,
+            self._state,
+        )
+        return Matches(
+            *kernels.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
+        )
 
     @property
     def structure_bytes(self) -> int:
@@ -268,7 +284,7 @@ class IptIndex(SubscriptionIndex):
         for cell in np.flatnonzero(self._postings.block[:, blocks.LENGTH]).tolist():
             base, length = files.block[cell, :2].tolist()
             first, count = files.runs[cell, :2].tolist()
-            keys, starts = files.key[first:first + count].tolist(), [*files.start[first:first + count].tolist(), length]
+            keys, starts = files.key[first : first + count].tolist(), [*files.start[first : first + count].tolist(), length]
             assert starts[0] == 0 and all(a < b for a, b in zip(keys, keys[1:])) and all(a < b for a, b in zip(starts, starts[1:]))
             for key, start, stop in zip(keys, starts, starts[1:]):
                 rows = [(files.score[p] if self._grouped else 0, files.slot[p]) for p in range(base + start, base + stop)]
@@ -289,8 +305,8 @@ class IptIndex(SubscriptionIndex):
             slot = int(files.slot[p])
             wanted.remove((slot, term))
             start, length = words.block[slot, :2].tolist()
-            nth = words.term[start:start + length].tolist().index(term)
-            weights = words.weight[start + nth:start + length]
+            nth = words.term[start : start + length].tolist().index(term)
+            weights = words.weight[start + nth : start + length]
             lon, lat, alpha, _ = self.table.place[slot].tolist()
             star = alpha / max(1.0 - alpha, kernels.LEAST)
             assert self._leaf[slot] == cell and files.score[p] == self._scores[slot]

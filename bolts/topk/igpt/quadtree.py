@@ -67,7 +67,7 @@ class Quadtree:
     def of(self, cell: int) -> np.ndarray:
         """Return the members of a cell (int32[])."""
         start, length = self.members.block[cell, :2]
-        return self.members.slot[start:start + length].copy()
+        return self.members.slot[start : start + length].copy()
 
     def _split(self, node: int) -> int:
         """Give a leaf four children; return the first: south-west, south-east, north-west, north-east."""
@@ -78,9 +78,9 @@ class Quadtree:
         self.members.widen(len(self.depth))
         west, south, east, north = self.arrays.box[node]
         x, y = kernels.middle(west, east), kernels.middle(south, north)
-        self.arrays.box[first:self.nodes] = (west, south, x, y), (x, south, east, y), (west, y, x, north), (x, y, east, north)
+        self.arrays.box[first : self.nodes] = (west, south, x, y), (x, south, east, y), (west, y, x, north), (x, y, east, north)
         self.arrays.child[node] = first
-        self.depth[first:self.nodes] = self.depth[node] + 1
+        self.depth[first : self.nodes] = self.depth[node] + 1
         return first
 
     @staticmethod
@@ -115,9 +115,9 @@ class Quadtree:
             if child[node] >= 0:
                 assert not len(members) and child[node] + 4 <= self.nodes
                 west, south, east, north = box[node]
-                quarters = box[child[node]:child[node] + 4]
+                quarters = box[child[node] : child[node] + 4]
                 assert (quarters[:, :2].min(axis=0) == (west, south)).all() and (quarters[:, 2:].max(axis=0) == (east, north)).all()
-                assert (quarters[0, 2:] == quarters[3, :2]).all() and (self.depth[child[node]:child[node] + 4] == self.depth[node] + 1).all()
+                assert (quarters[0, 2:] == quarters[3, :2]).all() and (self.depth[child[node] : child[node] + 4] == self.depth[node] + 1).all()
             else:
                 assert len(members) <= self.capacity or self.depth[node] == self.DEPTH
         assert sorted(seen) == linked.tolist()

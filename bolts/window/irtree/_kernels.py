@@ -218,10 +218,9 @@ def _has_room(tree, depth, terms):
     while d >= 0 and tree.node[tree.path[d], COUNT] == tree.capacity:
         entries += tree.node[tree.path[d], SIZE] + terms
         d -= 1
-    if d < 0:       # a new root
+    if d < 0:  # a new root
         entries += tree.node[tree.path[0], SIZE] + terms
-    return (meta[SPARE_ENTRIES] + len(tree.weight) - meta[ENTRIES] >= entries
-            and meta[SPARE_NODES] + len(tree.node) - meta[NODES] >= depth + 2)
+    return meta[SPARE_ENTRIES] + len(tree.weight) - meta[ENTRIES] >= entries and meta[SPARE_NODES] + len(tree.node) - meta[NODES] >= depth + 2
 
 
 @njit(cache=True)
@@ -670,7 +669,7 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
                 waiting = pushed = 1
         of_item[0], bounds[0], items[0] = tree.meta[ROOT], np.inf, 0
         least = lowest(best, q)
-        while waiting and bounds[0] >= least:       # equal is enough: the message may be newer
+        while waiting and bounds[0] >= least:  # equal is enough: the message may be newer
             item = items[0]
             _pop(bounds, items, waiting)
             waiting -= 1

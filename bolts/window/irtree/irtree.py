@@ -43,9 +43,19 @@ class IrTreeWindow(KeptMessages):
         self._terms = TermIds()
         self._leaf, self._head = self._places = Queue(np.int32), Queue(np.int32)
         self._tree = _kernels.Tree(
-            node_capacity, np.zeros(9, np.int64), np.empty((64, 7), np.int32), np.empty(64), np.empty((16, 5), np.int32), np.zeros((16, 4)),
-            np.empty((16, node_capacity + 1), np.int32), np.zeros(0, np.int32), np.zeros(64, np.int64), np.zeros(node_capacity + 1, np.int64),
-            np.zeros(16, np.int64), np.zeros(16, np.int64))
+            node_capacity,
+            np.zeros(9, np.int64),
+            np.empty((64, 7), np.int32),
+            np.empty(64),
+            np.empty((16, 5), np.int32),
+            np.zeros((16, 4)),
+            np.empty((16, node_capacity + 1), np.int32),
+            np.zeros(0, np.int32),
+            np.zeros(64, np.int64),
+            np.zeros(node_capacity + 1, np.int64),
+            np.zeros(16, np.int64),
+            np.zeros(16, np.int64),
+        )
         _kernels.plant(self._tree)
 
     @property
@@ -83,10 +93,15 @@ class IrTreeWindow(KeptMessages):
     def _make_room(self, terms: int) -> None:
         """Make room for more entries and nodes, if need be for a message of so many terms that splits all nodes above it."""
         tree = self._tree
-        largest = int(tree.node[:tree.meta[_kernels.NODES], _kernels.SIZE].max())
+        largest = int(tree.node[: tree.meta[_kernels.NODES], _kernels.SIZE].max())
         entries, nodes = len(tree.weight) * 3 // 2 + 80 * terms + 3 * largest, len(tree.node) * 3 // 2 + 64
-        self._tree = tree._replace(entry=grown(tree.entry, entries, 0), weight=grown(tree.weight, entries, 0), node=grown(tree.node, nodes, 0),
-                                   box=grown(tree.box, nodes, 0), child=grown(tree.child, nodes, 0))
+        self._tree = tree._replace(
+            entry=grown(tree.entry, entries, 0),
+            weight=grown(tree.weight, entries, 0),
+            node=grown(tree.node, nodes, 0),
+            box=grown(tree.box, nodes, 0),
+            child=grown(tree.child, nodes, 0),
+        )
         self._widen_scratch()
 
     def free(self, position: int) -> None:
@@ -101,7 +116,7 @@ class IrTreeWindow(KeptMessages):
         leaves = _kernels.remove(self._tree, self._rows, n)
         start, least = 0, self._capacity // 4
         while (start := _kernels.tidy(self._tree, self._rows, leaves, start, least)) >= 0:
-            orphans = self._tree.orphans[:self._tree.meta[_kernels.ORPHANS]]
+            orphans = self._tree.orphans[: self._tree.meta[_kernels.ORPHANS]]
             self._make_room(int(np.diff(_kernels.keywords(self._tree, self._head.view[orphans])[0]).max()))
         _kernels.collapse(self._tree)
         self._terms.release(terms)
@@ -114,8 +129,9 @@ class IrTreeWindow(KeptMessages):
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
         """See :meth:`MessageWindow.topk`."""
         queries, messages, terms = self._owned(queries, extent), self._columns, self._terms.map
-        offsets, rows, scores = _kernels.topk(self._tree, self._rows, messages, terms.key, terms.local, queries, self._floors(queries, thresholds),
-                                              extent, float(diagonal_deg))
+        offsets, rows, scores = _kernels.topk(
+            self._tree, self._rows, messages, terms.key, terms.local, queries, self._floors(queries, thresholds), extent, float(diagonal_deg)
+        )
         return Answers(offsets, messages.seq[rows], messages.position[rows], scores)
 
     # -- state ------------------------------------------------------------------------------------
@@ -178,7 +194,7 @@ class IrTreeWindow(KeptMessages):
         """Verify the inverted files of all nodes against those of their children; return the terms of the messages."""
         k, tree = _kernels, self._tree
         used, uses = 0, []
-        below: dict[tuple[int, int], dict[int, int]] = {}    # (level 0 or 1, owner) -> term -> entry
+        below: dict[tuple[int, int], dict[int, int]] = {}  # (level 0 or 1, owner) -> term -> entry
         for i, head in enumerate(self._head.view.tolist()):
             found = self._owned_by(head, (i + self._seq.base) & _LOW)
             assert all(tree.entry[e, k.FIRST] == -1 for e in found.values())

@@ -18,13 +18,19 @@ def messages_of(rows):
     terms = [sorted(set(ts)) for _, _, ts in rows]
     offsets = np.cumsum([0, *map(len, terms)]).astype(np.int64)
     flat = np.array([t for ts in terms for t in ts], np.int64)
-    return MessageBatch(np.arange(n), np.arange(n), np.array([r[0] for r in rows], float), np.array([r[1] for r in rows], float), offsets, flat, np.ones(len(flat)))
+    return MessageBatch(
+        np.arange(n), np.arange(n), np.array([r[0] for r in rows], float), np.array([r[1] for r in rows], float), offsets, flat, np.ones(len(flat))
+    )
 
 
 def expected(subscriptions, rows):
     """Return the pairs (message, slot), sorted; ``subscriptions`` is slot -> (bbox, expression)."""
-    return [(i, slot) for i, (lat, lon, terms) in enumerate(rows) for slot in sorted(subscriptions)
-            if in_bbox(subscriptions[slot][0], lat, lon) and satisfies(subscriptions[slot][1], set(terms))]
+    return [
+        (i, slot)
+        for i, (lat, lon, terms) in enumerate(rows)
+        for slot in sorted(subscriptions)
+        if in_bbox(subscriptions[slot][0], lat, lon) and satisfies(subscriptions[slot][1], set(terms))
+    ]
 
 
 def pairs(found):

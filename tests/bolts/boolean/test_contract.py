@@ -71,8 +71,13 @@ def test_borders_belong_to_the_rectangle(index):
     for west, south, east, north in boxes.values():
         for lat in (south, north, (south + north) / 2):
             for lon in (west, east, (west + east) / 2):
-                rows += [(lat, lon, [5]), (math.nextafter(lat, -90), lon, [5]), (math.nextafter(lat, 90), lon, [5]), (lat, math.nextafter(lon, -180), [5]),
-                         (lat, math.nextafter(lon, 180), [5])]
+                rows += [
+                    (lat, lon, [5]),
+                    (math.nextafter(lat, -90), lon, [5]),
+                    (math.nextafter(lat, 90), lon, [5]),
+                    (lat, math.nextafter(lon, -180), [5]),
+                    (lat, math.nextafter(lon, 180), [5]),
+                ]
     found = pairs(index.match(messages_of(rows)))
     assert found == expected({slot: (box, 5) for slot, box in boxes.items()}, rows)
     assert 0 < len(found) < len(rows)
@@ -140,8 +145,15 @@ def test_huge_expressions(index):
     tree = [i % 64 for i in range(256)]
     while len(tree) > 1:
         tree = [[rng.choice(["and", "or"]), a, b] for a, b in zip(tree[::2], tree[1::2])]
-    subscriptions = {0: (WORLD, ["and", *range(256)]), 1: (WORLD, ["or", *range(256)]), 2: (WORLD, wide), 3: (WORLD, tree[0]),
-                     4: (WORLD, deep(16, "and")), 5: (WORLD, deep(16, "or")), 6: (WORLD, deep(15, "and"))}
+    subscriptions = {
+        0: (WORLD, ["and", *range(256)]),
+        1: (WORLD, ["or", *range(256)]),
+        2: (WORLD, wide),
+        3: (WORLD, tree[0]),
+        4: (WORLD, deep(16, "and")),
+        5: (WORLD, deep(16, "or")),
+        6: (WORLD, deep(15, "and")),
+    }
     rows = [(0.0, 0.0, list(range(256)))] + [(0.0, 0.0, rng.sample(range(64), rng.randrange(1, 60))) for _ in range(300)]
     filled(index, subscriptions)._check()
     found = pairs(index.match(messages_of(rows)))
@@ -165,8 +177,14 @@ def test_many_subscriptions_under_one_term(index):
 
 
 def test_equal_and_nested_children_change_nothing(index):
-    expressions = [["and", 1, 1], ["or", 2, 2], ["and", ["and", 1, 2], ["and", 2, 3]], ["or", ["and", 4], ["or", 4, ["or", 5]]], ["and", ["or", 1, 2], ["or", 2, 1]],
-                   ["and", ["and", ["and", 6]]]]
+    expressions = [
+        ["and", 1, 1],
+        ["or", 2, 2],
+        ["and", ["and", 1, 2], ["and", 2, 3]],
+        ["or", ["and", 4], ["or", 4, ["or", 5]]],
+        ["and", ["or", 1, 2], ["or", 2, 1]],
+        ["and", ["and", ["and", 6]]],
+    ]
     subscriptions = {slot: (WORLD, e) for slot, e in enumerate(expressions)}
     rows = [(0.0, 0.0, [t for t in range(1, 7) if bits >> t & 1]) for bits in range(128)]
     assert pairs(filled(index, subscriptions).match(messages_of(rows))) == expected(subscriptions, rows)
@@ -194,23 +212,26 @@ def test_a_state_is_that_of_the_moment_it_was_taken(index):
     assert pairs(index.match(messages_of(rows))) == expected(subscriptions, rows)
 
 
-@pytest.mark.parametrize(("slots", "boxes", "expressions", "message"), [
-    ([5], [WORLD], [1], "A slot must be free.*given: \\[5\\]"),
-    ([-1], [WORLD], [1], "A slot must be free"),
-    ([2**31], [WORLD], [1], "A slot must be free"),
-    ([6, 6], [WORLD, WORLD], [1, 2], "A slot must be free, and be given once"),
-    ([6, 7], [WORLD, WORLD], [1, ["xor", 1, 2]], "cannot be indexed.*given: \\['xor', 1, 2\\].*legal: an int"),
-    ([6], [WORLD], [["and"]], "cannot be indexed"),
-    ([6], [WORLD], [[]], "cannot be indexed"),
-    ([6], [WORLD], ["coffee"], "cannot be indexed"),
-    ([6], [WORLD], [True], "cannot be indexed"),
-    ([6], [WORLD], [1.5], "cannot be indexed"),
-    ([6], [(0.0, 0.0, math.nan, 1.0)], [1], "Rectangles cannot be indexed"),
-    ([6], [(0.0, 0.0, math.inf, 1.0)], [1], "Rectangles cannot be indexed"),
-    ([6], [(0.0, 0.0, 1.0)], [1], "Rectangles cannot be indexed"),
-    ([6, 7], [WORLD, WORLD], [1], "Rectangles cannot be indexed"),
-    ([6, 7], [WORLD], [1], "Each subscription needs a slot"),
-])
+@pytest.mark.parametrize(
+    ("slots", "boxes", "expressions", "message"),
+    [
+        ([5], [WORLD], [1], "A slot must be free.*given: \\[5\\]"),
+        ([-1], [WORLD], [1], "A slot must be free"),
+        ([2**31], [WORLD], [1], "A slot must be free"),
+        ([6, 6], [WORLD, WORLD], [1, 2], "A slot must be free, and be given once"),
+        ([6, 7], [WORLD, WORLD], [1, ["xor", 1, 2]], "cannot be indexed.*given: \\['xor', 1, 2\\].*legal: an int"),
+        ([6], [WORLD], [["and"]], "cannot be indexed"),
+        ([6], [WORLD], [[]], "cannot be indexed"),
+        ([6], [WORLD], ["coffee"], "cannot be indexed"),
+        ([6], [WORLD], [True], "cannot be indexed"),
+        ([6], [WORLD], [1.5], "cannot be indexed"),
+        ([6], [(0.0, 0.0, math.nan, 1.0)], [1], "Rectangles cannot be indexed"),
+        ([6], [(0.0, 0.0, math.inf, 1.0)], [1], "Rectangles cannot be indexed"),
+        ([6], [(0.0, 0.0, 1.0)], [1], "Rectangles cannot be indexed"),
+        ([6, 7], [WORLD, WORLD], [1], "Rectangles cannot be indexed"),
+        ([6, 7], [WORLD], [1], "Each subscription needs a slot"),
+    ],
+)
 def test_what_cannot_be_inserted_is_refused_as_a_whole(index, slots, boxes, expressions, message):
     index.insert(5, WORLD, 9)
     with pytest.raises(IllegalArgumentException, match=message):

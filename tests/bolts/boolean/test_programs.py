@@ -13,7 +13,7 @@ def run(kind, program, terms):
     """Evaluate a program as its documentation says."""
     if kind != GENERAL:
         return (all if kind == AND else any)(term in terms for term in program)
-    literals = program[1 + program[0]:]
+    literals = program[1 + program[0] :]
     size, at, asked = len(literals) // 2, 0, set()
     while at < size:
         assert at not in asked, "a literal is asked for once at most"
@@ -37,19 +37,22 @@ def test_programs_say_what_their_expressions_say_for_every_set_of_terms(seed):
                 wanted = satisfies(expression, set(terms))
                 assert run(kind, program, set(terms)) == wanted
                 assert not wanted or announced & set(terms), "a satisfying set without a trigger"
-        stored = {AND: program[:1], OR: program, GENERAL: program[1:1 + program[0]]}[kind]
+        stored = {AND: program[:1], OR: program, GENERAL: program[1 : 1 + program[0]]}[kind]
         assert list(stored) == sorted(announced)
 
 
-@pytest.mark.parametrize(("expression", "compiled"), [
-    (7, (AND, [7])),
-    (["and", 9, 3, 5, 3], (AND, [3, 5, 9])),
-    (["or", 9, 3, ["or", 5, 3]], (OR, [3, 5, 9])),
-    (["and", ["or", 4]], (AND, [4])),
-    (["and", -5, 2], (AND, [-5, 2])),
-    # (8 or 9) and 5: 5 alone is the trigger and is asked for first; then 9, the more frequent one, then 8.
-    (["and", ["or", 8, 9], 5], (GENERAL, [1, 5, 5, 1 << 32 | 4, 9, 3 << 32 | 2, 8, 3 << 32 | 4])),
-])
+@pytest.mark.parametrize(
+    ("expression", "compiled"),
+    [
+        (7, (AND, [7])),
+        (["and", 9, 3, 5, 3], (AND, [3, 5, 9])),
+        (["or", 9, 3, ["or", 5, 3]], (OR, [3, 5, 9])),
+        (["and", ["or", 4]], (AND, [4])),
+        (["and", -5, 2], (AND, [-5, 2])),
+        # (8 or 9) and 5: 5 alone is the trigger and is asked for first; then 9, the more frequent one, then 8.
+        (["and", ["or", 8, 9], 5], (GENERAL, [1, 5, 5, 1 << 32 | 4, 9, 3 << 32 | 2, 8, 3 << 32 | 4])),
+    ],
+)
 def test_the_programs_of_some_expressions(expression, compiled):
     kind, program = compile_expression(expression)
     assert (kind, list(program)) == compiled

@@ -42,8 +42,21 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> RedisServer:
-        command = [binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder),
-                   "--appendonly", "yes" if self.keep else "no", "--loglevel", "warning"]
+        command = [
+            binary(),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            str(self.folder),
+            "--appendonly",
+            "yes" if self.keep else "no",
+            "--loglevel",
+            "warning",
+        ]
         if self.password is not None:
             command += ["--requirepass", self.password]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

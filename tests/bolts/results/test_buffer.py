@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, StoreUnavailable, Stored, supersedes
+from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.topology.core.frames import pack_state, unpack_state
 
@@ -176,7 +176,7 @@ def test_outages_crashes_and_replays_leave_the_newest(seed):
     while position < len(history):
         shelf.away = rng.random() < 0.4
         step = rng.randrange(1, 5)
-        buffer.add(history[position:position + step])
+        buffer.add(history[position : position + step])
         position += step
         buffer.flush()
         clock.now += rng.random() * 3
@@ -224,4 +224,3 @@ def test_a_store_that_hangs_hardly_holds_its_bolt():
     held(buffer, clock, 61)
     assert not buffer.away and len(buffer) <= 1
     assert held(buffer, clock, 10) == 0
-

@@ -32,8 +32,16 @@ def listed(records):
 
 def encode(rows):
     shared = heads([r[0] for r in rows], [r[1] for r in rows], [None if r[2] is None else json.dumps(r[2]) for r in rows])
-    return listed(delta_records(shared, np.array([r[3] for r in rows], np.int8), [json.dumps(r[4]) for r in rows], np.array([r[5] for r in rows], np.int64),
-                         np.array([r[6] for r in rows]), np.array([r[7] for r in rows], np.int32)))
+    return listed(
+        delta_records(
+            shared,
+            np.array([r[3] for r in rows], np.int8),
+            [json.dumps(r[4]) for r in rows],
+            np.array([r[5] for r in rows], np.int64),
+            np.array([r[6] for r in rows]),
+            np.array([r[7] for r in rows], np.int32),
+        )
+    )
 
 
 def test_deltas_read_back_as_what_they_say():
@@ -71,8 +79,14 @@ def test_result_ids_differ_wherever_results_differ():
 def test_columns_may_be_arrays_arrow_or_lists_of_numpy_numbers():
     shared = heads(np.array(["s", "s"], object), pa.array(["0-1", "0-1"]))
     plain = listed(delta_records(heads(["s"] * 2, ("0-1", "0-1"), [None, None]), [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2]))
-    assert listed(delta_records(shared, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)],
-                                np.array([1, 2], np.int32))) == plain
+    assert (
+        listed(
+            delta_records(
+                shared, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)], np.array([1, 2], np.int32)
+            )
+        )
+        == plain
+    )
     read_only = np.array([0.5, 0.25])
     read_only.flags.writeable = False
     assert listed(delta_records(shared, pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2])) == plain
@@ -106,16 +120,21 @@ def test_states_read_back_as_what_they_say():
     values = state_values(shared, np.arange(50) - 1, offsets, [json.dumps(m) for ms in lists for m, _ in ms], np.array([s for ms in lists for _, s in ms]))
     assert [json.loads(v) for v in values.to_pylist()] == [
         {"v": 1, "subscription": s, "registration": f"1-{i}", "watermark": i - 1, "topk": [{"message": m, "score": score} for m, score in ms]}
-        for i, (s, ms) in enumerate(zip(subscriptions, lists))]
+        for i, (s, ms) in enumerate(zip(subscriptions, lists))
+    ]
     assert state_values(heads(["s"], ["0-3"]), [4], [0, 1], ['"a"'], [0.5]).to_pylist() == [
-        '{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[{"message":"a","score":0.5}]}']
+        '{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[{"message":"a","score":0.5}]}'
+    ]
     assert state_values(heads(["s"], ["0-3"]), [4], [0, 0], [], []).to_pylist() == ['{"v":1,"subscription":"s","registration":"0-3","watermark":4,"topk":[]}']
 
 
 def test_events_read_back_as_what_they_say():
     shared = 's"1', "2-9"
     assert event_record(*shared, "active", -1) == (
-        b's"1', b'{"v":1,"subscription":"s\\"1","registration":"2-9","event":"active","watermark":-1}', b'2-9/"s\\"1"/-1/active')
+        b's"1',
+        b'{"v":1,"subscription":"s\\"1","registration":"2-9","event":"active","watermark":-1}',
+        b'2-9/"s\\"1"/-1/active',
+    )
     assert json.loads(event_record(*shared, "removed", 7)[1]) == {"v": 1, "subscription": 's"1', "registration": "2-9", "event": "removed", "watermark": 7}
     with pytest.raises(IllegalArgumentException, match=r"given: 'gone'; legal: active \| removed"):
         event_record(*shared, "gone", 7)

@@ -39,10 +39,16 @@ def mixed(n, seed):
     """Deltas of a few registrations, as columns."""
     rng = random.Random(seed)
     which = [rng.randrange(7) for _ in range(n)]
-    return dict(subscriptions=[f"s{w}" for w in which], registrations=[f"0-{w}" for w in which],
-                ops=np.array([rng.randrange(3) for _ in range(n)], np.int8), messages=[json.dumps(rng.choice([i, f"m{i}"])) for i in range(n)],
-                scores=np.array([rng.random() for _ in range(n)]), ranks=np.array([rng.randrange(1, 9) for _ in range(n)], np.int32),
-                watermarks=np.arange(n, dtype=np.int64), metas=[None if w % 2 else f'{{"w":{w}}}' for w in which])
+    return dict(
+        subscriptions=[f"s{w}" for w in which],
+        registrations=[f"0-{w}" for w in which],
+        ops=np.array([rng.randrange(3) for _ in range(n)], np.int8),
+        messages=[json.dumps(rng.choice([i, f"m{i}"])) for i in range(n)],
+        scores=np.array([rng.random() for _ in range(n)]),
+        ranks=np.array([rng.randrange(1, 9) for _ in range(n)], np.int32),
+        watermarks=np.arange(n, dtype=np.int64),
+        metas=[None if w % 2 else f'{{"w":{w}}}' for w in which],
+    )
 
 
 def test_deltas_go_to_the_results_topic_in_order():
@@ -84,8 +90,13 @@ def test_states_go_to_the_compacted_topic_and_only_if_they_are_wanted():
     publisher, collector = made(run=9)
     assert publisher.states(*arguments) == 2
     assert [(t, k, json.loads(v)) for t, k, v, _ in collector.records] == [
-        ("t.topk", b"a", {"v": 1, "subscription": "a", "registration": "0-1", "watermark": 5, "topk": [{"message": 1, "score": 0.75}, {"message": "x", "score": 0.5}]}),
-        ("t.topk", b"b", {"v": 1, "subscription": "b", "registration": "0-2", "watermark": 6, "topk": []})]
+        (
+            "t.topk",
+            b"a",
+            {"v": 1, "subscription": "a", "registration": "0-1", "watermark": 5, "topk": [{"message": 1, "score": 0.75}, {"message": "x", "score": 0.5}]},
+        ),
+        ("t.topk", b"b", {"v": 1, "subscription": "b", "registration": "0-2", "watermark": 6, "topk": []}),
+    ]
     assert [h for *_, h in collector.records] == [{"version": b"9 0-1 5"}, {"version": b"9 0-2 6"}]
     for via_bolt in (False, True):
         publisher, collector = made("deltas", via_bolt=via_bolt)
@@ -99,8 +110,12 @@ def test_a_removal_is_an_event_and_a_null_state():
     assert publisher.events(["a"], ["0-1"], ["active"], [-1]) == 1
     assert publisher.removed(["a", "b"], ["0-1", "0-2"], np.array([7, 8])) == 2
     assert [(t, k, v and json.loads(v).get("event")) for t, k, v, _ in collector.records] == [
-        ("t.registrations", b"a", "active"), ("t.registrations", b"a", "removed"), ("t.registrations", b"b", "removed"),
-        ("t.topk", b"a", None), ("t.topk", b"b", None)]
+        ("t.registrations", b"a", "active"),
+        ("t.registrations", b"a", "removed"),
+        ("t.registrations", b"b", "removed"),
+        ("t.topk", b"a", None),
+        ("t.topk", b"b", None),
+    ]
     boolean, collector = made()
     boolean.removed(["c"], ["0-3"], [9], states=False)
     assert [t for t, *_ in collector.records] == ["t.registrations"]
@@ -122,9 +137,18 @@ def test_by_way_of_the_result_bolt_deltas_travel_as_columns():
     publisher.deltas(**columns)
     assert not collector.records
     assert collector.tuples == [
-        (subscription, registration, op, watermark, message, score, rank, meta or "", 0, 0) for subscription, registration, op, watermark, message, score, rank, meta in zip(
-            columns["subscriptions"], columns["registrations"], columns["ops"].tolist(), columns["watermarks"].tolist(), columns["messages"],
-            columns["scores"].tolist(), columns["ranks"].tolist(), columns["metas"])]
+        (subscription, registration, op, watermark, message, score, rank, meta or "", 0, 0)
+        for subscription, registration, op, watermark, message, score, rank, meta in zip(
+            columns["subscriptions"],
+            columns["registrations"],
+            columns["ops"].tolist(),
+            columns["watermarks"].tolist(),
+            columns["messages"],
+            columns["scores"].tolist(),
+            columns["ranks"].tolist(),
+            columns["metas"],
+        )
+    ]
 
 
 def test_what_is_not_given_of_deltas_is_empty_on_the_way():

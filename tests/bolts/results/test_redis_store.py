@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from dskype.bolts.results import make_store
-from dskype.bolts.results.base import Opening, Removal, State, StoreUnavailable, Stored, supersedes
+from dskype.bolts.results.base import Opening, Removal, State, Stored, StoreUnavailable, supersedes
 from dskype.bolts.results.redis_store import RedisStore
 from dskype.topology import IllegalArgumentException
 
@@ -118,7 +118,9 @@ def test_a_key_of_another_kind_fails_alone(redis_server, client):
 def test_a_server_that_is_away_is_tried_a_few_times_and_then_an_error():
     port, sleeps = free_port(), []
     store = opened(f"redis://:{'x' * 9}@127.0.0.1:{port}/3", sleeps=sleeps)
-    with pytest.raises(StoreUnavailable, match=rf"Redis at redis://127.0.0.1:{port}/3 does not take states.*given: .*Connection.*hint: is the server up") as caught:
+    with pytest.raises(
+        StoreUnavailable, match=rf"Redis at redis://127.0.0.1:{port}/3 does not take states.*given: .*Connection.*hint: is the server up"
+    ) as caught:
         store.put([state("a")])
     assert caught.value.retriable
     assert sleeps == pytest.approx([0.05, 0.2])
@@ -186,8 +188,21 @@ def test_a_wrong_password_is_told_without_the_password(tmp_path):
             opened(server.url).put([state("a")])
 
 
-@pytest.mark.parametrize("url", ["redis://:s3cr3t@host:port", "http://:s3cr3t@host", f"redis://:{SECRET}@host:1", "s3cr3t", "redis://h:99999/s3cr3t", "", None, 7,
-                                 "unix://", "redis://:s3cr3t@[::1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3cr3t@host:port",
+        "http://:s3cr3t@host",
+        f"redis://:{SECRET}@host:1",
+        "s3cr3t",
+        "redis://h:99999/s3cr3t",
+        "",
+        None,
+        7,
+        "unix://",
+        "redis://:s3cr3t@[::1",
+    ],
+)
 def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url):
     with pytest.raises(IllegalArgumentException, match="Option url of store 'redis' is not usable.*<hidden.*legal: redis://") as caught:
         make_store("redis", {"url": url})
@@ -201,10 +216,17 @@ def test_an_unknown_parameter_of_the_address_is_refused_when_the_store_is_opened
     assert secret_free(caught.value)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"timeout.ms": 0}, "timeout.ms .*given: 0; legal: an integer, 1 or more"), ({"attempts": "3"}, "attempts"), ({"removed.ttl.s": True}, "removed.ttl.s"),
-    ({"password": 7}, "Option password .*given: 'int'; legal: a string"), ({"password": "s3cr3t", "password.env": "X"}, "takes one password"),
-    ({"topic": "yes"}, "legal: true | false")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout.ms": 0}, "timeout.ms .*given: 0; legal: an integer, 1 or more"),
+        ({"attempts": "3"}, "attempts"),
+        ({"removed.ttl.s": True}, "removed.ttl.s"),
+        ({"password": 7}, "Option password .*given: 'int'; legal: a string"),
+        ({"password": "s3cr3t", "password.env": "X"}, "takes one password"),
+        ({"topic": "yes"}, "legal: true | false"),
+    ],
+)
 def test_options_are_checked(options, message):
     with pytest.raises(IllegalArgumentException, match=message) as caught:
         make_store("redis", options)

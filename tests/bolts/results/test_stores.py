@@ -173,7 +173,7 @@ def test_whatever_a_replay_repeats_the_newest_state_stays(opened, seed):
         at = 0
         while at < len(items):  # a crash now and then: the task goes back some way and writes all from there again
             step = rng.randrange(1, 4)
-            write(store, items[at:at + step])
+            write(store, items[at : at + step])
             at = max(0, at + step - (rng.randrange(6) if rng.random() < 0.4 else 0))
         last = items[-1]
         found = reader.get(name)
@@ -200,6 +200,9 @@ def test_the_order_of_versions_is_a_total_one_within_a_partition():
 
 
 def test_runs_rise_with_every_submission():
-    runs = [run_of(topology_id("my-topology", counter, ms)) for counter, ms in ((1, 1_700_000_000_000), (2, 1_700_000_000_500), (3, 1_700_000_009_000), (1, 1_800_000_000_000))]
+    runs = [
+        run_of(topology_id("my-topology", counter, ms))
+        for counter, ms in ((1, 1_700_000_000_000), (2, 1_700_000_000_500), (3, 1_700_000_009_000), (1, 1_800_000_000_000))
+    ]
     assert runs == sorted(set(runs))
     assert all(run < 2**53 for run in runs)

@@ -21,27 +21,31 @@ from dskype.topology.errors import IllegalArgumentException
 
 def bare_messages(seqs: list[int], positions: list[int]) -> MessageBatch:
     n = len(seqs)
-    return MessageBatch(np.array(seqs, np.int64), np.array(positions, np.int64), np.zeros(n), np.zeros(n), np.zeros(n + 1, np.int64),
-                        np.zeros(0, np.int64), np.zeros(0))
+    return MessageBatch(
+        np.array(seqs, np.int64), np.array(positions, np.int64), np.zeros(n), np.zeros(n), np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    )
 
 
 def as_lists(entries: list[list[tuple[float, int, int]]]) -> Lists:
     flat = [entry for one in entries for entry in one]
-    return Lists(np.cumsum([0, *map(len, entries)]).astype(np.int64), np.array([e[2] for e in flat], np.int64),
-                 np.array([e[1] for e in flat], np.int64), np.array([e[0] for e in flat], float))
+    return Lists(
+        np.cumsum([0, *map(len, entries)]).astype(np.int64),
+        np.array([e[2] for e in flat], np.int64),
+        np.array([e[1] for e in flat], np.int64),
+        np.array([e[0] for e in flat], float),
+    )
 
 
 class Stream:
     """Scores of messages for some slots, drawn at random; plays index, message window and caller."""
 
-    def __init__(self, seed: int, buffers: ResultBuffers, ks: list[int], *, gaps: bool = False, levels: int = 20,
-                 chance: float = 0.7) -> None:
+    def __init__(self, seed: int, buffers: ResultBuffers, ks: list[int], *, gaps: bool = False, levels: int = 20, chance: float = 0.7) -> None:
         self.rng, self.buffers, self.ks = random.Random(seed), buffers, ks
         self.gaps, self.levels, self.chance = gaps, levels, chance
         self.slots = np.arange(len(ks), dtype=np.int32)
         self.seen: list[list[tuple[float, int, int]]] = [[] for _ in ks]
         self.folded: list[list[int]] = [[] for _ in ks]
-        self.open: dict[int, tuple[int, int]] = {}      # slot -> watermark of the request, messages wanted
+        self.open: dict[int, tuple[int, int]] = {}  # slot -> watermark of the request, messages wanted
         self.seq = self.position = self.watermark = -1
         buffers.open(self.slots, np.array(ks, np.int32), complete=True)
 
@@ -96,7 +100,7 @@ class Stream:
         offsets, seqs, positions, scores = self.buffers.published(self.slots)
         pending = self.buffers.pending(self.slots).tolist()
         for slot, k in enumerate(self.ks):
-            found = [e[offsets[slot]:offsets[slot + 1]].tolist() for e in (scores, positions, seqs)]
+            found = [e[offsets[slot] : offsets[slot + 1]].tolist() for e in (scores, positions, seqs)]
             assert found[2] == self.folded[slot] and pending[slot] == (slot in self.open)
             if not pending[slot]:
                 assert list(zip(*found)) == self.best(slot, self.watermark, k)
@@ -308,8 +312,9 @@ def test_kmax_drops_the_last_entry_and_lets_equal_scores_in():
     one = np.array([0], np.int32)
     buffers.open(one, np.array([2], np.int32), complete=True)
     last = -np.inf
-    for seq, (score, size, theta) in enumerate([(0.5, 1, -np.inf), (0.7, 2, -np.inf), (0.6, 3, -np.inf), (0.4, 3, 0.4), (0.3, 3, 0.4),
-                                                (0.55, 3, 0.5), (0.55, 3, 0.55), (0.9, 3, 0.55)]):
+    for seq, (score, size, theta) in enumerate(
+        [(0.5, 1, -np.inf), (0.7, 2, -np.inf), (0.6, 3, -np.inf), (0.4, 3, 0.4), (0.3, 3, 0.4), (0.55, 3, 0.5), (0.55, 3, 0.55), (0.9, 3, 0.55)]
+    ):
         step = buffers.apply(bare_messages([seq], [seq]), Matches(np.zeros(1, np.int32), one, np.array([score])), seq)
         assert (buffers.sizes(one)[0], buffers.thresholds(one)[0]) == (size, theta)
         assert step.retuned.tolist() == ([0] if theta != last else [])
@@ -336,10 +341,13 @@ def test_kmax_merges_as_if_it_had_kept_everything():
             rows = [(rng.randrange(levels) / levels, position + 1 + i, position + 1 + i) for i in range(rng.randrange(15))]
             collected += rows
             position += len(rows)
-            buffers.apply(bare_messages([r[2] for r in rows], [r[1] for r in rows]),
-                          Matches(np.arange(len(rows), dtype=np.int32), np.zeros(len(rows), np.int32), np.array([r[0] for r in rows])), position)
+            buffers.apply(
+                bare_messages([r[2] for r in rows], [r[1] for r in rows]),
+                Matches(np.arange(len(rows), dtype=np.int32), np.zeros(len(rows), np.int32), np.array([r[0] for r in rows])),
+                position,
+            )
             if rng.random() < 0.3:
-                buffers.snapshot()      # forgets what it can
+                buffers.snapshot()  # forgets what it can
         answer = window[:limit]
         bound = answer[-1][0] if len(answer) == limit else -np.inf
         merged = sorted((e for e in answer + [c for c in collected if c[0] >= bound] if e[1] > position - extent), reverse=True)[:limit]

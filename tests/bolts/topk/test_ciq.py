@@ -40,7 +40,7 @@ def test_long_lists_keep_the_bounds_of_their_blocks():
         messages = play.world.messages(6)
         play.set({slot: play.tuned(slot, messages) for slot in play.some(300)})
         play.compare(messages)
-        for _ in range(4):      # few at a time: bounds are lowered one by one, and slots come in between others
+        for _ in range(4):  # few at a time: bounds are lowered one by one, and slots come in between others
             play.set({slot: play.tuned(slot, messages) for slot in play.some(20)})
             play.remove(play.some(12))
             play.insert([{**play.world.subscription(), "weights": {0: play.rng.choice((0.1, 1.0))}} for _ in range(play.rng.randint(1, 12))])
@@ -68,7 +68,7 @@ def test_a_message_lies_in_one_cell_of_every_covering():
     for x, y in rng.uniform(-3, 3, (100, 2)):
         last = kernels.path(x, y, root, 3)
         cells = {int(kernels.cell_of(level, last >> 2 * (3 - level))) for level in (1, 2, 3)}
-        assert (np.array([len(cells & set(keys[i:i + 10].tolist())) for i in range(0, 500, 10)]) == 1).all()
+        assert (np.array([len(cells & set(keys[i : i + 10].tolist())) for i in range(0, 500, 10)]) == 1).all()
 
 
 @pytest.mark.parametrize("depth", [0, 9])

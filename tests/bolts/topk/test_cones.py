@@ -16,9 +16,16 @@ from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
 
 
-@pytest.mark.parametrize(("seed", "options"), [
-    (1, {"short": 1, "flat": 0, "least": 1}), (2, {"short": 3, "flat": 1, "least": 4}), (3, {"short": 8, "flat": 0, "least": 8}),
-    (4, {"short": 2, "flat": 0, "least": 1000, "slack": 0.0, "drift": 0.0}), (5, {"short": 1, "flat": 4, "least": 2, "drift": 0.3})])
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [
+        (1, {"short": 1, "flat": 0, "least": 1}),
+        (2, {"short": 3, "flat": 1, "least": 4}),
+        (3, {"short": 8, "flat": 0, "least": 8}),
+        (4, {"short": 2, "flat": 0, "least": 1000, "slack": 0.0, "drift": 0.0}),
+        (5, {"short": 1, "flat": 4, "least": 2, "drift": 0.3}),
+    ],
+)
 def test_cones_stay_exact_while_everything_changes(seed, options):
     rng, world = random.Random(seed), World(seed, terms=9, places=60)
     index = ConeIndex(DIAGONAL_DEG, **options)
@@ -38,8 +45,9 @@ def test_cones_stay_exact_while_everything_changes(seed, options):
             for slot in some:
                 score = exact_score(subscriptions[slot], rng.choice(messages))
                 near = thresholds[slot] + rng.uniform(-0.02, 0.02)
-                thresholds[slot] = rng.choice((-np.inf, np.inf, near, near, rng.random(), 2 * rng.random() - 1, 40.0, -9.0,
-                                               score if score is not None else 0.0))
+                thresholds[slot] = rng.choice(
+                    (-np.inf, np.inf, near, near, rng.random(), 2 * rng.random() - 1, 40.0, -9.0, score if score is not None else 0.0)
+                )
             index.set_thresholds(np.array(some, np.int32), np.array([thresholds[slot] for slot in some]))
             index._check()
         assert found(index, batch(messages)) == expected(messages, subscriptions, thresholds)
@@ -67,7 +75,7 @@ def test_large_lists_find_what_term_at_a_time_finds_whatever_the_weights(factor)
     n = 16000
     slots, alpha = np.arange(n, dtype=np.int32), rng.choice((0.0, 1.0, 0.5, *rng.random(7)), n)
     lon, lat = rng.normal(0.0, 8.0, n), rng.normal(0.0, 8.0, n)
-    lon[::50] += 1000.0        # beyond what 16 bits can say
+    lon[::50] += 1000.0  # beyond what 16 bits can say
     keywords = draw(rng, n, 60, 7)
     offsets, terms, weights = draw(rng, 60, 60, 12)
     template = batch(world.messages(60))
@@ -130,7 +138,7 @@ def test_the_same_calls_lead_to_the_same_lists():
         insert(index, list(range(90)), [world.subscription() for _ in range(90)])
         index.set_thresholds(np.arange(90, dtype=np.int32), np.linspace(0.1, 0.9, 90))
         index.remove(np.arange(0, 90, 3, dtype=np.int32))
-        states.append([array[:pool.end].tolist() for pool in (index._lanes, index._groups) for array in pool.arrays.values()])
+        states.append([array[: pool.end].tolist() for pool in (index._lanes, index._groups) for array in pool.arrays.values()])
     assert states[0] == states[1]
 
 
@@ -142,7 +150,7 @@ def test_messages_outside_of_the_space_are_matched():
     index.set_thresholds(np.arange(60, dtype=np.int32), np.full(60, -3.0))
     messages = world.messages(12)
     for i, message in enumerate(messages):
-        message["lon"] += 10.0 ** i
+        message["lon"] += 10.0**i
     assert found(index, batch(messages)) == expected(messages, subscriptions, thresholds)
 
 
@@ -156,7 +164,7 @@ def test_space_left_by_lists_that_grew_is_bounded():
     order = list(range(4000))
     rng.shuffle(order)
     for i in range(0, 4000, 100):
-        index.remove(np.array(sorted(order[i:i + 100]), np.int32))
+        index.remove(np.array(sorted(order[i : i + 100]), np.int32))
     index._check()
     assert not len(index.match(batch(world.messages(20))).slot)
     insert(index, [5], [world.subscription()])
@@ -186,7 +194,7 @@ def replace_all(n: int, at_once: int, terms: int, seed: int) -> tuple[int, float
     order = rng.permutation(n).astype(np.int32)
     moved = 0
     for low in range(0, n, at_once):
-        slots = np.sort(order[low:low + at_once])
+        slots = np.sort(order[low : low + at_once])
         for index in (plain, cones):
             index.remove(slots)
         before = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
@@ -230,6 +238,6 @@ def test_runs_left_behind_are_used_again_and_rows_stay():
         for i, (start, _, capacity) in enumerate(pool.block.tolist()):
             assert capacity >= rows[i]
             if i in some:
-                pool.arrays["row"][start:start + capacity] = i
-            assert (pool.arrays["row"][start:start + capacity] == i).all()
+                pool.arrays["row"][start : start + capacity] = i
+            assert (pool.arrays["row"][start : start + capacity] == i).all()
     assert pool.end < 900

@@ -14,15 +14,14 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 
 PAIRS = [("taat", buffer) for buffer in BUFFERS] + [(index, "kmax") for index in INDEXES if index != "taat"]
-TIGHT = {   # buffers that run low often
+TIGHT = {  # buffers that run low often
     "kmax": {"factor": 1.0, "extra": 1},
     "skyband": {"ratio": 1.0, "reach": 2.0},
     "cskyband": {"reevaluation": 0.0, "match": 0.0},
 }
 
 
-def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False,
-        restore: bool = False) -> Caller:
+def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False, restore: bool = False) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
     rng = random.Random(seed)
     world = World(seed, timed=timed)
@@ -93,7 +92,7 @@ def test_the_cut_of_batches_does_not_matter(index, buffer):
         caller = Caller(TopkEngine(2000, DIAGONAL_DEG, index, buffer), world)
         caller.insert(subscriptions, complete=True)
         for start in range(0, 700, size):
-            piece = messages[start:start + size]
+            piece = messages[start : start + size]
             caller._record(caller.engine.advance(batch(piece), piece[-1]["position"]))
         logs.append([row for changes in caller.log for row in zip(*changes[:6])])
         caller.engine._check()
@@ -111,7 +110,7 @@ def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
     slots = engine.insert(*columns(subscriptions), False)
     waiting = [(slots, 299, engine.wanted(slots))]
     for start in range(300, 1500, 300):
-        changes = engine.advance(batch(messages[start:start + 300]), start + 299)
+        changes = engine.advance(batch(messages[start : start + 300]), start + 299)
         for asked, watermark, wanted in waiting:
             lists = [exact_topk(subscriptions[slot], messages, watermark, 450, n) for slot, n in zip(asked.tolist(), wanted.tolist())]
             flat = [entry for entries in lists for entry in entries]
@@ -122,7 +121,7 @@ def test_hundreds_of_subscriptions_while_the_window_moves_on(index, buffer):
         offsets, seqs, _, _ = engine.topk(slots)
         for slot in slots[~engine.pending(slots)].tolist():
             expected = exact_topk(subscriptions[slot], messages, engine.watermark, 450, subscriptions[slot]["k"])
-            assert seqs[offsets[slot]:offsets[slot + 1]].tolist() == [seq for _, _, seq in expected]
+            assert seqs[offsets[slot] : offsets[slot + 1]].tolist() == [seq for _, _, seq in expected]
     assert not engine.pending(slots).all()
 
 
@@ -141,10 +140,13 @@ def test_what_cannot_be_is_refused_with_a_reason():
     assert "does not take these options. given: {'size': 3}; hint: " in refusal(TopkEngine, 5, 40.0, "taat", "kmax", {}, {"size": 3})
     engine = TopkEngine(5, DIAGONAL_DEG)
     given = list(columns([world.subscription(k=2) for _ in range(3)]))
-    for place, values, text in ((0, [1, 0, 2], "wants at least one message. given: 0; legal: k >= 1"),
-                                (1, [0.5, 1.5, 0.1], "given: 1.5; legal: alpha in 0..1"),
-                                (2, [0.0, np.nan, 0.0], "needs a place"), (3, [0.0, 0.0], "equally long. given: [3, 3, 3, 2, 3]")):
-        assert text in refusal(engine.insert, *given[:place], np.array(values), *given[place + 1:], True)
+    for place, values, text in (
+        (0, [1, 0, 2], "wants at least one message. given: 0; legal: k >= 1"),
+        (1, [0.5, 1.5, 0.1], "given: 1.5; legal: alpha in 0..1"),
+        (2, [0.0, np.nan, 0.0], "needs a place"),
+        (3, [0.0, 0.0], "equally long. given: [3, 3, 3, 2, 3]"),
+    ):
+        assert text in refusal(engine.insert, *given[:place], np.array(values), *given[place + 1 :], True)
     weights = np.ones(4)
     assert "given: [5, 3]" in refusal(engine.insert, *given[:4], np.array([0, 1, 3, 4]), np.array([1, 5, 3, 2]), weights, True)
     assert "given: -1.0; legal: >= 0" in refusal(engine.insert, *given[:4], np.array([0, 1, 3, 4]), np.array([1, 2, 3, 2]), -weights, True)
@@ -155,7 +157,8 @@ def test_what_cannot_be_is_refused_with_a_reason():
     nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     assert "one answer. given: 1; legal: 3" in refusal(engine.resolve, slots, np.array([0, 0]), *nothing)
     assert "rank order. given: [(0.5, 1, 1), (0.7, 2, 2)]" in refusal(
-        engine.resolve, slots[:1], np.array([0, 2]), np.array([1, 2]), np.array([1, 2]), np.array([0.5, 0.7]))
+        engine.resolve, slots[:1], np.array([0, 2]), np.array([1, 2]), np.array([1, 2]), np.array([0.5, 0.7])
+    )
     engine.resolve(slots[:1], np.array([0, 0]), *nothing)
     assert "pending subscriptions take answers. given: [0]" in refusal(engine.resolve, slots, np.array([0, 0, 0, 0]), *nothing)
     messages = batch(world.messages(4))

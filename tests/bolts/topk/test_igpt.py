@@ -16,10 +16,13 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
 
-KINDS = {"ipt": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=2), "ipt, one a cell": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=1),
-         "igpt": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=2, groups=3),
-         "one group": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=5, groups=1),
-         "one cell": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=1000, groups=2)}
+KINDS = {
+    "ipt": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=2),
+    "ipt, one a cell": lambda: IptIndex(DIAGONAL_DEG, cell_capacity=1),
+    "igpt": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=2, groups=3),
+    "one group": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=5, groups=1),
+    "one cell": lambda: IgptIndex(DIAGONAL_DEG, cell_capacity=1000, groups=2),
+}
 
 
 class Play:
@@ -32,7 +35,7 @@ class Play:
 
     def insert(self, subscriptions: list[dict]) -> None:
         free = [slot for slot in range(500) if slot not in self.subscriptions]
-        slots = sorted(self.rng.sample(free[:len(subscriptions) + 10], len(subscriptions)))
+        slots = sorted(self.rng.sample(free[: len(subscriptions) + 10], len(subscriptions)))
         insert(self.index, slots, subscriptions)
         self.subscriptions.update(zip(slots, subscriptions))
         self.thresholds.update(dict.fromkeys(slots, -np.inf))
@@ -70,6 +73,7 @@ def anywhere(play: Play) -> None:
     """Places at borders of cells, close to them, far out of the root, and many at one."""
     coordinates = [0.0, 8.0, 4.0, 2.0, 6.0, 4.0, math.nextafter(4.0, 5.0), 5e-324, -8.0, 1e6, -3e200, 1.7e308, -1.7e308]
     for reach in range(2, len(coordinates) + 1):
+
         def moved(item: dict) -> dict:
             return {**item, "lat": play.rng.choice(coordinates[:reach]), "lon": play.rng.choice(coordinates[:reach])}
 
@@ -88,6 +92,7 @@ def anywhere(play: Play) -> None:
 def of_any_size(play: Play) -> None:
     """Weights of messages and subscriptions from nothing to beyond float32."""
     for scale in (1e-30, 1e-3, 3.0, 1e6, 1e30, 1e39):
+
         def scaled(item: dict) -> dict:
             return {**item, "weights": {term: weight * play.rng.choice((scale, 1.0, 0.0)) for term, weight in item["weights"].items()}}
 
@@ -175,8 +180,7 @@ def test_equal_calls_lead_to_equal_structures():
     assert played() == played()
 
 
-@pytest.mark.parametrize("name, options", [("ipt", {"cell_capacity": 0}), ("igpt", {"groups": 0}), ("igpt", {"groups": 200}),
-                                           ("ipt", {"groups": 2})])
+@pytest.mark.parametrize("name, options", [("ipt", {"cell_capacity": 0}), ("igpt", {"groups": 0}), ("igpt", {"groups": 200}), ("ipt", {"groups": 2})])
 def test_options_that_cannot_be_are_refused(name, options):
     with pytest.raises(IllegalArgumentException, match=next(iter(options))):
         TopkEngine(10, DIAGONAL_DEG, index=name, index_options=options)

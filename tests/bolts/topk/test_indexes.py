@@ -24,8 +24,12 @@ def insert(index: SubscriptionIndex, slots: list[int], subscriptions: list[dict]
 
 def expected(messages: list[dict], subscriptions: dict[int, dict], thresholds: dict[int, float]) -> list[tuple[int, int, float]]:
     """Every pair that must be found, with its score to the last bit."""
-    return [(row, slot, score) for row, message in enumerate(messages) for slot, subscription in sorted(subscriptions.items())
-            if (score := exact_score(subscription, message)) is not None and score >= thresholds[slot]]
+    return [
+        (row, slot, score)
+        for row, message in enumerate(messages)
+        for slot, subscription in sorted(subscriptions.items())
+        if (score := exact_score(subscription, message)) is not None and score >= thresholds[slot]
+    ]
 
 
 def found(index: SubscriptionIndex, messages: MessageBatch) -> list[tuple[int, int, float]]:
@@ -49,7 +53,7 @@ def test_an_index_finds_exactly_what_reaches_its_threshold(name, seed):
         subscriptions.update(zip(new, fresh))
         thresholds.update((slot, -np.inf) for slot in new)
         messages = world.messages(rng.choice((0, 1, 6)))
-        if messages and subscriptions:     # raise and lower; some to a score that a message has to the last bit
+        if messages and subscriptions:  # raise and lower; some to a score that a message has to the last bit
             some = rng.sample(sorted(subscriptions), rng.randint(1, len(subscriptions)))
             for slot in some:
                 score = exact_score(subscriptions[slot], rng.choice(messages))
@@ -91,7 +95,7 @@ def test_an_index_is_exact_for_text_alone_and_for_place_alone(name):
     subscriptions = [{**world.subscription(), "alpha": float(i % 2)} for i in range(80)]
     messages = world.messages(20)
     scores = sorted({s for m in messages for one in subscriptions if (s := exact_score(one, m)) is not None})
-    compare(name, subscriptions, messages, [-np.inf, np.inf, 0.0, 1.0, -1.0, *scores[::max(1, len(scores) // 12)]])
+    compare(name, subscriptions, messages, [-np.inf, np.inf, 0.0, 1.0, -1.0, *scores[:: max(1, len(scores) // 12)]])
 
 
 @pytest.mark.parametrize("name", INDEXES)
@@ -109,8 +113,10 @@ def test_an_index_takes_subscriptions_and_messages_with_very_many_keywords(name)
 def test_an_index_keeps_subscriptions_apart_that_are_all_the_same(name):
     """One place, one text, one alpha: no way to tell them from each other but the threshold."""
     subscriptions = [subscription(0.5, {-4: 0.6, 3: 0.8}, 1.0, 1.0) for _ in range(400)]
-    messages = [{"seq": i, "position": i, "lat": 1.0, "lon": 1.0 + i % 3, "weights": w}
-                for i, w in enumerate(({-4: 0.6, 3: 0.8}, {3: 1.0}, {-4: 1.0}, {5: 1.0}, {-5: 1.0}, {}))]
+    messages = [
+        {"seq": i, "position": i, "lat": 1.0, "lon": 1.0 + i % 3, "weights": w}
+        for i, w in enumerate(({-4: 0.6, 3: 0.8}, {3: 1.0}, {-4: 1.0}, {5: 1.0}, {-5: 1.0}, {}))
+    ]
     compare(name, subscriptions, messages, [-np.inf, 1.0, 0.9, exact_score(subscriptions[0], messages[1]), 0.5, np.inf, 0.0])
 
 
@@ -181,9 +187,9 @@ def test_an_index_does_not_grow_with_subscriptions_that_come_and_go(name):
     world = World(8)
     index = INDEXES[name](DIAGONAL_DEG)
     sizes = []
-    for i in range(400):      # every one with a keyword of its own
+    for i in range(400):  # every one with a keyword of its own
         fresh = world.subscription()
-        fresh["weights"] = {-10**9 - i: 1.0} if i % 2 else fresh["weights"]
+        fresh["weights"] = {-(10**9) - i: 1.0} if i % 2 else fresh["weights"]
         insert(index, [i % 50], [fresh])
         if i >= 49:
             index.remove(np.array([(i + 1) % 50], np.int32))
@@ -199,7 +205,7 @@ def test_term_ids_survive_collisions_and_deletions(seed):
     homes: dict[int, list[int]] = {}
     for term in range(20000):
         homes.setdefault(int(kernels._home(term, 15)), []).append(term)
-    pool = homes[15][:40] + homes[0][:20] + [2**63 - 1, -2**63, -1]
+    pool = homes[15][:40] + homes[0][:20] + [2**63 - 1, -(2**63), -1]
     ids = TermIds()
     uses: list[tuple[int, int]] = []
     for _ in range(300):
@@ -232,8 +238,8 @@ def test_blocks_keep_their_entries_while_they_move():
             for i, length in zip(items, lengths):
                 new = [rng.randrange(100) for _ in range(length - len(truth[i]))]
                 at = pool.block[i, 0] + len(truth[i])
-                pool.value[at:at + len(new)] = new
-                pool.weight[at:at + len(new)] = new
+                pool.value[at : at + len(new)] = new
+                pool.weight[at : at + len(new)] = new
                 truth[i] += new
                 pool.block[i, 1] = len(truth[i])
             if rng.random() < 0.2:
@@ -241,5 +247,5 @@ def test_blocks_keep_their_entries_while_they_move():
         pool._check()
         for i, values in truth.items():
             start, length = pool.block[i, :2]
-            assert pool.value[start:start + length].tolist() == values == pool.weight[start:start + length].tolist()
+            assert pool.value[start : start + length].tolist() == values == pool.weight[start : start + length].tolist()
     assert len(pool.value) < 4 * sum(map(len, truth.values())) + 200

@@ -33,8 +33,11 @@ def arrive(buffers, entries, watermark):
     """Let (score, position, seq) arrive at slot 0; those below theta are no matches."""
     theta = buffers.thresholds(ONE)[0]
     rows = [(i, score) for i, (score, _, _) in enumerate(entries) if score >= theta]
-    return buffers.apply(bare_messages([e[2] for e in entries], [e[1] for e in entries]),
-                         Matches(np.array([r[0] for r in rows], np.int32), np.zeros(len(rows), np.int32), np.array([r[1] for r in rows])), watermark)
+    return buffers.apply(
+        bare_messages([e[2] for e in entries], [e[1] for e in entries]),
+        Matches(np.array([r[0] for r in rows], np.int32), np.zeros(len(rows), np.int32), np.array([r[1] for r in rows])),
+        watermark,
+    )
 
 
 def opened(buffers, k, complete=True):
@@ -66,7 +69,7 @@ def test_an_answer_becomes_the_skyband_at_or_above_theta(seed):
         alive = sorted((e for e in window + later if e[1] > now - 200), reverse=True)
         theta = float(buffers.thresholds(ONE)[0])
         above = [e for e in alive if e[0] >= theta]
-        if len(answer) == wanted:       # of the messages with theta itself, old ones may have been cut off
+        if len(answer) == wanted:  # of the messages with theta itself, old ones may have been cut off
             above = [e for e in above if e[0] > theta or e in answer or e in later]
         if len(alive) >= k:
             assert theta <= alive[k - 1][0]
@@ -83,7 +86,7 @@ def test_newer_messages_with_the_same_score_dominate_older_ones():
     assert held[:2] == [(0.5, 199, 199), (0.5, 198, 198)]
     assert skyband(held, 2) == held[:2]
     assert buffers.sizes(ONE)[0] <= buffers.limits(np.array([2]))[0]
-    assert buffers.thresholds(ONE)[0] == -np.inf       # two are enough: nothing had to be given up
+    assert buffers.thresholds(ONE)[0] == -np.inf  # two are enough: nothing had to be given up
 
 
 @pytest.mark.parametrize("kind", SKYBANDS)
@@ -112,7 +115,7 @@ def test_theta_stays_from_one_reevaluation_to_the_next(kind):
     buffers = opened(kind(2000), 5, complete=False)
     window = [(rng.random(), p, p) for p in range(2000)]
     arrive(buffers, [], 1999)
-    buffers.resolve(ONE, as_lists([sorted(window, reverse=True)[:int(buffers.wanted(ONE)[0])]]), 1999)
+    buffers.resolve(ONE, as_lists([sorted(window, reverse=True)[: int(buffers.wanted(ONE)[0])]]), 1999)
     theta = buffers.thresholds(ONE)[0]
     due = 0
     for p in range(2000, 5000):
@@ -123,7 +126,7 @@ def test_theta_stays_from_one_reevaluation_to_the_next(kind):
             break
         assert buffers.thresholds(ONE)[0] == theta and not len(step.retuned)
     alive = [e for e in window if e[1] > p - 2000 and e[0] >= theta]
-    assert (len(alive) < 5) == bool(due)       # exactly when too little of it is left (theorem 6)
+    assert (len(alive) < 5) == bool(due)  # exactly when too little of it is left (theorem 6)
     assert due or kind is not KSkybandBuffers
 
 
@@ -176,13 +179,13 @@ def test_the_capacities_of_blocks_are_part_of_the_state():
 def walked(n: int, k: int, rho: float) -> float:
     """Expected number of steps to k - 1, from the linear equations of the walk."""
     up, down = rho / (1 + rho), 1 / (1 + rho)
-    states = 2 * n - k + 1      # distances 1..2n - k + 1
+    states = 2 * n - k + 1  # distances 1..2n - k + 1
     matrix = np.eye(states)
     for i in range(states):
         if i + 1 < states:
             matrix[i, i + 1] -= up
         else:
-            matrix[i, i] -= up      # reflected
+            matrix[i, i] -= up  # reflected
         if i:
             matrix[i, i - 1] -= down
     return float(np.linalg.solve(matrix, np.ones(states))[n - k])
@@ -206,8 +209,10 @@ def test_the_descent_stops_at_the_least_cost_of_all(rho):
     for reevaluation, match in ((1e4, 0.0), (1e6, 0.0), (1e6, 500.0), (0.0, 0.0)):
         model = CostModel(reevaluation, match)
         for k in (1, 3, 20, 100):
+
             def plain(n):
                 return n * (k * math.log(n / k) + match) + reevaluation * n / walked(n, k, rho)
+
             best = model.best(k, rho)
             near = range(k, best + 12) if best < 60 else range(max(k, best - 2), best + 3)
             assert plain(best) <= min(map(plain, near)) * (1 + 1e-9)
@@ -220,8 +225,17 @@ def test_the_dearer_a_reevaluation_the_lower_is_theta():
         buffers = opened(CostSkybandBuffers(10_000, reevaluation=reevaluation, match=0.0), 20, complete=False)
         arrive(buffers, [], 9_999)
         wanted = int(buffers.wanted(ONE)[0])
-        buffers.resolve(ONE, as_lists([[(1 - i / 10_000, 9_000 + i % 999, 9_000 + i % 999 + 1000 * 0) for i in range(0, wanted)]
-                                       if wanted < 999 else [(1 - i / 10_000, i, i) for i in range(wanted)]]), 9_999)
+        buffers.resolve(
+            ONE,
+            as_lists(
+                [
+                    [(1 - i / 10_000, 9_000 + i % 999, 9_000 + i % 999 + 1000 * 0) for i in range(0, wanted)]
+                    if wanted < 999
+                    else [(1 - i / 10_000, i, i) for i in range(wanted)]
+                ]
+            ),
+            9_999,
+        )
         thetas.append(float(buffers.thresholds(ONE)[0]))
     assert thetas == sorted(thetas, reverse=True) and len(set(thetas)) == 4 and thetas[0] == 1 - 19 / 10_000
 
@@ -246,7 +260,7 @@ def test_the_pace_tells_how_arrivals_compare_with_expiries():
     copy.add(np.arange(7400, 9000, 5))
     faster.add(np.arange(7400, 9000, 5))
     assert copy.rho(9000) == faster.rho(9000)
-    assert faster.rho(10**9) == 1.0     # nothing came, nothing went
+    assert faster.rho(10**9) == 1.0  # nothing came, nothing went
 
 
 def test_options_out_of_range_are_refused():

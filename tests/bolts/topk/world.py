@@ -34,11 +34,11 @@ def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float 
     return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / DIAGONAL_DEG) + (1.0 - alpha) * text
 
 
-def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int,
-               count: int) -> list[tuple[float, int, int]]:
+def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
     """(score, position, seq) of the best ``count`` messages of the window, in rank order."""
-    found = [(s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark
-             and (s := exact_score(subscription, m)) is not None]
+    found = [
+        (s, m["position"], m["seq"]) for m in messages if watermark - extent < m["position"] <= watermark and (s := exact_score(subscription, m)) is not None
+    ]
     return sorted(found, reverse=True)[:count]
 
 
@@ -74,8 +74,13 @@ class World:
     def subscription(self, k: int | None = None) -> dict[str, Any]:
         lat, lon = self.rng.choice(self.places)
         most = 64 if self.rng.random() < 0.05 else self.most_terms
-        return {"k": k or self.rng.choice((1, 1, 2, 3, 5, 8, 40)), "alpha": self.rng.choice((0.0, 1.0, 0.5, self.rng.random())),
-                "lat": lat, "lon": lon, "weights": weigh(self.pick_terms(most), self.rng)}
+        return {
+            "k": k or self.rng.choice((1, 1, 2, 3, 5, 8, 40)),
+            "alpha": self.rng.choice((0.0, 1.0, 0.5, self.rng.random())),
+            "lat": lat,
+            "lon": lon,
+            "weights": weigh(self.pick_terms(most), self.rng),
+        }
 
 
 def csr(weights: list[dict[int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -84,16 +89,24 @@ def csr(weights: list[dict[int, float]]) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def batch(messages: list[dict[str, Any]]) -> MessageBatch:
-    return MessageBatch(np.array([m["seq"] for m in messages], np.int64), np.array([m["position"] for m in messages], np.int64),
-                        np.array([m["lat"] for m in messages], float), np.array([m["lon"] for m in messages], float),
-                        *csr([m["weights"] for m in messages]))
+    return MessageBatch(
+        np.array([m["seq"] for m in messages], np.int64),
+        np.array([m["position"] for m in messages], np.int64),
+        np.array([m["lat"] for m in messages], float),
+        np.array([m["lon"] for m in messages], float),
+        *csr([m["weights"] for m in messages]),
+    )
 
 
 def columns(subscriptions: list[dict[str, Any]]) -> tuple[np.ndarray, ...]:
     """The arguments of ``TopkEngine.insert`` but for ``complete``."""
-    return (np.array([s["k"] for s in subscriptions], np.int32), np.array([s["alpha"] for s in subscriptions], float),
-            np.array([s["lat"] for s in subscriptions], float), np.array([s["lon"] for s in subscriptions], float),
-            *csr([s["weights"] for s in subscriptions]))
+    return (
+        np.array([s["k"] for s in subscriptions], np.int32),
+        np.array([s["alpha"] for s in subscriptions], float),
+        np.array([s["lat"] for s in subscriptions], float),
+        np.array([s["lon"] for s in subscriptions], float),
+        *csr([s["weights"] for s in subscriptions]),
+    )
 
 
 class Caller:
@@ -116,7 +129,7 @@ class Caller:
     def insert(self, subscriptions: list[dict[str, Any]], complete: bool = False) -> list[int]:
         slots = self.engine.insert(*columns(subscriptions), complete).tolist()
         free = [i for i in range(len(self.subscriptions) + len(slots)) if i not in self.subscriptions]
-        assert slots == free[:len(slots)]       # the lowest free ones
+        assert slots == free[: len(slots)]  # the lowest free ones
         for slot, subscription in zip(slots, subscriptions):
             self.subscriptions[slot] = subscription
             self.generation[slot] = self.generation.get(slot, 0) + 1
@@ -209,16 +222,20 @@ class Caller:
         """Hand over answers to requests, each as of its own watermark, some as of a later one (then they have messages that
         were collected too); stale ones are dropped, as a bolt does."""
         self.open = [request for request in self.open if request not in chosen]
-        chosen = [(slot, generation, self.world.rng.choice((watermark, watermark, self.world.rng.randint(watermark, self.engine.watermark))), n)
-                  for slot, generation, watermark, n in chosen if slot in self.subscriptions and self.generation[slot] == generation]
+        chosen = [
+            (slot, generation, self.world.rng.choice((watermark, watermark, self.world.rng.randint(watermark, self.engine.watermark))), n)
+            for slot, generation, watermark, n in chosen
+            if slot in self.subscriptions and self.generation[slot] == generation
+        ]
         if not chosen:
             return
         lists = [self.expected(slot, watermark, wanted) for slot, _, watermark, wanted in chosen]
         slots = np.array([r[0] for r in chosen], np.int32)
         offsets = np.cumsum([0, *map(len, lists)]).astype(np.int64)
         flat = [entry for entries in lists for entry in entries]
-        changes = self.engine.resolve(slots, offsets, np.array([e[2] for e in flat], np.int64), np.array([e[1] for e in flat], np.int64),
-                                      np.array([e[0] for e in flat], float))
+        changes = self.engine.resolve(
+            slots, offsets, np.array([e[2] for e in flat], np.int64), np.array([e[1] for e in flat], np.int64), np.array([e[0] for e in flat], float)
+        )
         self._record(changes)
         due, touched = set(changes.due.tolist()), set(changes.touched.tolist())
         assert due | touched == set(slots.tolist()) and not due & touched
@@ -239,7 +256,7 @@ class Caller:
         offsets, seqs, positions, scores = engine.topk(slots)
         waiting = engine.pending(slots).tolist()
         for i, slot in enumerate(slots.tolist()):
-            found = list(zip(*(column[offsets[i]:offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
+            found = list(zip(*(column[offsets[i] : offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
             assert [seq for _, _, seq in found] == self.folded[slot]
             assert waiting[i] == (slot not in self.active)
             if not waiting[i]:

@@ -19,14 +19,21 @@ from dskype.topology.simulated.log import MemoryLog
 from .scenes import draw_messages, draw_queries, exact_topk, message_batch
 
 N = 90
-CONF: dict[str, Any] = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": [0, 0, 20, 15]}   # diagonal 25 degrees
+CONF: dict[str, Any] = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 300, "dskype.space": [0, 0, 20, 15]}  # diagonal 25 degrees
 
 
 def window_columns(messages: list[dict[str, Any]]) -> list[Any]:
     """Return messages as the columns of the stream ``window``."""
     batch = message_batch(messages)
-    return [batch.seq, batch.position, [m["id"] for m in messages], batch.lat, batch.lon,
-            csr_to_lists(batch.offsets, batch.terms), csr_to_lists(batch.offsets, batch.weights)]
+    return [
+        batch.seq,
+        batch.position,
+        [m["id"] for m in messages],
+        batch.lat,
+        batch.lon,
+        csr_to_lists(batch.offsets, batch.terms),
+        csr_to_lists(batch.offsets, batch.weights),
+    ]
 
 
 def request_columns(numbers: list[int], queries: list[dict[str, Any]], *, arrow: bool = True) -> list[Any]:
@@ -55,18 +62,18 @@ class Distributor(Spout):
         self.sent = self.steps = self.last_ms = 0
 
     def next_tuple(self):
-        if self.clock_ms() == self.last_ms:     # one step a pulse
+        if self.clock_ms() == self.last_ms:  # one step a pulse
             return
         self.last_ms = self.clock_ms()
         self.steps += 1
         random = np.random.default_rng([self.steps, len(self.own)])
-        part = self.own[self.sent:self.sent + int(random.choice([0, 1, 3, 11]))]
+        part = self.own[self.sent : self.sent + int(random.choice([0, 1, 3, 11]))]
         self.sent += len(part)
         for target in self.targets:
             there = [m for m in part if m["seq"] % len(self.targets) == target % len(self.targets)]
             if there:
                 self._send(target, there)
-        left = min((m["position"] for m in self.own[self.sent:]), default=max(m["position"] for m in self.messages) + 1)
+        left = min((m["position"] for m in self.own[self.sent :]), default=max(m["position"] for m in self.messages) + 1)
         self.collector.emit((self.steps,), stream="step")
         self.collector.emit_watermark(left - 1)
 
@@ -182,6 +189,6 @@ class Play:
             bolt._window._check()
             assert not bolt._waiting and not bolt._ahead, hint
             assert bolt._freed == self.last - self.extent, hint
-            assert all(position > self.last - self.extent for position in bolt._window._position.view[bolt._window._capacity:].tolist()), hint
+            assert all(position > self.last - self.extent for position in bolt._window._position.view[bolt._window._capacity :].tolist()), hint
         assert not any(bolt._collected for bolt in self.simulated.components("aggregation-bolt")), hint
         return asked

@@ -36,8 +36,16 @@ def draw_messages(rng: np.random.Generator, n: int, *, kind: str = "count", firs
         weights = naive.norm_weights({TERMS[t]: tf for t, tf in counts.items()}, {t: 1 + abs(t) % 7 for t in TERMS}, 20)
         if rng.random() < 0.1:
             weights = {}
-        messages.append({"seq": seq, "position": position, "lat": float(rng.integers(0, 5) * 2.5), "lon": float(rng.integers(0, 5) * 3.0),
-                         "weights": weights, "id": f'"m{seq}\u00e9"' if seq % 3 else str(seq)})
+        messages.append(
+            {
+                "seq": seq,
+                "position": position,
+                "lat": float(rng.integers(0, 5) * 2.5),
+                "lon": float(rng.integers(0, 5) * 3.0),
+                "weights": weights,
+                "id": f'"m{seq}\u00e9"' if seq % 3 else str(seq),
+            }
+        )
     return messages
 
 
@@ -46,8 +54,9 @@ def message_batch(messages: list[dict[str, Any]]) -> MessageBatch:
     terms = [sorted(m["weights"]) for m in messages]
     offsets, values = lists_to_csr(terms, np.int64)
     weights = lists_to_csr([[m["weights"][t] for t in ts] for m, ts in zip(messages, terms)], np.float64)[1]
-    columns = [np.array([m[name] for m in messages], dtype) for name, dtype in
-               (("seq", np.int64), ("position", np.int64), ("lat", np.float64), ("lon", np.float64))]
+    columns = [
+        np.array([m[name] for m in messages], dtype) for name, dtype in (("seq", np.int64), ("position", np.int64), ("lat", np.float64), ("lon", np.float64))
+    ]
     return MessageBatch(*map(frozen, (*columns, offsets, values, weights)))
 
 
@@ -63,9 +72,16 @@ def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int) ->
     for _ in range(n):
         terms = [TERMS[i] for i in rng.choice(len(TERMS), size=rng.integers(0, 6), replace=False)] + ([99] if rng.random() < 0.2 else [])
         weights = naive.norm_weights({t: 1 for t in terms}, {t: 1 + abs(t) % 7 for t in TERMS}, 20) if terms else {}
-        queries.append({"watermark": int(rng.integers(lowest, highest + 1)), "k": int(rng.choice([0, 1, 2, 5, 20, 10_000])),
-                        "alpha": float(rng.choice([0.0, 1.0, 0.5, 0.3, rng.random()])), "lat": float(rng.integers(0, 5) * 2.5),
-                        "lon": float(rng.integers(0, 5) * 3.0), "weights": weights})
+        queries.append(
+            {
+                "watermark": int(rng.integers(lowest, highest + 1)),
+                "k": int(rng.choice([0, 1, 2, 5, 20, 10_000])),
+                "alpha": float(rng.choice([0.0, 1.0, 0.5, 0.3, rng.random()])),
+                "lat": float(rng.integers(0, 5) * 2.5),
+                "lon": float(rng.integers(0, 5) * 3.0),
+                "weights": weights,
+            }
+        )
     return queries
 
 
@@ -74,8 +90,10 @@ def query_batch(queries: list[dict[str, Any]]) -> QueryBatch:
     terms = [sorted(q["weights"]) for q in queries]
     offsets, values = lists_to_csr(terms, np.int64)
     weights = lists_to_csr([[q["weights"][t] for t in ts] for q, ts in zip(queries, terms)], np.float64)[1]
-    columns = [np.array([q[name] for q in queries], dtype) for name, dtype in
-               (("watermark", np.int64), ("k", np.int64), ("alpha", np.float64), ("lat", np.float64), ("lon", np.float64))]
+    columns = [
+        np.array([q[name] for q in queries], dtype)
+        for name, dtype in (("watermark", np.int64), ("k", np.int64), ("alpha", np.float64), ("lat", np.float64), ("lon", np.float64))
+    ]
     return QueryBatch(*map(frozen, (*columns, offsets, values, weights)))
 
 
@@ -93,9 +111,12 @@ def exact_score(query: dict[str, Any], message: dict[str, Any]) -> float | None:
 
 def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int) -> list[tuple[int, int, float]]:
     """Return (seq, position, score) of the query's answer; there is only one right one, to the last bit."""
-    found = [(s, m["position"], m["seq"]) for m in messages if query["watermark"] - extent < m["position"] <= query["watermark"]
-             and (s := exact_score(query, m)) is not None]
-    return [(seq, position, s) for s, position, seq in sorted(found, reverse=True)[:query["k"]]]
+    found = [
+        (s, m["position"], m["seq"])
+        for m in messages
+        if query["watermark"] - extent < m["position"] <= query["watermark"] and (s := exact_score(query, m)) is not None
+    ]
+    return [(seq, position, s) for s, position, seq in sorted(found, reverse=True)[: query["k"]]]
 
 
 def rows(answers: Answers, i: int) -> list[tuple[int, int, float]]:
@@ -138,7 +159,7 @@ class Checked:
         best = self.window.topk(query_batch(queries), self.extent, DIAGONAL, thresholds)
         for i, query in enumerate(queries):
             assert rows(everything, i) == expected[i], query
-            assert rows(best, i) == expected[i][:query["k"]], query
+            assert rows(best, i) == expected[i][: query["k"]], query
         assert everything.offsets[-1] == len(everything.seqs) == sum(map(len, expected))
 
     def ask(self, queries: list[dict[str, Any]]) -> None:

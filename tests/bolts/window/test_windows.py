@@ -12,11 +12,16 @@ from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
 
-OPTIONS = {"chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}],
-           "irtree": [{"node_capacity": 2}, {"node_capacity": 5}, {"node_capacity": 16}, {}]}
+OPTIONS = {
+    "chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}],
+    "irtree": [{"node_capacity": 2}, {"node_capacity": 5}, {"node_capacity": 16}, {}],
+}
 """Options to test an implementation with: the smallest ones, and its defaults."""
-CASES = [pytest.param((name, options), id=f"{name}-{'-'.join(map(str, options.values())) or 'default'}")
-         for name in sorted(WINDOWS) for options in OPTIONS.get(name, [{}])]
+CASES = [
+    pytest.param((name, options), id=f"{name}-{'-'.join(map(str, options.values())) or 'default'}")
+    for name in sorted(WINDOWS)
+    for options in OPTIONS.get(name, [{}])
+]
 
 
 @pytest.fixture(params=CASES)
@@ -34,8 +39,7 @@ def after_a_crash(window):
 
 def simple(seq, terms=(1,), lat=0.0, lon=0.0, position=None):
     weight = 1 / np.sqrt(len(terms)) if terms else 0.0
-    return {"seq": seq, "position": seq if position is None else position, "lat": lat, "lon": lon,
-            "weights": {t: float(weight) for t in terms}, "id": str(seq)}
+    return {"seq": seq, "position": seq if position is None else position, "lat": lat, "lon": lon, "weights": {t: float(weight) for t in terms}, "id": str(seq)}
 
 
 def ask(watermark, k=10, terms=(1,), alpha=0.5, lat=0.0, lon=0.0):
@@ -179,7 +183,7 @@ def test_a_snapshot_holds_the_same_messages_in_another_process(window):
     checked.insert(draw_messages(rng, 50))
     checked.free(10)
     data = pack_state(window.snapshot())
-    checked.insert(draw_messages(rng, 5, first_seq=50))     # the snapshot does not follow
+    checked.insert(draw_messages(rng, 5, first_seq=50))  # the snapshot does not follow
     twin = Checked(type(window)(), 25, checked.messages[:50], 10)
     twin.window.restore(unpack_state(data))
     assert len(twin.window) <= 50
@@ -232,18 +236,27 @@ def test_lists_of_common_keywords_are_left_out_only_where_they_bring_nothing(win
     odds /= odds.sum()
     messages = []
     for seq in range(600):
-        terms = 119 - rng.choice(120, size=rng.integers(1, 7), replace=False, p=odds)   # the higher, the more common
+        terms = 119 - rng.choice(120, size=rng.integers(1, 7), replace=False, p=odds)  # the higher, the more common
         weights = 1 / (1.0 + terms) ** 0.5
-        messages.append({"seq": seq, "position": seq, "lat": float(rng.random() * 15), "lon": float(rng.random() * 20),
-                         "weights": dict(zip(terms.tolist(), (weights / np.sqrt((weights * weights).sum())).tolist())), "id": str(seq)})
+        messages.append(
+            {
+                "seq": seq,
+                "position": seq,
+                "lat": float(rng.random() * 15),
+                "lon": float(rng.random() * 20),
+                "weights": dict(zip(terms.tolist(), (weights / np.sqrt((weights * weights).sum())).tolist())),
+                "id": str(seq),
+            }
+        )
     checked = Checked(window, 450)
     for start in range(0, 600, 150):
-        checked.insert(messages[start:start + 150])
+        checked.insert(messages[start : start + 150])
     queries = []
     for _ in range(60):
         like = messages[rng.integers(600)]
-        queries.append({"watermark": int(rng.integers(400, 600)), "k": k, "alpha": float(rng.random()), "lat": like["lat"], "lon": like["lon"],
-                        "weights": like["weights"]})
+        queries.append(
+            {"watermark": int(rng.integers(400, 600)), "k": k, "alpha": float(rng.random()), "lat": like["lat"], "lon": like["lon"], "weights": like["weights"]}
+        )
     checked.ask(queries)
 
 
@@ -276,7 +289,7 @@ def test_what_comes_and_goes_one_by_one_leaves_nothing_behind(window):
     checked = Checked(window, 12)
     for n, message in enumerate(draw_messages(rng, 120, kind="time")):
         checked.insert([message])
-        if n % 40 < 30:     # it grows a little, and shrinks again
+        if n % 40 < 30:  # it grows a little, and shrinks again
             checked.free(message["position"] - 12)
         if n % 20 == 19:
             checked.ask(draw_queries(rng, 4, message["position"], message["position"] + 5))

@@ -89,6 +89,7 @@ def u32(*numbers: int) -> bytes:
 
 def crafted() -> dict[str, bytes]:
     """Return frames that lie, by what they lie about; each is an otherwise good frame of two columns."""
+
     def column(value, n=1, anchors=None):
         return encode_data(1, 0, [msgpack.packb(["default", n, [value, list(range(n))], anchors])])
 
@@ -139,14 +140,27 @@ def crafted() -> dict[str, bytes]:
 def good() -> list[bytes]:
     """Return well-formed frames of all kinds of columns."""
     texts = pa.array(["a", "straße", "", "🙂 four"])
-    columns = [[1, "x", None, [1, {"a": (1, 2)}]], np.arange(4), np.array([0.5, 1, 2, 3]), np.array([True, False, True, True]), texts,
-               pa.array(["p", "q", "p", "q"]).dictionary_encode(), pa.array([[1, 2], [], [3], [4, 5]]), np.arange(8).reshape(4, 2)]
+    columns = [
+        [1, "x", None, [1, {"a": (1, 2)}]],
+        np.arange(4),
+        np.array([0.5, 1, 2, 3]),
+        np.array([True, False, True, True]),
+        texts,
+        pa.array(["p", "q", "p", "q"]).dictionary_encode(),
+        pa.array([[1, 2], [], [3], [4, 5]]),
+        np.arange(8).reshape(4, 2),
+    ]
     anchors = [None, np.arange(4), [1, 0, [5, 6, 7, 8], 2]]
-    frames = [encode_data(1, 0, [encode_segment("default", 4, [column, other], which)])
-              for column in columns for other in (columns[1], texts) for which in anchors]
+    frames = [
+        encode_data(1, 0, [encode_segment("default", 4, [column, other], which)]) for column in columns for other in (columns[1], texts) for which in anchors
+    ]
     held = encode_segment("default", 1, [[1], [2]], None)
-    return [*frames, encode_data(1, 0, [held, encode_watermark(5), encode_segment("default", 1, None, None), held]), encode_pulse(1, 2, 3),
-            encode_data(4, 0, [encode_segment("__ack_ack", 2, [np.arange(2), np.arange(2)], None)])]
+    return [
+        *frames,
+        encode_data(1, 0, [held, encode_watermark(5), encode_segment("default", 1, None, None), held]),
+        encode_pulse(1, 2, 3),
+        encode_data(4, 0, [encode_segment("__ack_ack", 2, [np.arange(2), np.arange(2)], None)]),
+    ]
 
 
 def mutants(rng: random.Random, count: int) -> Iterator[bytes]:
@@ -159,14 +173,14 @@ def mutants(rng: random.Random, count: int) -> Iterator[bytes]:
             if how == 0:
                 value[at] = rng.randrange(256)
             elif how == 1:
-                value[at:at + 4] = struct.pack(rng.choice("<>") + "I", rng.choice(_NUMBERS))
+                value[at : at + 4] = struct.pack(rng.choice("<>") + "I", rng.choice(_NUMBERS))
             elif how == 2:
-                del value[at:at + rng.randint(1, 8)]
+                del value[at : at + rng.randint(1, 8)]
             elif how == 3:
                 value[at:at] = rng.randbytes(rng.randint(1, 8))
             elif how == 4:
                 other = rng.choice(frames)
-                value[at:] = other[rng.randrange(len(other)):]
+                value[at:] = other[rng.randrange(len(other)) :]
             else:
                 value[at] ^= 1 << rng.randrange(8)
             value = value or bytearray(b"\0")
@@ -196,7 +210,8 @@ def main(seed: int, count: int) -> None:
             task = make_spout_task(plan, task_id, lambda: 0, None) if component == SPOUT else BoltTask(plan, task_id, lambda: 0)
             task.start()
             renamed = value.replace(b"\x95\x01\x00\x01", b"\x95\x01\x00" + bytes([source(SPOUT)]), 1).replace(
-                b"\x95\x01\x00\x04", b"\x95\x01\x00" + bytes([source("__acker")]), 1)
+                b"\x95\x01\x00\x04", b"\x95\x01\x00" + bytes([source("__acker")]), 1
+            )
             assert source("__acker") < 128 and source(SPOUT) < 128
             try:
                 task.process([InRecord(task.inbox, 0, 0, 0, None, renamed)])

@@ -19,7 +19,7 @@ class Queue:
         conf = {"topology.acker.executors": 0, "topology.emulator.pulse.max.tuples": 500, **conf}
         plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
         self.tasks = [plan.component_tasks(name)[0] for name in ("spout", "bolt", "sink")]
-        self.rate, self.made, self.sink_rate, self.every, self.most = rate, made, sink_rate, every, most    # most: of tuples that the spout emits for a pulse
+        self.rate, self.made, self.sink_rate, self.every, self.most = rate, made, sink_rate, every, most  # most: of tuples that the spout emits for a pulse
         self.sent, self.received, self.taken, self.now_ms, self.stats = 0, 0.0, 0.0, 0, TopologyStats()
         self.clock, self.pulses = TopologyClock(plan, self.stats, 0), 0
 
@@ -29,7 +29,7 @@ class Queue:
         spout, bolt, sink = self.tasks
         for step in range(int(seconds * 20)):
             self.now_ms += 50
-            if step % self.every == 0:      # a micro-batch of the spout
+            if step % self.every == 0:  # a micro-batch of the spout
                 for pulse in pulses:
                     self.sent, seen = self.sent + min(self.most, pulse.credit), pulse.number
                 pulses = []
@@ -37,9 +37,11 @@ class Queue:
             made = int(self.received) * self.made
             self.taken = min(made, self.taken + self.sink_rate / 20)
             more = {"emitted": {"default": self.sent}, "pulse": seen}
-            self.stats.tasks = {spout: {"received": {}, "sent": {f"{bolt}": self.sent}, **more},
-                                bolt: {"received": {f"{spout}": int(self.received)}, "sent": {f"{sink}": made} if made else {}, **more},
-                                sink: {"received": {f"{bolt}": int(self.taken)} if made else {}, "sent": {}, **more}}
+            self.stats.tasks = {
+                spout: {"received": {}, "sent": {f"{bolt}": self.sent}, **more},
+                bolt: {"received": {f"{spout}": int(self.received)}, "sent": {f"{sink}": made} if made else {}, **more},
+                sink: {"received": {f"{bolt}": int(self.taken)} if made else {}, "sent": {}, **more},
+            }
             due = [decode_frame(record.value) for record in self.clock.due(self.now_ms, active=True)]
             pulses += due
             self.pulses += len(due)
@@ -72,13 +74,13 @@ def test_a_tuple_that_becomes_many_counts_as_many():
 
 def test_pulses_that_were_not_seen_yet_have_their_share():
     conf = {"topology.emulator.backpressure.max.ms": 2000, "topology.emulator.pulse.max.tuples": 20_000}
-    for every in (1, 8):    # steps of 50 ms from one micro-batch of the spout to the next
+    for every in (1, 8):  # steps of 50 ms from one micro-batch of the spout to the next
         assert 1_900 <= Queue(conf, 1_000, every=every).run(60)[0] <= 2_100
 
 
 def test_pulses_are_few_while_much_is_on_its_way():
     conf = {"topology.emulator.backpressure.max.ms": 5000}
-    short, long = (Queue(conf, rate) for rate in (20_000, 2_000))     # (ten pulses of 500 a second would do for the second)
+    short, long = (Queue(conf, rate) for rate in (20_000, 2_000))  # (ten pulses of 500 a second would do for the second)
     assert short.run(60)[0] <= 1_000 and short.pulses >= 19 * 60
     assert 9_500 <= long.run(60)[0] <= 10_500
     assert long.pulses <= 4 * 60 and long.received >= 0.99 * 60 * 2_000
@@ -86,14 +88,14 @@ def test_pulses_are_few_while_much_is_on_its_way():
 
 def test_a_slow_spout_is_asked_as_often_though_others_fill_the_queue():
     queue = Queue({"topology.emulator.backpressure.max.ms": 5000}, 1_000, most=2)
-    queue.sent = 5_000                          # (what others have sent)
+    queue.sent = 5_000  # (what others have sent)
     queue.run(4)
     assert queue.pulses >= 15 * 4
 
 
 def test_a_spout_whose_last_pulse_seems_lost_is_asked_again_without_a_credit():
     queue = Queue({"topology.emulator.backpressure.max.ms": 1000}, 1_000)
-    queue.stats.tasks = {queue.tasks[0]: {"received": {}, "sent": {}, "emitted": {"default": 0}, "pulse": 0}}   # it says no more than that
+    queue.stats.tasks = {queue.tasks[0]: {"received": {}, "sent": {}, "emitted": {"default": 0}, "pulse": 0}}  # it says no more than that
     due = [(at, decode_frame(record.value)) for at in range(0, 4000, 50) for record in queue.clock.due(at, active=True)]
     granted = [at for at, pulse in due if pulse.credit]
     assert max(granted) < 500

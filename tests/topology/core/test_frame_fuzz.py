@@ -17,8 +17,13 @@ SEEDS, FRAMES = (1,), 2000
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_frame_whatever_kills_a_process(seed):
-    run = subprocess.run([sys.executable, "-m", "tests.topology.core.frame_fuzz", str(seed), str(FRAMES)], cwd=Path(__file__).parents[3],
-                         capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.topology.core.frame_fuzz", str(seed), str(FRAMES)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert run.returncode == 0, f"seed {seed}: status {run.returncode}\n{run.stderr[-3000:]}"
     refused, accepted, grown_mb = map(int, run.stdout.split())
     assert refused > FRAMES and accepted > FRAMES // 4

@@ -5,8 +5,24 @@ import pytest
 
 from dskype.topology.core import frames
 from dskype.topology.core.frames import (
-    Control, DataFrame, FrameError, Pulse, Tick, column_rows, decode_frame, encode_control, encode_data, encode_pulse,
-    encode_segment, encode_tick, encode_watermark, pack_state, peek_header, slice_column, take_column, unpack_state,
+    Control,
+    DataFrame,
+    FrameError,
+    Pulse,
+    Tick,
+    column_rows,
+    decode_frame,
+    encode_control,
+    encode_data,
+    encode_pulse,
+    encode_segment,
+    encode_tick,
+    encode_watermark,
+    pack_state,
+    peek_header,
+    slice_column,
+    take_column,
+    unpack_state,
 )
 
 
@@ -15,8 +31,9 @@ def data_frame(*segments, source=3, first=7):
 
 
 def test_a_data_frame_comes_back_as_it_was_written():
-    value = data_frame(encode_segment("default", 2, [["a", "b"], [1, None]], None), encode_watermark(99),
-                       encode_segment("other", 1, [[b"\x00\xff"]], [[5, -6]]))
+    value = data_frame(
+        encode_segment("default", 2, [["a", "b"], [1, None]], None), encode_watermark(99), encode_segment("other", 1, [[b"\x00\xff"]], [[5, -6]])
+    )
     frame = decode_frame(value)
     assert isinstance(frame, DataFrame)
     assert (frame.source_task, frame.first_seq) == (3, 7)
@@ -32,14 +49,31 @@ def test_a_frame_holds_any_number_of_segments(count):
     assert len(decode_frame(data_frame(*[piece] * count)).segments) == count
 
 
-@pytest.mark.parametrize("column", [
-    np.array([1, -2, 2**62]), np.array([1.5, np.nan, -0.0]), np.array([True, False, True]),
-    np.arange(6, dtype=np.uint16)[::2], pa.array(["a", "", "žluť🙂"]), pa.array(["x", "y", "zz", "w"]).slice(1, 3),
-    pa.array(["p", "q", "p"]).dictionary_encode(), pa.array([str(i) for i in range(100)]).dictionary_encode().slice(40, 3),
-    pa.chunked_array([["a"], ["b", "c"]]), pa.array(["a", None, "b"]), pa.array(["a", "b", "c"], pa.large_string()),
-    pa.array([], pa.string()), pa.array([1, 2, 3]), pa.array([[1, 2], [], [3]]), pa.array([[1.5], [2.5, -0.0]]).slice(1), pa.array([[], []], pa.list_(pa.int64())),
-    pa.array([[1], None]), pa.array([[1, None]]), pa.array([["a"], []]),
-], ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([1, -2, 2**62]),
+        np.array([1.5, np.nan, -0.0]),
+        np.array([True, False, True]),
+        np.arange(6, dtype=np.uint16)[::2],
+        pa.array(["a", "", "žluť🙂"]),
+        pa.array(["x", "y", "zz", "w"]).slice(1, 3),
+        pa.array(["p", "q", "p"]).dictionary_encode(),
+        pa.array([str(i) for i in range(100)]).dictionary_encode().slice(40, 3),
+        pa.chunked_array([["a"], ["b", "c"]]),
+        pa.array(["a", None, "b"]),
+        pa.array(["a", "b", "c"], pa.large_string()),
+        pa.array([], pa.string()),
+        pa.array([1, 2, 3]),
+        pa.array([[1, 2], [], [3]]),
+        pa.array([[1.5], [2.5, -0.0]]).slice(1),
+        pa.array([[], []], pa.list_(pa.int64())),
+        pa.array([[1], None]),
+        pa.array([[1, None]]),
+        pa.array([["a"], []]),
+    ],
+    ids=lambda column: type(column).__name__,
+)
 def test_typed_columns_keep_their_values(column):
     expected = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     segment = decode_frame(data_frame(encode_segment("s", len(column), [column], None))).segments[0]
@@ -66,8 +100,11 @@ def test_typed_columns_arrive_read_only_and_typed():
     assert words.type == pa.string()
 
 
-@pytest.mark.parametrize("column", [[1, 2, 3, 4], np.arange(4), pa.array(["a", "b", "c", "d"]),
-                                    pa.array(["a", "b", "a", "c"]).dictionary_encode()], ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize(
+    "column",
+    [[1, 2, 3, 4], np.arange(4), pa.array(["a", "b", "c", "d"]), pa.array(["a", "b", "a", "c"]).dictionary_encode()],
+    ids=lambda column: type(column).__name__,
+)
 def test_columns_are_sliced_and_taken_alike(column):
     rows = list(column_rows(column))
     assert list(column_rows(slice_column(column, 1, 3))) == rows[1:3]
@@ -80,13 +117,28 @@ def test_clock_frames_come_back():
     assert decode_frame(encode_control("activate", 9)) == Control("activate", 9)
 
 
-@pytest.mark.parametrize("value", [
-    None, b"", b"\xc1", b"garbage", msgpack.packb([2, 0, 1, 0, []]), msgpack.packb([1, 9]), msgpack.packb([1, 0, "x", 0, []]),
-    msgpack.packb([1, 0, 1, -1, []]), msgpack.packb([1, 0, 1, 0, [["s", 2, [[1]], None]]]), msgpack.packb({"a": 1}),
-    msgpack.packb([1, 0, 1, 0, [["s", 1, [[1]], [1, 2]]]]), msgpack.packb([1, 0, 1, 0, [["s", 1, msgpack.ExtType(99, b"")]]]),
-    msgpack.packb([1, 0, 1, 0, [["s", 1, [msgpack.ExtType(1, b"O\x01\x01\0\0\0")], None]]]),
-    data_frame(encode_segment("s", 2, [[1, 2]], None))[:-1], msgpack.packb([1, 1]), b"\xff" * 40,
-], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"\xc1",
+        b"garbage",
+        msgpack.packb([2, 0, 1, 0, []]),
+        msgpack.packb([1, 9]),
+        msgpack.packb([1, 0, "x", 0, []]),
+        msgpack.packb([1, 0, 1, -1, []]),
+        msgpack.packb([1, 0, 1, 0, [["s", 2, [[1]], None]]]),
+        msgpack.packb({"a": 1}),
+        msgpack.packb([1, 0, 1, 0, [["s", 1, [[1]], [1, 2]]]]),
+        msgpack.packb([1, 0, 1, 0, [["s", 1, msgpack.ExtType(99, b"")]]]),
+        msgpack.packb([1, 0, 1, 0, [["s", 1, [msgpack.ExtType(1, b"O\x01\x01\0\0\0")], None]]]),
+        data_frame(encode_segment("s", 2, [[1, 2]], None))[:-1],
+        msgpack.packb([1, 1]),
+        b"\xff" * 40,
+    ],
+    ids=repr,
+)
 def test_what_is_no_frame_is_refused_with_a_reason(value):
     with pytest.raises(FrameError, match="given|not a frame|differ"):
         decode_frame(value)

@@ -11,8 +11,16 @@ import pytest
 
 from dskype.topology.core import snapshots
 from dskype.topology.core.snapshots import (
-    FencedError, FileSnapshotStore, JournalTakenError, LostStateError, MemorySnapshotStore, SnapshotError, TermTakenError, WriteError,
-    decode_snapshot, encode_snapshot,
+    FencedError,
+    FileSnapshotStore,
+    JournalTakenError,
+    LostStateError,
+    MemorySnapshotStore,
+    SnapshotError,
+    TermTakenError,
+    WriteError,
+    decode_snapshot,
+    encode_snapshot,
 )
 
 
@@ -81,10 +89,18 @@ def test_only_the_kept_snapshots_stay(store):
     assert store.versions(1) == [7, 8, 9]
 
 
-@pytest.mark.parametrize("change", [
-    lambda d: d[:-1], lambda d: d[:5], lambda d: b"", lambda d: d[:-3] + bytes([d[-3] ^ 1]) + d[-2:],
-    lambda d: b"XXXX" + d[4:], lambda d: d[:4] + b"\x63" + d[5:],
-], ids=["cut", "short", "empty", "flipped", "magic", "format"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d[:-1],
+        lambda d: d[:5],
+        lambda d: b"",
+        lambda d: d[:-3] + bytes([d[-3] ^ 1]) + d[-2:],
+        lambda d: b"XXXX" + d[4:],
+        lambda d: d[:4] + b"\x63" + d[5:],
+    ],
+    ids=["cut", "short", "empty", "flipped", "magic", "format"],
+)
 def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(store, change):
     store.save(1, 5, encode_snapshot("old"))
     store.save(1, 9, encode_snapshot("new"))
@@ -161,7 +177,7 @@ def test_a_journal_without_a_readable_entry_is_no_empty_journal(store):
     for number in (1, 2):
         store.save_journal(4, number, encode_snapshot(number))
     damage(store, 4, 2, lambda d: d[:18], "journal")
-    assert store.load_journal(4) == (2, 1)      # the newest number, the newest readable entry
+    assert store.load_journal(4) == (2, 1)  # the newest number, the newest readable entry
     damage(store, 4, 1, lambda d: b"", "journal")
     with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: bring"):
         store.load_journal(4)
@@ -261,7 +277,7 @@ class FullDisk:
                 file.close()
 
             def write(self, data):
-                write(data[:len(data) // 2])
+                write(data[: len(data) // 2])
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         return Limited()
@@ -276,11 +292,13 @@ def test_a_full_disk_is_not_filled_further_and_the_error_says_where(tmp_path, mo
     with FullDisk(monkeypatch):
         for number in range(2, 10):
             for write in (store.save, store.save_journal):
-                with pytest.raises(WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: make room") as error:
+                with pytest.raises(
+                    WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: make room"
+                ) as error:
                     write(1, number, encode_snapshot("x" * 5000))
                 assert error.value.retriable
     assert sorted(p.name for p in (tmp_path / "s" / "1").iterdir()) == before
-    store.save(1, 2, encode_snapshot("c"))      # there is room again
+    store.save(1, 2, encode_snapshot("c"))  # there is room again
     store.save_journal(1, 2, encode_snapshot("d"))
     assert store.load(1) == (2, "c") and store.load_journal(1) == (2, "d")
 
@@ -295,8 +313,8 @@ def test_what_killed_processes_left_half_written_goes(tmp_path):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 100, time.time() - 100))
     store.sweep(1)
-    assert not old.exists() and new.exists()    # somebody may be writing that one
-    store.create()                              # the driver begins: nobody is
+    assert not old.exists() and new.exists()  # somebody may be writing that one
+    store.create()  # the driver begins: nobody is
     assert not new.exists() and store.load(1) == (1, "a")
 
 

@@ -92,7 +92,7 @@ def test_records_that_arrive_faster_than_they_may_be_emitted_are_read_again(monk
         if rng.random() < 0.5:
             p = rng.choice((0, 1))
             n = rng.randint(0, 20)
-            task.process_external(topic[p][arrived[p]:arrived[p] + n])
+            task.process_external(topic[p][arrived[p] : arrived[p] + n])
             arrived[p] = min(150, arrived[p] + n)
         pulse(plan, task, *send, encode_pulse(number, 0, rng.randint(0, 2)))
         send = []

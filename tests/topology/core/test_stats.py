@@ -4,9 +4,25 @@ from dskype.topology.core.stats import NewestReports, TopologyStats
 
 
 def line(time_ms, execute_ns, *, executor=0, task=1, component="bolt", sent=None, received=None):
-    return json.dumps({"kind": "stats", "component": component, "executor": executor, "pid": 1, "time_ms": time_ms, "tasks": [
-        {"component": component, "task": task, "execute": [10, execute_ns], "sent": sent or {}, "received": received or {},
-         "executed": {"a/default": 10, "a/__ack_ack": 5}}]}).encode()
+    return json.dumps(
+        {
+            "kind": "stats",
+            "component": component,
+            "executor": executor,
+            "pid": 1,
+            "time_ms": time_ms,
+            "tasks": [
+                {
+                    "component": component,
+                    "task": task,
+                    "execute": [10, execute_ns],
+                    "sent": sent or {},
+                    "received": received or {},
+                    "executed": {"a/default": 10, "a/__ack_ack": 5},
+                }
+            ],
+        }
+    ).encode()
 
 
 def test_capacity_is_the_share_of_time_inside_execute_of_the_busiest_executor():
@@ -73,15 +89,19 @@ def test_a_report_of_tasks_that_are_elsewhere_now_is_not_written_again():
 
 def test_a_report_that_comes_late_changes_nothing():
     """A process that was replaced goes on for a while, and what it wrote may come at any time."""
+
     def line(term, topology="t-1", **task):
         return json.dumps({"kind": "stats", "topology": topology, "term": term, "component": "in", "tasks": [{"task": 1, **task}]}).encode()
 
     stats = TopologyStats()
-    for newer, older in [(line(2, entry=7, version=5), line(2, entry=6, version=5)), (line(2, entry=7, version=8), line(2, entry=7, version=7)),
-                         (line(3, entry=7, version=8), line(2, entry=9, version=9))]:
+    for newer, older in [
+        (line(2, entry=7, version=5), line(2, entry=6, version=5)),
+        (line(2, entry=7, version=8), line(2, entry=7, version=7)),
+        (line(3, entry=7, version=8), line(2, entry=9, version=9)),
+    ]:
         stats.feed(newer)
         stats.feed(older)
         known = stats.tasks[1]
         assert (known["entry"], known["version"]) == (json.loads(newer)["tasks"][0]["entry"], json.loads(newer)["tasks"][0]["version"])
-    stats.feed(line(1, "t-2", version=1))       # another topology
+    stats.feed(line(1, "t-2", version=1))  # another topology
     assert stats.tasks[1]["version"] == 1

@@ -40,12 +40,15 @@ def topology(*bolts):
     return builder.create_topology()
 
 
-@pytest.mark.parametrize(("bolts", "takers"), [
-    ([("a", Plain(), "source")], set()),
-    ([("a", Watching(), "source")], {"a"}),
-    ([("a", Plain(), "source"), ("b", Plain(), "a"), ("c", Watching(), "b"), ("d", Plain(), "b")], {"a", "b", "c"}),
-    ([("a", Watching(), "source", "c"), ("b", Plain(), "a"), ("c", Plain(), "b")], {"a"}),    # what leads back only is not on the way
-])
+@pytest.mark.parametrize(
+    ("bolts", "takers"),
+    [
+        ([("a", Plain(), "source")], set()),
+        ([("a", Watching(), "source")], {"a"}),
+        ([("a", Plain(), "source"), ("b", Plain(), "a"), ("c", Watching(), "b"), ("d", Plain(), "b")], {"a", "b", "c"}),
+        ([("a", Watching(), "source", "c"), ("b", Plain(), "a"), ("c", Plain(), "b")], {"a"}),  # what leads back only is not on the way
+    ],
+)
 def test_watermarks_go_where_something_is_done_with_them(bolts, takers):
     built = topology(*bolts)
     assert {name for name, *_ in bolts if takes_watermarks(built, name)} == takers

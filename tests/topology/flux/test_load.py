@@ -111,7 +111,9 @@ def test_a_spout_and_a_bolt_with_one_id_are_refused_as_by_the_builder() -> None:
 
 
 def test_ids_and_parallelism_may_be_numbers_or_strings_as_with_java_beans() -> None:
-    loaded = flux("spouts: [{id: 1, className: dskype.TestWordSpout, parallelism: '4'}]\nbolts: [{id: 2, className: dskype.LogInfoBolt}]\nstreams: [{from: 1, to: 2, grouping: {type: ALL}}]")
+    loaded = flux(
+        "spouts: [{id: 1, className: dskype.TestWordSpout, parallelism: '4'}]\nbolts: [{id: 2, className: dskype.LogInfoBolt}]\nstreams: [{from: 1, to: 2, grouping: {type: ALL}}]"
+    )
     assert loaded.topology.components["1"].parallelism_hint == 4
     assert list(loaded.topology.components) == ["1", "2"]
 
@@ -157,8 +159,11 @@ def test_a_vertex_takes_parallelism_tasks_loads_and_configuration() -> None:
     spec = loaded.topology.components["s"]
     assert spec.parallelism_hint == 2
     assert spec.conf == {
-        "topology.tasks": 6, "topology.component.resources.onheap.memory.mb": 64,
-        "topology.component.resources.offheap.memory.mb": 32, "topology.component.cpu.pcore.percent": 50, "my.key": 1,
+        "topology.tasks": 6,
+        "topology.component.resources.onheap.memory.mb": 64,
+        "topology.component.resources.offheap.memory.mb": 32,
+        "topology.component.cpu.pcore.percent": 50,
+        "my.key": 1,
     }
     assert flux(WORDS).topology.components["words"].conf == {}
 
@@ -223,9 +228,15 @@ def test_a_malformed_reference_is_an_error(bad: str) -> None:
 @pytest.mark.parametrize(
     ("args", "attribute", "value"),
     [
-        ("{n: 3.0}", "n", 3), ("{x: 3}", "x", 3.0), ("{flag: true}", "flag", True), ("{words: [a, b]}", "words", ["a", "b"]),
-        ("{mode: slow}", "mode", "slow"), ("{options: {a: 1}}", "options", {"a": 1.0}), ("{fields: [a, b]}", "fields", Fields("a", "b")),
-        ("{anything: [1, {a: b}]}", "anything", [1, {"a": "b"}]), ("{part: null}", "part", None),
+        ("{n: 3.0}", "n", 3),
+        ("{x: 3}", "x", 3.0),
+        ("{flag: true}", "flag", True),
+        ("{words: [a, b]}", "words", ["a", "b"]),
+        ("{mode: slow}", "mode", "slow"),
+        ("{options: {a: 1}}", "options", {"a": 1.0}),
+        ("{fields: [a, b]}", "fields", Fields("a", "b")),
+        ("{anything: [1, {a: b}]}", "anything", [1, {"a": "b"}]),
+        ("{part: null}", "part", None),
     ],
 )
 def test_a_value_is_coerced_by_the_type_hint(args: str, attribute: str, value) -> None:
@@ -237,11 +248,18 @@ def test_a_value_is_coerced_by_the_type_hint(args: str, attribute: str, value) -
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
-        ("{n: a}", "parameter 'n': expected int; given: 'a'"), ("{n: 1.5}", "expected int; given: 1.5"), ("{n: true}", "expected int; given: True"),
-        ("{x: true}", "expected float; given: True"), ("{flag: 1}", "expected bool; given: 1"), ("{words: a}", "expected list[str]; given: 'a'"),
-        ("{words: [1]}", "expected str; given: 1"), ("{mode: medium}", "expected one of 'fast', 'slow'; given: 'medium'"),
-        ("{colour: BLUE}", "No enum constant Colour.BLUE; legal: RED, GREEN"), ("{colour: red}", "No enum constant Colour.red"),
-        ("{part: wheel}", "expected Part; given: 'wheel'"), ("[1,2,3,4,5,6,7,8,9,10,11]", "too many positional arguments"),
+        ("{n: a}", "parameter 'n': expected int; given: 'a'"),
+        ("{n: 1.5}", "expected int; given: 1.5"),
+        ("{n: true}", "expected int; given: True"),
+        ("{x: true}", "expected float; given: True"),
+        ("{flag: 1}", "expected bool; given: 1"),
+        ("{words: a}", "expected list[str]; given: 'a'"),
+        ("{words: [1]}", "expected str; given: 1"),
+        ("{mode: medium}", "expected one of 'fast', 'slow'; given: 'medium'"),
+        ("{colour: BLUE}", "No enum constant Colour.BLUE; legal: RED, GREEN"),
+        ("{colour: red}", "No enum constant Colour.red"),
+        ("{part: wheel}", "expected Part; given: 'wheel'"),
+        ("[1,2,3,4,5,6,7,8,9,10,11]", "too many positional arguments"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_in_storms_words(args: str, hint: str) -> None:
@@ -287,9 +305,12 @@ def test_an_abstract_class_is_refused_with_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("grouping", "expected"),
     [
-        ("{type: ALL}", groupings.AllGrouping()), ("{type: DIRECT}", groupings.DirectGrouping()),
-        ("{type: SHUFFLE, args: [ignored]}", groupings.ShuffleGrouping()), ("{type: LOCAL_OR_SHUFFLE}", groupings.LocalOrShuffleGrouping()),
-        ("{type: GLOBAL}", groupings.GlobalGrouping()), ("{type: NONE}", groupings.NoneGrouping()),
+        ("{type: ALL}", groupings.AllGrouping()),
+        ("{type: DIRECT}", groupings.DirectGrouping()),
+        ("{type: SHUFFLE, args: [ignored]}", groupings.ShuffleGrouping()),
+        ("{type: LOCAL_OR_SHUFFLE}", groupings.LocalOrShuffleGrouping()),
+        ("{type: GLOBAL}", groupings.GlobalGrouping()),
+        ("{type: NONE}", groupings.NoneGrouping()),
         ("{type: FIELDS, args: [a, b]}", groupings.FieldsGrouping(Fields("a", "b"))),
         ("{type: CUSTOM, customClass: {className: dskype.PartialKeyGrouping, constructorArgs: [[word]]}}", groupings.PartialKeyGrouping(Fields("word"))),
     ],
@@ -300,7 +321,11 @@ def test_each_grouping_type_becomes_the_builders_grouping(grouping: str, expecte
 
 
 def test_a_custom_grouping_is_made_from_its_class() -> None:
-    text = WORDS + COUNT + "streams: [{from: words, to: count, grouping: {type: CUSTOM, streamId: s, customClass: {className: org.apache.storm.testing.NGrouping, constructorArgs: [1]}}}]"
+    text = (
+        WORDS
+        + COUNT
+        + "streams: [{from: words, to: count, grouping: {type: CUSTOM, streamId: s, customClass: {className: org.apache.storm.testing.NGrouping, constructorArgs: [1]}}}]"
+    )
     ((key, grouping),) = flux(text).topology.components["count"].inputs.items()
     assert key == ("words", "s")
     assert isinstance(grouping.grouping, testing.NGrouping)
@@ -309,9 +334,12 @@ def test_a_custom_grouping_is_made_from_its_class() -> None:
 @pytest.mark.parametrize(
     ("grouping", "words"),
     [
-        ("{type: shuffle}", "hint: write SHUFFLE"), ("{type: PARTIAL_KEY, args: [w]}", "use type CUSTOM with customClass"),
+        ("{type: shuffle}", "hint: write SHUFFLE"),
+        ("{type: PARTIAL_KEY, args: [w]}", "use type CUSTOM with customClass"),
         ("{type: RANDOM}", "given: 'RANDOM'; legal: ALL, CUSTOM, DIRECT, SHUFFLE, LOCAL_OR_SHUFFLE, FIELDS, GLOBAL, NONE"),
-        ("{type: FIELDS}", "needs args"), ("{type: CUSTOM}", "needs a customClass"), ("{args: [a]}", "has no type"),
+        ("{type: FIELDS}", "needs args"),
+        ("{type: CUSTOM}", "needs a customClass"),
+        ("{args: [a]}", "has no type"),
         ("{type: CUSTOM, customClass: {className: dskype.TestWordCounter}}", "is no grouping"),
     ],
 )
@@ -332,13 +360,22 @@ def test_a_bolt_that_no_stream_goes_to_is_built_but_left_out() -> None:
 
 
 def test_a_stream_to_an_unknown_component_or_a_spout_is_a_named_error() -> None:
-    refused(WORDS + COUNT + "streams: [{from: words, to: cuont, grouping: {type: ALL}}]", "streams[0] (words -> cuont) goes to a component that is not defined. given: 'cuont'; legal: count")
-    refused(WORDS + COUNT + "streams: [{from: words, to: words, grouping: {type: ALL}}]", "Class does not appear to be a bolt: org.apache.storm.testing.TestWordSpout")
+    refused(
+        WORDS + COUNT + "streams: [{from: words, to: cuont, grouping: {type: ALL}}]",
+        "streams[0] (words -> cuont) goes to a component that is not defined. given: 'cuont'; legal: count",
+    )
+    refused(
+        WORDS + COUNT + "streams: [{from: words, to: words, grouping: {type: ALL}}]",
+        "Class does not appear to be a bolt: org.apache.storm.testing.TestWordSpout",
+    )
 
 
 def test_a_component_of_the_wrong_kind_is_refused() -> None:
     refused("spouts: [{id: s, className: dskype.TestWordCounter}]", "Class does not appear to be a spout: dskype.TestWordCounter")
-    refused(WORDS + "bolts: [{id: b, className: dskype.Fields, constructorArgs: [a]}]\nstreams: [{from: words, to: b, grouping: {type: ALL}}]", "Class does not appear to be a bolt: dskype.Fields")
+    refused(
+        WORDS + "bolts: [{id: b, className: dskype.Fields, constructorArgs: [a]}]\nstreams: [{from: words, to: b, grouping: {type: ALL}}]",
+        "Class does not appear to be a bolt: dskype.Fields",
+    )
 
 
 # --- F6, F7: phases and configuration ---------------------------------------------------------------------------------
@@ -352,7 +389,9 @@ def test_names_of_streams_and_fields_are_checked_at_submission_only() -> None:
 
 def test_configuration_is_type_checked_when_the_file_is_loaded() -> None:
     refused("config: {topology.debug: 'yes'}", "must be of type class java.lang.Boolean", IllegalArgumentException)
-    message = refused("spouts: [{id: s, className: dskype.TestWordSpout, config: {topology.debug: 1}}]", "must be of type class java.lang.Boolean", IllegalArgumentException)
+    message = refused(
+        "spouts: [{id: s, className: dskype.TestWordSpout, config: {topology.debug: 1}}]", "must be of type class java.lang.Boolean", IllegalArgumentException
+    )
     assert "component: 's'" in message
     assert flux(WHOLE + "config: {some.key: [1, x]}").config == {"some.key": [1, "x"]}
 
@@ -366,8 +405,12 @@ def test_a_name_and_configuration_from_the_caller_win() -> None:
 
 
 def test_placeholders_are_replaced_before_the_yaml_is_read(tmp_path: Path) -> None:
-    (tmp_path / "p.properties").write_text("name: wc\nn=4\nfields=[\"word\", \"x\"]\n")
-    text = "name: ${name}\nspouts: [{id: words, className: dskype.TestWordSpout, parallelism: ${n}}]\n" + COUNT + "streams: [{from: words, to: ${ENV-WHO}, grouping: {type: FIELDS, args: [${fields[0]}]}}]"
+    (tmp_path / "p.properties").write_text('name: wc\nn=4\nfields=["word", "x"]\n')
+    text = (
+        "name: ${name}\nspouts: [{id: words, className: dskype.TestWordSpout, parallelism: ${n}}]\n"
+        + COUNT
+        + "streams: [{from: words, to: ${ENV-WHO}, grouping: {type: FIELDS, args: [${fields[0]}]}}]"
+    )
     loaded = flux(text, properties=tmp_path / "p.properties", environ={"WHO": "count"})
     assert (loaded.name, loaded.topology.components["words"].parallelism_hint) == ("wc", 4)
     assert loaded.topology.components["count"].inputs == {("words", "default"): groupings.FieldsGrouping(Fields("word"))}
@@ -451,7 +494,10 @@ def test_a_topology_source_makes_the_topology_from_the_configuration() -> None:
 
 @pytest.mark.parametrize("more", [WORDS, COUNT, STREAM])
 def test_a_topology_source_beside_spouts_bolts_or_streams_is_refused(more: str) -> None:
-    refused(f"topologySource: {{className: {SAMPLE}.Source}}\n" + more, "Invalid topology config. Spouts, bolts and streams cannot be defined in the same configuration as a topologySource.")
+    refused(
+        f"topologySource: {{className: {SAMPLE}.Source}}\n" + more,
+        "Invalid topology config. Spouts, bolts and streams cannot be defined in the same configuration as a topologySource.",
+    )
 
 
 def test_a_topology_source_without_the_method_or_with_a_wrong_result_is_refused() -> None:
@@ -495,7 +541,9 @@ def test_every_registered_name_resolves_to_a_class() -> None:
     assert all(isinstance(registry.resolve(name, "test"), type) for name in registry)
 
 
-@pytest.mark.parametrize("name", ["os.system", "subprocess.Popen", "builtins.eval", "eval", "", "org.apache.storm.Nope", "dskype.topology.flux.loader.load", f"{SAMPLE}.Thing"])
+@pytest.mark.parametrize(
+    "name", ["os.system", "subprocess.Popen", "builtins.eval", "eval", "", "org.apache.storm.Nope", "dskype.topology.flux.loader.load", f"{SAMPLE}.Thing"]
+)
 def test_a_class_outside_the_registry_is_not_found_and_the_error_names_the_id(name: str) -> None:
     with pytest.raises(ClassNotFoundException, match="Class not found: .*, named by spout 's'"):
         flux(f"spouts: [{{id: s, className: '{name}'}}]")
@@ -506,7 +554,9 @@ def test_a_refused_class_of_the_user_says_how_to_allow_it() -> None:
 
 
 def test_a_misspelt_class_of_storm_offers_the_right_one() -> None:
-    assert "did you mean org.apache.storm.testing.TestWordSpout or" in refused("spouts: [{id: s, className: org.apache.storm.testing.TestWordsSpout}]", "Class not found")
+    assert "did you mean org.apache.storm.testing.TestWordSpout or" in refused(
+        "spouts: [{id: s, className: org.apache.storm.testing.TestWordsSpout}]", "Class not found"
+    )
 
 
 def test_trident_drpc_and_sql_are_refused_by_name() -> None:
@@ -535,9 +585,15 @@ def test_a_module_that_cannot_be_imported_is_a_clear_error(tmp_path: Path, monke
     (tmp_path / "flux_broken_module.py").write_text("import module_that_is_not_there\n")
     (tmp_path / "flux_raising_module.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    refused("spouts: [{id: s, className: flux_broken_module.X}]", "cannot be imported: No module named 'module_that_is_not_there'", allow_modules=["flux_broken_module"])
+    refused(
+        "spouts: [{id: s, className: flux_broken_module.X}]",
+        "cannot be imported: No module named 'module_that_is_not_there'",
+        allow_modules=["flux_broken_module"],
+    )
     refused("spouts: [{id: s, className: flux_raising_module.X}]", "cannot be imported: ZeroDivisionError", allow_modules=["flux_raising_module"])
-    refused("spouts: [{id: s, className: flux_absent_module.X}]", "is its module importable from here", ClassNotFoundException, allow_modules=["flux_absent_module"])
+    refused(
+        "spouts: [{id: s, className: flux_absent_module.X}]", "is its module importable from here", ClassNotFoundException, allow_modules=["flux_absent_module"]
+    )
     assert "flux_broken_module" not in sys.modules
 
 

@@ -10,11 +10,7 @@ from dskype.topology.flux.strict_yaml import parse
 
 def test_plain_data_is_read() -> None:
     text = "---\nname: words\nconfig: {topology.workers: 2, rate: 0.5, on: yes, none: ~}\nlist:\n  - a\n  - [1, '2']\n"
-    assert parse(text) == {
-        "name": "words",
-        "config": {"topology.workers": 2, "rate": 0.5, True: True, "none": None},
-        "list": ["a", [1, "2"]],
-    }
+    assert parse(text) == {"name": "words", "config": {"topology.workers": 2, "rate": 0.5, True: True, "none": None}, "list": ["a", [1, "2"]]}
 
 
 def test_dates_stay_strings_because_a_configuration_is_json() -> None:

@@ -60,8 +60,20 @@ def test_java_properties_are_read_with_all_separators_comments_and_escapes() -> 
         "tab=a\\tb\nuni=\\u00e9\\uD83D\\uDE00\npath=C:\\\\x\nodd=\\q\n"
     )
     assert parse_properties(text) == {
-        "a": "1", "b": "2", "c": "3", "d": "4", "e f": "5", "g=h": "6", "long": "one two three", "empty": "",
-        "alone": "", "indented": "x  ", "tab": "a\tb", "uni": "é😀", "path": "C:\\x", "odd": "q",
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d": "4",
+        "e f": "5",
+        "g=h": "6",
+        "long": "one two three",
+        "empty": "",
+        "alone": "",
+        "indented": "x  ",
+        "tab": "a\tb",
+        "uni": "é😀",
+        "path": "C:\\x",
+        "odd": "q",
     }
 
 

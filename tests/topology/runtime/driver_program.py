@@ -32,7 +32,7 @@ def run(arguments: dict, topology, conf: dict) -> None:
         try:
             handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= arguments["total"], 100)
         except TopologyError:
-            cluster.shutdown(remove=False)      # as 'dskype submit' does: what it has left is resumed
+            cluster.shutdown(remove=False)  # as 'dskype submit' does: what it has left is resumed
             raise
         print("done", flush=True)
         sys.stdin.readline()

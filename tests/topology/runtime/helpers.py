@@ -23,6 +23,7 @@ def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
 
 # -- topics ---------------------------------------------------------------------------------------
 
+
 def make_topic(kafka: KafkaSettings, topic: str, partitions: int = 1) -> str:
     """Make a topic and return its name."""
     admin = TopicAdmin(kafka)
@@ -64,6 +65,7 @@ def longest_gap_s(records: dict[str, InRecord], since_ms: int) -> float:
 
 # -- processes ------------------------------------------------------------------------------------
 
+
 class Process(NamedTuple):
     pid: int
     parent: int
@@ -81,7 +83,7 @@ def descendants(root: int | None = None) -> dict[int, Process]:
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            name, rest = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2:].split()
+            name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
             if rest[0] != "Z":
                 found[int(folder.name)] = Process(int(folder.name), int(rest[1]), name, command)
     below, grown = {root or os.getpid()}, True
@@ -108,8 +110,7 @@ def supervisors(root: int | None = None) -> list[Process]:
 def executors(component: str | None = None, root: int | None = None) -> list[Process]:
     """Return the resident executors of one component or of all, without the forks that write snapshots."""
     zygotes = {p.pid for p in supervisors(root)}
-    return [p for p in descendants(root).values() if p.parent in zygotes and p.name.startswith("dsk:")
-            and component in (None, p.name.removeprefix("dsk:"))]
+    return [p for p in descendants(root).values() if p.parent in zygotes and p.name.startswith("dsk:") and component in (None, p.name.removeprefix("dsk:"))]
 
 
 def workers(root: int | None = None) -> list[Process]:

@@ -15,8 +15,12 @@ from dskype.topology.runtime.session import start_session
 
 def main(master: str, folder: str) -> None:
     """Answer until standard input ends."""
-    spark = start_session(master=master, jars=jars.spark_jars(), log_file=Path(folder).parent / "logs" / "spark.log",
-                          conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"})
+    spark = start_session(
+        master=master,
+        jars=jars.spark_jars(),
+        log_file=Path(folder).parent / "logs" / "spark.log",
+        conf={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"},
+    )
     print("ready", flush=True)
     for line in sys.stdin:
         try:

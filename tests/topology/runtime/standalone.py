@@ -33,11 +33,33 @@ class Worker:
         for part in ("home", "tmp", "work"):
             (folder / part).mkdir(parents=True)
         # Compiled kernels are shared as they are installed on every host; all that a run writes is not.
-        environment = {**os.environ, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-                       "NUMBA_CACHE_DIR": str(paths.numba_cache_dir())}
+        environment = {
+            **os.environ,
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+            "NUMBA_CACHE_DIR": str(paths.numba_cache_dir()),
+        }
         environment.pop(paths.HOME_VARIABLE, None)
-        self.process = _start(["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", str(cores), "--memory", "2g",
-                               "--work-dir", str(folder / "work"), master], folder / "worker.log", environment, hidden)
+        self.process = _start(
+            [
+                "org.apache.spark.deploy.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "--cores",
+                str(cores),
+                "--memory",
+                "2g",
+                "--work-dir",
+                str(folder / "work"),
+                master,
+            ],
+            folder / "worker.log",
+            environment,
+            hidden,
+        )
 
     def tree(self) -> dict[int, Process]:
         """Return the processes below the worker: its Spark executors, and what they have started."""
@@ -68,7 +90,9 @@ class Standalone:
         (port,) = free_ports(1)
         self.url = f"spark://127.0.0.1:{port}"
         self._log = folder / "master.log"
-        self._master = _start(["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], self._log, dict(os.environ))
+        self._master = _start(
+            ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], self._log, dict(os.environ)
+        )
         self.workers: list[Worker] = []
         wait_for(lambda: "I have been elected leader" in self._log.read_text(), 60, "Spark's master")
         for _ in range(workers):
@@ -107,5 +131,3 @@ def standalone(folder: Path, **arguments: int) -> Iterator[Standalone]:
         yield cluster
     finally:
         cluster.close()
-
-

@@ -73,7 +73,14 @@ def test_a_tuple_that_is_too_large_is_a_dead_letter_and_the_others_arrive(cluste
         assert not handle.backend.restarts
 
 
-POISON = {"null": None, "empty": b"", "wrong magic": b"\x00\x00\x00\x00\x07N1", "not UTF-8": b"N\xff", "10 MiB": b"x" * (10 << 20), "20 MiB in 20 KiB": b"\0" * (20 << 20)}
+POISON = {
+    "null": None,
+    "empty": b"",
+    "wrong magic": b"\x00\x00\x00\x00\x07N1",
+    "not UTF-8": b"N\xff",
+    "10 MiB": b"x" * (10 << 20),
+    "20 MiB in 20 KiB": b"\0" * (20 << 20),
+}
 
 
 def test_poison_records_of_a_kafka_topic_are_one_dead_letter_each_and_everything_behind_them_is_processed(cluster, name):

@@ -31,9 +31,16 @@ def test_an_equal_topology_has_no_differences():
     assert differences(manifest(), manifest()) == ([], [])
 
 
-@pytest.mark.parametrize(("given", "named"), [
-    ({"tasks": 3}, "component 'sum': tasks 2 -> 3"), ({"extra": True}, "component 'sink' is new"), ({"conf": {"my.setting": 4}}, "my.setting: (not set) -> 4"),
-    ({"conf": {"topology.acker.executors": 0}}, "topology.acker.executors"), ({"own": {"my.setting": "x"}}, 'my.setting of component \'sum\': (not set) -> "x"')])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"tasks": 3}, "component 'sum': tasks 2 -> 3"),
+        ({"extra": True}, "component 'sink' is new"),
+        ({"conf": {"my.setting": 4}}, "my.setting: (not set) -> 4"),
+        ({"conf": {"topology.acker.executors": 0}}, "topology.acker.executors"),
+        ({"own": {"my.setting": "x"}}, "my.setting of component 'sum': (not set) -> \"x\""),
+    ],
+)
 def test_what_state_depends_on_is_refused_by_name(given, named):
     refused, _ = differences(manifest(), manifest(**given))
     assert any(line.startswith(named) for line in refused), refused
@@ -60,8 +67,17 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     assert os.listdir(tmp_path) == [MANIFEST]
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: data.replace(b'"v": 1', b'"v": 9'), lambda data: b"[]",
-                                    lambda data: b"\xff" + data, lambda data: data.replace(b"topology_id", b"topology_if")])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[: len(data) // 2],
+        lambda data: data.replace(b'"v": 1', b'"v": 9'),
+        lambda data: b"[]",
+        lambda data: b"\xff" + data,
+        lambda data: data.replace(b"topology_id", b"topology_if"),
+    ],
+)
 def test_a_damaged_file_names_itself_and_the_ways_out(tmp_path, damage):
     manifest().write(tmp_path)
     path = tmp_path / MANIFEST

@@ -15,8 +15,8 @@ from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
 from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 from dskype.topology.runtime import driver as driver_module
+from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import ClusterClient
@@ -91,6 +91,7 @@ def test_what_trying_again_mends_is_tried_for_as_long_as_it_takes(cluster, name,
 
 # -- input that is gone ---------------------------------------------------------------------------
 
+
 def copy_plan(name: str, topic: str, out: str, **conf) -> TopologyPlan:
     builder = TopologyBuilder()
     builder.set_spout("input", KafkaSpout(topic))
@@ -136,6 +137,7 @@ def test_input_that_is_gone_ends_the_topology_or_is_counted_and_skipped(cluster,
 
 # -- one driver at a time -------------------------------------------------------------------------
 
+
 def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_path):
     kafka, spark, total = cluster.environment.kafka, cluster.environment.spark, 6_000
     out = make_topic(kafka, f"{name}-out")
@@ -152,7 +154,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
         second.activate()
         wait_for(lambda: first.failure, 20, "the end of the first driver")
         assert isinstance(first.failure, FencedError) and "another driver" in str(first.failure)
-        first.close(remove=True)    # whatever it is told
+        first.close(remove=True)  # whatever it is told
         assert (tmp_path / MANIFEST).exists() and inbox_topic(name, "sink") in existing_topics(kafka, name)
         second.wait_until(lambda stats: stats.total("sink", "executed") >= total, 90)
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
@@ -163,6 +165,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
 
 # -- what anybody may have written, and what the clock and the watch make of it ---------------------
 
+
 def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, name):
     kafka, total = cluster.environment.kafka, 1_500
     out = make_topic(kafka, f"{name}-out")
@@ -170,8 +173,14 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
     with cluster.submit_topology(name, conf, topology) as handle:
         producer = kafka.producer()
         task = {"component": "first", "task": 99, "emitted": {}, "received": {}, "sent": {}, "version": 1}
-        for value in (b"", b"[]", b"{", b'{"kind": "stats"}', json.dumps({"kind": "stats", "component": "first", "tasks": [task]}).encode(),
-                      json.dumps({"kind": "stats", "component": "first", "tasks": [{**task, "task": 2, "sent": {"77": 4}}]}).encode()):
+        for value in (
+            b"",
+            b"[]",
+            b"{",
+            b'{"kind": "stats"}',
+            json.dumps({"kind": "stats", "component": "first", "tasks": [task]}).encode(),
+            json.dumps({"kind": "stats", "component": "first", "tasks": [{**task, "task": 2, "sent": {"77": 4}}]}).encode(),
+        ):
             producer.send(metrics_topic(name), key=b"first/0", value=value)
         producer.close()
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= total, 60)
@@ -180,7 +189,7 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         admin = TopicAdmin(kafka)
         kept = admin.configs([dead_letters_topic(name)])[dead_letters_topic(name)]
         admin.close()
-        assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))    # bounded, unless somebody says otherwise
+        assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))  # bounded, unless somebody says otherwise
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
@@ -201,6 +210,7 @@ def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster
 
 
 # -- a resume refuses rather than guesses (nothing is started for it) -------------------------------
+
 
 def chain(folder: Path, conf: dict | None = None, tasks: int = 2, resume: bool = True) -> TopologyDriver:
     builder = TopologyBuilder()

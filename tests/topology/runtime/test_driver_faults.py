@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from dskype.deploy.folders import FolderInUseError
-
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 
 from .components import sums_expected
@@ -31,8 +30,13 @@ class Driver:
     """A driver in a process of its own."""
 
     def __init__(self, **arguments) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.topology.runtime.driver_program", json.dumps(arguments)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.topology.runtime.driver_program", json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
 
     def expect(self, line: str) -> None:
         """Wait until the driver says ``line``; it gives up by itself."""
@@ -75,8 +79,14 @@ def socket_folders(pids: set[int]) -> list[Path]:
 @pytest.fixture
 def setting(bootstrap_servers, tmp_path, name):
     kafka = KafkaSettings(bootstrap_servers)
-    return {"servers": bootstrap_servers, "folder": str(tmp_path / "folder"), "name": name, "out": make_topic(kafka, f"{name}-out"),
-            "total": TOTAL, "rate": RATE}
+    return {
+        "servers": bootstrap_servers,
+        "folder": str(tmp_path / "folder"),
+        "name": name,
+        "out": make_topic(kafka, f"{name}-out"),
+        "total": TOTAL,
+        "rate": RATE,
+    }
 
 
 def count(setting) -> int:
@@ -106,7 +116,7 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
         wait_for(lambda: count(setting) > TOTAL * 0.4, 60, "output")
         tree = second.tree()
         os.kill(next(p.pid for p in descendants(second.process.pid).values() if p.name == "java"), signal.SIGKILL)
-        said = second.process.stdout.read()     # it ends by itself, and says why
+        said = second.process.stdout.read()  # it ends by itself, and says why
         assert second.process.wait(30) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
         assert count(setting) < TOTAL, "it was killed too late to tell anything"
     with driver(**setting) as last:  # at once: what the others have left running must not disturb
@@ -138,8 +148,7 @@ def test_a_driver_may_die_between_the_write_of_the_sink_and_its_commit(setting):
 
 def test_a_folder_has_one_driver(cluster, bootstrap_servers):
     in_use = Path(cluster.environment.folder)
-    code = ("import sys; from dskype.topology.local import LocalCluster; "
-            "LocalCluster(bootstrap_servers=sys.argv[1], folder=sys.argv[2], resume=True)")
+    code = "import sys; from dskype.topology.local import LocalCluster; LocalCluster(bootstrap_servers=sys.argv[1], folder=sys.argv[2], resume=True)"
     done = subprocess.run([sys.executable, "-c", code, bootstrap_servers, str(in_use)], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert FolderInUseError.__name__ in done.stderr and str(in_use) in done.stderr

@@ -44,7 +44,7 @@ def test_added_partitions_are_read_and_a_deleted_topic_is_reported(cluster, name
         wait_for(lambda: len(TopicAdmin(kafka).begin_and_end(source)) == 3, 20, "the new partitions")
         produce(kafka, source, 3, EACH)
         wait_for(lambda: len(output(kafka, out)) >= 2 * EACH, 60, "the records of the new partitions")
-        for process in executors("read"):       # their journals know the new partitions
+        for process in executors("read"):  # their journals know the new partitions
             os.kill(process.pid, signal.SIGKILL)
         produce(kafka, source, 3, 2 * EACH)
         records = wait_for(lambda: len(found := output(kafka, out)) >= 3 * EACH and found, 60, "the records after a crash")
@@ -52,5 +52,7 @@ def test_added_partitions_are_read_and_a_deleted_topic_is_reported(cluster, name
         admin = TopicAdmin(kafka)
         admin.delete([source])
         admin.close()
-        told = wait_for(lambda: [e for e in driver.stats.errors if e["component"] == "read" and source in e["error"]], 90, "an error that names the deleted topic")
+        told = wait_for(
+            lambda: [e for e in driver.stats.errors if e["component"] == "read" and source in e["error"]], 90, "an error that names the deleted topic"
+        )
         print(told[0]["error"][:300], flush=True)

@@ -9,10 +9,10 @@ import pytest
 
 from dskype.topology import BasicBolt, Fields, Spout, TopologyBuilder
 from dskype.topology.errors import TopologyError
-from dskype.topology.runtime.kept_files import declared_files, keep_files
 from dskype.topology.lifecycle import Keeper
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.runtime import nimbus_topic
+from dskype.topology.runtime.kept_files import declared_files, keep_files
 
 
 class Words(Spout):
@@ -98,7 +98,16 @@ def test_a_resume_with_a_rewritten_file_is_refused_with_both_digests_and_what_ma
     with pytest.raises(TopologyError) as refused:
         keep_files(plan_of({"words.file": str(words)}), tmp_path, True)
     expected, given = (hashlib.sha256(text).hexdigest() for text in (b"lake 1\n", b"st 1\n"))
-    for part in (expected, f"given: '{given}'", str(words), "words.file", "'t'", "--fresh", "docs/pubsub.md", f"cp {tmp_path}/files/{expected[:16]}-words.tsv {words}"):
+    for part in (
+        expected,
+        f"given: '{given}'",
+        str(words),
+        "words.file",
+        "'t'",
+        "--fresh",
+        "docs/pubsub.md",
+        f"cp {tmp_path}/files/{expected[:16]}-words.tsv {words}",
+    ):
         assert part in str(refused.value)
     assert read(keep_files(plan_of({"words.file": str(words)}), tmp_path, False), "one", "words.file") == "st 1\n", "a fresh start takes it"
     assert [p.name for p in (tmp_path / "files").glob("*.tsv")] == [f"{given[:16]}-words.tsv"], "and leaves nothing of the old one"
@@ -172,7 +181,9 @@ def test_a_resume_that_is_refused_removes_nothing(words):
         first.submit("t", {"words.file": str(words)}, topology)
     assert made[-1].removed and changes == [False, True]
     state = first.nimbus.submit("t", {"words.file": str(words)}, topology.components, 0)[0]
-    again = Keeper(lambda plan: made.append(Backend(plan)) or made[-1], lambda: 0, on_change=lambda managed, removed=False: changes.append(removed), resumed=[state])
+    again = Keeper(
+        lambda plan: made.append(Backend(plan)) or made[-1], lambda: 0, on_change=lambda managed, removed=False: changes.append(removed), resumed=[state]
+    )
     for _ in range(2):
         with pytest.raises(TopologyError, match="has changed"):
             again.submit("t", {"words.file": str(words)}, topology)

@@ -75,7 +75,17 @@ def put(kafka: KafkaSettings, key: str, value: bytes | dict | None) -> None:
     producer.close()
 
 
-JUNK = (b"", b"no json", b"[]", b"{}", b'{"v": 1}', b'{"v": 2, "state": {}}', b"\xff\xfe", b'{"v": 1, "state": {"name": 3}, "summary": {}, "driver": {}}', b"[" * 10_000)
+JUNK = (
+    b"",
+    b"no json",
+    b"[]",
+    b"{}",
+    b'{"v": 1}',
+    b'{"v": 2, "state": {}}',
+    b"\xff\xfe",
+    b'{"v": 1, "state": {"name": 3}, "summary": {}, "driver": {}}',
+    b"[" * 10_000,
+)
 
 
 def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
@@ -90,7 +100,7 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
         assert [t for t in client.topologies() if t["name"].startswith("junk")] == []
         (line,) = [t for t in client.topologies() if t["name"] == name]
         assert line["driver_alive"] and line["health"]["why"] == ["task 2 waits"]
-        client.send({"name": name, "event": "INACTIVATE"})     # the thread that takes commands has survived
+        client.send({"name": name, "event": "INACTIVATE"})  # the thread that takes commands has survived
         assert client.state(name).status == "INACTIVE"
         with pytest.raises(TransitionException):
             client.send({"name": name, "event": "DO_REBALANCE"})
@@ -103,8 +113,12 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
 def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool) -> Iterator[list[dict]]:
     """Publish a topology as a driver on another host does whose clock is far behind; yield the commands that it got."""
     nimbus_topic._ensure_topic(kafka)
-    record = {"v": 1, "state": {"v": 1, "id": f"{name}-1-1", "name": name, "conf": {}, "components": ["numbers", "sum"], "submitted_ms": 0}, "summary": {"name": name, "status": "ACTIVE"},
-              "driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere", "started": 5}}
+    record = {
+        "v": 1,
+        "state": {"v": 1, "id": f"{name}-1-1", "name": name, "conf": {}, "components": ["numbers", "sum"], "submitted_ms": 0},
+        "summary": {"name": name, "status": "ACTIVE"},
+        "driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere", "started": 5},
+    }
     commands: list[dict] = []
     stop = threading.Event()
 
@@ -116,8 +130,11 @@ def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool) -> Iterator[list[
         consumer.position(where)
         while True:
             beat += 1
-            producer.send(NIMBUS_TOPIC, key=f"topology:{name}".encode(), value=json.dumps(
-                {**record, "heartbeat": beat, "heartbeat_ms": time.time_ns() // 1_000_000 - 3_600_000}).encode())
+            producer.send(
+                NIMBUS_TOPIC,
+                key=f"topology:{name}".encode(),
+                value=json.dumps({**record, "heartbeat": beat, "heartbeat_ms": time.time_ns() // 1_000_000 - 3_600_000}).encode(),
+            )
             producer.flush()
             started.set()
             if not beats or stop.wait(0.3):

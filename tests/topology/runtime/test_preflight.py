@@ -12,9 +12,17 @@ from .standalone import standalone
 def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topology_starts(tmp_path):
     folder = tmp_path / "state" / "snapshots"
     folder.mkdir(parents=True)
-    with standalone(tmp_path / "spark", workers=0, cores=2) as cluster, \
-            subprocess.Popen([sys.executable, "-m", "tests.topology.runtime.preflight_program", cluster.url, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             text=True, cwd=Path(__file__).parents[3]) as program:
+    with (
+        standalone(tmp_path / "spark", workers=0, cores=2) as cluster,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.topology.runtime.preflight_program", cluster.url, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        ) as program,
+    ):
+
         def ask(seconds: int) -> str:
             program.stdin.write(f"{seconds}\n")
             program.stdin.flush()
@@ -23,7 +31,7 @@ def test_missing_workers_and_a_folder_that_is_not_shared_are_found_before_a_topo
         assert program.stdout.readline().strip() == "ready"
         answer = ask(3)
         assert "no task slot within 3 s" in answer and "given: '0 executors at spark://" in answer and "are workers registered" in answer, answer
-        without = cluster.add_worker(hidden=folder)     # a host on which there is an empty folder of that name
+        without = cluster.add_worker(hidden=folder)  # a host on which there is an empty folder of that name
         answer = ask(90)
         assert "not one and the same folder on all hosts" in answer and "No such file" in answer and "DSKYPE_HOME" in answer, answer
         without.close()

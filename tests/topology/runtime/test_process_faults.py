@@ -49,8 +49,7 @@ def kill_all_workers() -> None:
     kill(workers())
 
 
-def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]],
-                look: Callable[[TopologyDriver], None] = lambda driver: None) -> None:
+def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], look: Callable[[TopologyDriver], None] = lambda driver: None) -> None:
     """Run the chain, let the faults happen on its way, and check the result."""
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")

@@ -49,11 +49,12 @@ def resident(tmp_path):
     folder = tmp_path / "x"
     folder.mkdir()
     listener = socket.socket(socket.AF_UNIX)
-    os.chdir(folder)    # (a path within pytest's folders may be too long for a socket)
+    os.chdir(folder)  # (a path within pytest's folders may be too long for a socket)
     listener.bind("s")
     listener.listen()
-    yield _Resident(listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", [], 0), "first", 0,
-                    SimpleNamespace(check=lambda: None))
+    yield _Resident(
+        listener, Payload(plan, KafkaSettings("127.0.0.1:1"), tmp_path / "snapshots", tmp_path / "logs", [], 0), "first", 0, SimpleNamespace(check=lambda: None)
+    )
     listener.close()
 
 
@@ -103,7 +104,7 @@ def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
 
     resident._executor = executor = Stand(fail)
     resident._maybe_snapshot(1)
-    executor.save_snapshots = lambda due: None      # there is room again
+    executor.save_snapshots = lambda due: None  # there is room again
 
     def next_batch():
         resident._maybe_snapshot(2)

@@ -26,8 +26,9 @@ def test_a_killed_jvm_leaves_its_files_in_its_folder_alone_and_the_next_start_th
     for path in (temp, work):
         path.mkdir()
     environment = {**os.environ, "TMPDIR": str(temp), "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
-    program = subprocess.Popen([sys.executable, "-m", "tests.topology.runtime.session_program", str(folder)], cwd=work, env=environment,
-                               stdout=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "tests.topology.runtime.session_program", str(folder)], cwd=work, env=environment, stdout=subprocess.PIPE, text=True
+    )
     try:
         jvm = int(program.stdout.readline())
         tree = {program.pid, jvm, *descendants(program.pid)}
@@ -47,8 +48,12 @@ def test_a_killed_jvm_leaves_its_files_in_its_folder_alone_and_the_next_start_th
 
 def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = spark_settings(master=None, jars=[Path("/ours.jar")], conf={"spark.jars": "mine.jar,hdfs://x/y.jar", "spark.files": "a.txt", "spark.x": "a.txt"},
-                              log_file=tmp_path / "a b" / "spark.log")
+    settings = spark_settings(
+        master=None,
+        jars=[Path("/ours.jar")],
+        conf={"spark.jars": "mine.jar,hdfs://x/y.jar", "spark.files": "a.txt", "spark.x": "a.txt"},
+        log_file=tmp_path / "a b" / "spark.log",
+    )
     assert settings["spark.jars"] == f"{tmp_path}/mine.jar,hdfs://x/y.jar,/ours.jar"
     assert (settings["spark.files"], settings["spark.x"]) == (f"{tmp_path}/a.txt", "a.txt")
     assert f'"-Djava.io.tmpdir={tmp_path}/a b/jvm"' in settings["spark.driver.extraJavaOptions"]

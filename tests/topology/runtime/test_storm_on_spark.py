@@ -15,9 +15,7 @@ from dskype.topology.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import read_to_end
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
-from .components import (
-    Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected,
-)
+from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
 from .helpers import executors, existing_topics, headers, make_topic, output, wait_for
 
 
@@ -50,6 +48,7 @@ def test_every_tree_is_acked_or_failed_once(cluster, name, diary):
     builder.set_bolt("left", DiaryBolt(diary), 2).fields_grouping("split", Fields("number"), "left")
     builder.set_bolt("right", DiaryBolt(diary)).shuffle_grouping("split", "right")
     with cluster.submit_topology(name, {"topology.acker.executors": 2, "topology.max.spout.pending": 50}, builder.create_topology()) as handle:
+
         def settled():
             return [line for line in diary.lines() if line.startswith(("ack", "fail"))]
 
@@ -76,7 +75,7 @@ def test_the_life_of_a_topology(cluster, name, diary):
 
     cluster.activate(name)
     wait_for(lambda: executed() > 100, 60, "tuples")
-    begun = [line for line in diary.lines() if line != "bolt tick"]     # (a tick may come before the spout's process is there)
+    begun = [line for line in diary.lines() if line != "bolt tick"]  # (a tick may come before the spout's process is there)
     assert sorted(begun[:3]) == ["bolt prepare", "spout activate", "spout open"]
 
     cluster.deactivate(name)
@@ -166,8 +165,7 @@ def test_kafka_spout_and_kafka_bolt_carry_every_record_also_when_their_executors
             time.sleep(0.1)
         producer.close(timeout=30)
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 60, "all records")
-        assert Counter((r.key, r.value) for r in records.values()) == Counter(
-            (str(i % 7).encode(), f"value {i}".encode()) for i in range(total))
+        assert Counter((r.key, r.value) for r in records.values()) == Counter((str(i % 7).encode(), f"value {i}".encode()) for i in range(total))
         handle.backend.wait_until(lambda stats: stats.total("read", "acked") == total, 60, "all acks")
         assert handle.stats.total("read", "failed") == 0
 

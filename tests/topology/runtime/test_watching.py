@@ -25,6 +25,7 @@ def test_the_examples_of_the_docstrings(module):
 
 # -- restarts -------------------------------------------------------------------------------------
 
+
 def test_restarts_come_later_and_later_and_end():
     counter = Restarts(most=10)
     assert [counter.failed("c", {1: 5}, {1}) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, None]
@@ -48,15 +49,17 @@ def test_components_count_for_themselves():
 
 # -- stalls ---------------------------------------------------------------------------------------
 
+
 def test_a_task_without_input_or_with_progress_does_not_stall():
     watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b", 3: "c"}
     watch.look(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
     found = watch.look(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
-    assert [(s.component, s.task) for s in found] == [("c", 3)]     # it has never reported, and yet something waits for it
+    assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, and yet something waits for it
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
 
 
 # -- liveness -------------------------------------------------------------------------------------
+
 
 def remote(heartbeat: int) -> dict:
     return {"driver": {"host": "elsewhere", "pid": 1, "machine": "elsewhere/x/y", "started": 1}, "heartbeat": heartbeat}
@@ -82,7 +85,7 @@ def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number
         driver = {**describe_driver(), "pid": other.pid, "started": None}
         assert here_alive(describe_driver()) is True
         assert here_alive(driver) is True
-        assert here_alive({**driver, "started": 1}) is False        # the number was given to another process since
+        assert here_alive({**driver, "started": 1}) is False  # the number was given to another process since
         other.kill()
         other.wait()
         assert here_alive(driver) is False
@@ -92,6 +95,7 @@ def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number
 
 
 # -- reports --------------------------------------------------------------------------------------
+
 
 def test_reports_are_written_again_until_they_are():
     from kafka.errors import KafkaConnectionError
@@ -122,12 +126,24 @@ def test_reports_are_written_again_until_they_are():
 
 # -- what anybody may write to the metrics topic --------------------------------------------------
 
+
 def test_a_record_of_an_unknown_task_or_of_no_shape_is_left_out_and_counted():
     stats, tasks = TopologyStats(), {1: "spout", 2: "bolt"}
     good = b'{"kind": "stats", "component": "bolt", "tasks": [{"task": 2, "component": "bolt", "emitted": {}, "received": {"1": 3}, "sent": {}, "version": 4}]}'
-    bad = [None, b"", b"[]", b"no json", b'{"kind": "stats", "component": "bolt"}', b'{"kind": "stats", "component": "bolt", "tasks": [{"task": 9}]}',
-           good.replace(b'"task": 2', b'"task": 9'), good.replace(b'"1": 3', b'"77": 3'), good.replace(b'"1": 3', b'"1": "x"'), good.replace(b'"version": 4', b'"version": -4'),
-           good.replace(b'"component": "bolt", "tasks"', b'"component": "spout", "tasks"'), b"[" * 100_000]
+    bad = [
+        None,
+        b"",
+        b"[]",
+        b"no json",
+        b'{"kind": "stats", "component": "bolt"}',
+        b'{"kind": "stats", "component": "bolt", "tasks": [{"task": 9}]}',
+        good.replace(b'"task": 2', b'"task": 9'),
+        good.replace(b'"1": 3', b'"77": 3'),
+        good.replace(b'"1": 3', b'"1": "x"'),
+        good.replace(b'"version": 4', b'"version": -4'),
+        good.replace(b'"component": "bolt", "tasks"', b'"component": "spout", "tasks"'),
+        b"[" * 100_000,
+    ]
     for value in bad:
         assert stats.feed(value, tasks) is None
     assert stats.unreadable == len(bad) and not stats.tasks

@@ -146,10 +146,12 @@ class Joiner(Bolt):
 
     def snapshot(self):
         from dskype.topology.core.task import pack_tuple
+
         return {number: pack_tuple(t) for number, t in self.waiting.items()}
 
     def restore(self, state):
         from dskype.topology.core.task import unpack_tuple
+
         self.waiting = {number: unpack_tuple(t) for number, t in state.items()}
 
     def declare_output_fields(self, declarer):

@@ -175,8 +175,14 @@ def recursive():
 
 @pytest.mark.parametrize(
     ("bad", "text"),
-    [(object, "a tuple value cannot be serialized"), (lambda: 2**70, "int (64 bit)"), (lambda: {1, 2}, "a tuple value cannot be serialized"),
-     (lambda: "\ud800", "UnicodeEncodeError"), (recursive, "recursion"), (lambda: np.array(["a"], dtype=object), "dtype")],
+    [
+        (object, "a tuple value cannot be serialized"),
+        (lambda: 2**70, "int (64 bit)"),
+        (lambda: {1, 2}, "a tuple value cannot be serialized"),
+        (lambda: "\ud800", "UnicodeEncodeError"),
+        (recursive, "recursion"),
+        (lambda: np.array(["a"], dtype=object), "dtype"),
+    ],
     ids=["object", "huge", "set", "surrogate", "recursive", "object array"],
 )
 def test_a_value_that_cannot_be_serialized_becomes_a_dead_letter_alone(bad, text):
@@ -325,7 +331,7 @@ def test_no_damage_whatever_stops_a_task(seed):
             for _ in range(rng.randint(1, 4)):
                 mutant[rng.randrange(len(mutant))] = rng.randrange(256)
             if rng.random() < 0.3:
-                del mutant[rng.randrange(len(mutant)):]
+                del mutant[rng.randrange(len(mutant)) :]
             run.sim.log.append(rng.choice((topic, "t.1", "t.2", "t.__acker")), 0, None, bytes(mutant))
         run.advance(3)
         assert run.sim.pending_records() == 0

@@ -10,7 +10,6 @@ from dskype.topology.core.frames import encode_control
 from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
-
 from dskype.topology.windows import Duration
 
 from .test_windowed_topologies import OUT, Keep, Paced, Windows
@@ -42,7 +41,9 @@ def windowed(window):
     return builder.create_topology()
 
 
-@pytest.mark.parametrize("steps", [(-HOUR_MS, 0), (HOUR_MS, 0), (-HOUR_MS, HOUR_MS), (HOUR_MS, -HOUR_MS)], ids=["back", "forward", "back, forward", "forward, back"])
+@pytest.mark.parametrize(
+    "steps", [(-HOUR_MS, 0), (HOUR_MS, 0), (-HOUR_MS, HOUR_MS), (HOUR_MS, -HOUR_MS)], ids=["back", "forward", "back, forward", "forward, back"]
+)
 def test_windows_by_time_go_on(steps):
     """A tuple may come to lie in the next window, where its task had not been told the time yet; but in one, and none is early or late by more."""
     conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.idle.interval.ms": 20}
@@ -106,7 +107,7 @@ def test_a_frame_that_waits_for_one_that_is_lost_waits_no_longer():
             records += 1
             receiver.pass_time(10 * HOUR_MS + records * 1000 + (step if records > 10 else 0))
         waits.append(records)
-    assert waits == [30, 31, 26]     # the step itself counts for nothing, or for 5 s at most
+    assert waits == [30, 31, 26]  # the step itself counts for nothing, or for 5 s at most
 
 
 def test_snapshots_are_taken_as_often(monkeypatch):

@@ -11,11 +11,14 @@ from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 
-from .fault_topologies import N, OUT, TOPOLOGIES
+from .fault_topologies import OUT, TOPOLOGIES, N
 
 DAMAGE = {
-    "truncated": lambda d: d[:-1], "halved": lambda d: d[:len(d) // 2], "empty": lambda d: b"",
-    "a flipped bit": lambda d: d[:-9] + bytes([d[-9] ^ 4]) + d[-8:], "a flipped bit in the header": lambda d: d[:8] + bytes([d[8] ^ 1]) + d[9:],
+    "truncated": lambda d: d[:-1],
+    "halved": lambda d: d[: len(d) // 2],
+    "empty": lambda d: b"",
+    "a flipped bit": lambda d: d[:-9] + bytes([d[-9] ^ 4]) + d[-8:],
+    "a flipped bit in the header": lambda d: d[:8] + bytes([d[8] ^ 1]) + d[9:],
 }
 
 
@@ -74,7 +77,7 @@ def test_a_spout_without_a_readable_journal_entry_does_not_begin_anew(damage):
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE))
 def test_a_damaged_journal_entry_that_released_nothing_is_passed_over(damage):
-    run = Run().go(30)      # all is emitted by now
+    run = Run().go(30)  # all is emitted by now
     before = len(run.files("journal", run.task("numbers")))
     run.damage(DAMAGE[damage], run.files("journal", run.task("numbers"))[-1:])
     run.restart()
@@ -154,9 +157,9 @@ def test_tuples_that_the_log_has_lost_are_missed_by_their_receiver():
         run.sim.tick_clock()
         while run.log.end("t.first", 0) == run.sim._queries["first"].positions["t.first", 0]:
             run.sim.run(1)
-        run.log.lose_tail("t.first", 0, run.sim._queries["first"].positions["t.first", 0])     # acknowledged, and not yet read
+        run.log.lose_tail("t.first", 0, run.sim._queries["first"].positions["t.first", 0])  # acknowledged, and not yet read
         run.go(1)
-    for _ in range(60):     # time passes with the records that come
+    for _ in range(60):  # time passes with the records that come
         run.log.append("t.first", 0, None, encode_control("snapshot", run.now_ms))
         run.go(5)
     reported = [e["error"] for e in run.sim.stats.errors]

@@ -78,6 +78,7 @@ def small_backlog(monkeypatch):
 @pytest.fixture
 def started(request):
     with LocalCluster(simulated=True) as cluster:
+
         def start(conf, spout=None, bolt=None, n=60):
             write(cluster.log, 0, n)
             run = Run(cluster, "t", cluster.submit_topology("t", {**SLOW, **conf}, topology(spout or Numbers(), bolt or KeepAlways())))
@@ -114,7 +115,14 @@ def test_records_that_aged_out_are_counted_once_and_the_others_are_emitted(start
     assert seen == [*range(first), *range(40, 63)] and 3 < first < 25
     (letter,) = run.dead_letters()
     assert run.sim.dead_letters()[0].value is None
-    assert (letter["stage"], letter["topic"], letter["partition"], letter["offset"], letter["first"], letter["last"]) == ("read", "in", "0", str(first), str(first), "39")
+    assert (letter["stage"], letter["topic"], letter["partition"], letter["offset"], letter["first"], letter["last"]) == (
+        "read",
+        "in",
+        "0",
+        str(first),
+        str(first),
+        "39",
+    )
     assert f"{40 - first} records were gone" in letter["error"] and "the log begins at 40" in letter["error"]
     (task,) = [t for t in run.sim.stats.tasks.values() if t["component"] == "in"]
     assert task["lost"] == {"in/0": 40 - first} and sum(n for key, n in task["rejected"].items() if key.startswith("read/")) == 1
@@ -199,7 +207,13 @@ def test_every_record_is_emitted_once_or_counted_whatever_crashes(seed):
     rng, time_ms = random.Random(seed), [0]
     log = MemoryLog(lambda: time_ms[0])
     plan = TopologyPlan.build("t", "t-1-0", {**SLOW, **SKIP}, topology(rng.choice((Numbers, Batches))(), KeepAlways()))
-    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=Faults(lost_before=0.1, torn_write=0.1, repeated=0.2, restarted=0.1, all_restarted=0.05, elsewhere=0.05, snapshot=0.2))
+    sim = SimulatedTopology(
+        plan,
+        log,
+        lambda: time_ms[0],
+        seed=seed,
+        faults=Faults(lost_before=0.1, torn_write=0.1, repeated=0.2, restarted=0.1, all_restarted=0.05, elsewhere=0.05, snapshot=0.2),
+    )
     sim.activate()
     total = 0
     for _ in range(40):

@@ -15,7 +15,7 @@ from dskype.topology.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 
-from .fault_topologies import N, OUT, TOPOLOGIES
+from .fault_topologies import OUT, TOPOLOGIES, N
 
 SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "312"))
 CHUNKS = 10
@@ -61,8 +61,11 @@ def result(name, sim):
             elif hasattr(instance, "count"):
                 state[component, index] = instance.count
     if name in ("cycle", "fan"):  # shuffled over tasks: compare what all tasks have together
-        state = {"all": sorted(sum((list(i.answers) for i in sim.components("asker")), []))} if name == "cycle" else {
-            "left": sum(sum(i.sums.values()) for i in sim.components("left")), "sink": state["sink", 0] + state["sink", 1]}
+        state = (
+            {"all": sorted(sum((list(i.answers) for i in sim.components("asker")), []))}
+            if name == "cycle"
+            else {"left": sum(sum(i.sums.values()) for i in sim.components("left")), "sink": state["sink", 0] + state["sink", 1]}
+        )
     return Counter(outputs.values()), state
 
 
@@ -105,8 +108,21 @@ def test_faults_change_nothing(name, chunk):
     for seed in seeds:
         met.update(check(name, seed).fault_counts)
     if len(seeds) > 20:
-        missing = {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot", "run_twice", "second_owner",
-                   "stale_batches", "journal_taken", "fenced"} - set(met)
+        missing = {
+            "lost_before",
+            "lost_after",
+            "torn_write",
+            "repeated",
+            "restarted",
+            "all_restarted",
+            "elsewhere",
+            "snapshot",
+            "run_twice",
+            "second_owner",
+            "stale_batches",
+            "journal_taken",
+            "fenced",
+        } - set(met)
         assert not missing, f"the schedules never met {missing}"
 
 

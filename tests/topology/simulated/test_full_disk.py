@@ -17,6 +17,7 @@ def disk(monkeypatch):
     """A switch: while it is on, nothing can be written."""
     full = set()
     for name in ("_write", "_create"):
+
         def write(store, file, data, *args, _write=getattr(MemorySnapshotStore, name), **kwargs):
             if any(kind in file for kind in full):
                 raise WriteError(f"{file} cannot be written: {os.strerror(errno.ENOSPC)}")
@@ -52,7 +53,7 @@ def test_a_journal_that_cannot_be_written_stops_emission_until_there_is_room(dis
     disk.add("journal")
     errors = go(run, 6)
     assert len(errors) > 5 and all("journal-" in e and "cannot be written: No space left" in e for e in errors)
-    assert {name: run.log.end(name, 0) for name in before} == before      # nothing was released
+    assert {name: run.log.end(name, 0) for name in before} == before  # nothing was released
     disk.clear()
     assert not go(run, 40)
     assert run.is_exact()

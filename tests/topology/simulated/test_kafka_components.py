@@ -65,7 +65,7 @@ class Sums(KafkaSpout):
         good = [v for v in values if isinstance(v, int)]
         self.calls.append(len(records))
         if good:
-            sums = [self.sum + sum(good[:i + 1]) for i in range(len(good))]
+            sums = [self.sum + sum(good[: i + 1]) for i in range(len(good))]
             self.sum = sums[-1]
             self.collector.emit_batch([good, sums])
         return [(r, "no number") for r, v in zip(records, values) if not isinstance(v, int)]
@@ -96,7 +96,10 @@ def test_a_record_that_breaks_emit_records_is_found_and_the_others_are_emitted()
 
 
 def test_emit_records_needs_a_topology_without_ackers():
-    with LocalCluster(simulated=True) as cluster, pytest.raises(InvalidTopologyException, match="emit_records emits untracked tuples.*legal: topology.acker.executors: 0"):
+    with (
+        LocalCluster(simulated=True) as cluster,
+        pytest.raises(InvalidTopologyException, match="emit_records emits untracked tuples.*legal: topology.acker.executors: 0"),
+    ):
         cluster.submit_topology("t", {}, topology(Sums("n"), Keep()))
 
 
@@ -127,8 +130,7 @@ def test_a_kafka_spout_emits_whole_records_by_default():
         run = started(cluster, KafkaSpout("orders"), Keep())
         write(cluster, "orders", "c")
         run.advance(1)
-        assert sorted(run.components("out")[0].seen) == [
-            ("orders", 0, 0, b"k", b'"a"'), ("orders", 0, 1, None, b'"c"'), ("orders", 1, 0, None, b'"b"')]
+        assert sorted(run.components("out")[0].seen) == [("orders", 0, 0, b"k", b'"a"'), ("orders", 0, 1, None, b'"c"'), ("orders", 1, 0, None, b'"b"')]
         assert committed(run) == {("orders", 0): 2, ("orders", 1): 1}
 
 
@@ -146,8 +148,7 @@ def test_translate_makes_any_number_of_tuples_and_bad_records_become_dead_letter
         run = started(cluster, KafkaSpout("lines", translator=split, outputs=Fields("word", "offset")), Keep())
         assert run.components("out")[0].seen == [("one", 0), ("two", 0), ("three", 4)]
         letters = run.dead_letters()
-        assert [(x["offset"], x["stage"], x["topic"], x["partition"]) for x in letters] == [
-            (o, "translate", "lines", "0") for o in ("1", "3", "5")]
+        assert [(x["offset"], x["stage"], x["topic"], x["partition"]) for x in letters] == [(o, "translate", "lines", "0") for o in ("1", "3", "5")]
         assert letters[0]["error"] == "not a line: 7"
         assert letters[1]["error"].startswith("JSONDecodeError")
         assert run.sim.dead_letters()[0].value == b"7"
@@ -277,6 +278,7 @@ def test_ack_and_fail_of_a_subclass_get_topic_partition_and_offset():
 
 def test_a_record_of_several_tuples_is_settled_when_all_of_them_are():
     """The first attempt fails in one tuple, and its other tuple is acked late: that must not settle the second attempt."""
+
     def script(tup, collector, count):
         if count == 1:
             held.append(tup)
@@ -307,8 +309,11 @@ def test_a_record_of_several_tuples_is_settled_when_all_of_them_are():
 def test_a_record_that_fails_in_all_its_tuples_is_emitted_again_once():
     with LocalCluster(simulated=True) as cluster:
         write(cluster, "in", "one two")
-        run = started(cluster, KafkaSpout("in", translator=split, outputs=Fields("word", "offset")),
-                      Script(lambda tup, collector, count: collector.fail(tup) if count <= 2 else collector.ack(tup)))
+        run = started(
+            cluster,
+            KafkaSpout("in", translator=split, outputs=Fields("word", "offset")),
+            Script(lambda tup, collector, count: collector.fail(tup) if count <= 2 else collector.ack(tup)),
+        )
         assert run.components("out")[0].count == 4
         assert committed(run) == {("in", 0): 1}
 

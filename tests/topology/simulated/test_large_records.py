@@ -105,8 +105,11 @@ class Unspeakable:
     __repr__ = __str__
 
 
-@pytest.mark.parametrize(("text", "header"), [("\ud800 alone", b"ValueError: \\ud800 alone"), ("x" * (20 << 20), b"ValueError: xxxx"),
-                                               (Unspeakable(), b"ValueError: ")], ids=["surrogate", "20 MiB", "no text"])
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [("\ud800 alone", b"ValueError: \\ud800 alone"), ("x" * (20 << 20), b"ValueError: xxxx"), (Unspeakable(), b"ValueError: ")],
+    ids=["surrogate", "20 MiB", "no text"],
+)
 def test_whatever_an_exception_says_its_tuple_is_one_dead_letter(text, header):
     builder = TopologyBuilder()
     builder.set_spout("1", Life(limit=3))
@@ -169,10 +172,20 @@ def test_a_kafka_bolt_fails_a_tuple_whose_record_is_too_large():
         assert len(run.sim.dead_letters()) == 1
 
 
-@pytest.mark.parametrize(("record", "words"), [
-    (("no topic!", None, b"v"), "no topic's name"), ((None, None, b"v"), "no topic's name"), (("t", 5, b"v"), "key"), (("t", None, 5), "value"),
-    (("t", None, b"v", [("h", 7)]), "header"), (("t", None, b"v", [(b"h", b"")]), "header"), (("t", None, b"v", (), -1), "partition"),
-    (("t", None, "\ud800"), "surrogates")], ids=repr)
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (("no topic!", None, b"v"), "no topic's name"),
+        ((None, None, b"v"), "no topic's name"),
+        (("t", 5, b"v"), "key"),
+        (("t", None, 5), "value"),
+        (("t", None, b"v", [("h", 7)]), "header"),
+        (("t", None, b"v", [(b"h", b"")]), "header"),
+        (("t", None, b"v", (), -1), "partition"),
+        (("t", None, "\ud800"), "surrogates"),
+    ],
+    ids=repr,
+)
 def test_a_record_that_no_sink_could_write_is_refused_where_it_is_sent(record, words):
     class Wrong(Bolt):
         def prepare(self, conf, context, collector):

@@ -90,7 +90,7 @@ def test_who_comes_second_writes_nothing_and_goes_on_behind_the_first(numbers):
     assert len(released) == 3 and again_and_more[:3] == released
     assert len(again_and_more) == len({row for *_, row in again_and_more}) == 6
     numbers.pulse(3)
-    assert emitted(a.handle(1, numbers.records(3)))[:6] == again_and_more     # it has noticed that it was overtaken
+    assert emitted(a.handle(1, numbers.records(3)))[:6] == again_and_more  # it has noticed that it was overtaken
 
 
 def test_a_process_that_was_overtaken_while_it_worked_releases_nothing(numbers, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_process_that_was_overtaken_while_it_worked_releases_nothing(numbers, 
     with pytest.raises(JournalTakenError, match="nothing was released"):
         a.handle(0, numbers.records())
     assert len(b_said) == 3
-    assert emitted(a.handle(0, numbers.records())) == b_said       # were it to go on: from the other's entry
+    assert emitted(a.handle(0, numbers.records())) == b_said  # were it to go on: from the other's entry
 
 
 def test_what_was_answered_twice_goes_again_with_the_next_batch(tmp_path):
@@ -126,7 +126,7 @@ def test_what_was_answered_twice_goes_again_with_the_next_batch(tmp_path):
     hosts.pulse(2, credit=30)
     written += emitted(b.handle(1, hosts.records(2, external=(10, 20))))
     words = dict.fromkeys((number, row) for *_, number, row in written)
-    assert [number for number, _ in words] == list(range(len(words)))       # without a hole
+    assert [number for number, _ in words] == list(range(len(words)))  # without a hole
     assert sorted(word for _, (word,) in words if word[0] == "w") == sorted(f"w{i}" for i in range(20))
 
 

@@ -139,8 +139,13 @@ def check(which, tracked, seed=None, faults=Faults()):
         assert Counter(i for s in spouts for i in s.failed) == Counter(POISON), f"false, missing or double fail; {hint}"
     letters = [(unpack_state(r.value)[0], {k: v.decode() for k, v in r.headers}) for r in sim.dead_letters()]
     assert {number for number, _ in letters} == POISON, hint
-    assert all(h["error"] == f"ValueError: poison {number}" and h["component"] == "sums" and h["stream"] == "default"
-               and h["stage"] == ("execute" if which == "ordinary" else "execute_batch") for number, h in letters), hint
+    assert all(
+        h["error"] == f"ValueError: poison {number}"
+        and h["component"] == "sums"
+        and h["stream"] == "default"
+        and h["stage"] == ("execute" if which == "ordinary" else "execute_batch")
+        for number, h in letters
+    ), hint
     reports = [t for t in sim.stats.tasks.values() if t["component"] == "sums"]
     assert sum(t["dead_letters"] for t in reports) == len(POISON), hint
     assert sum(t["metrics"]["rows"] for t in reports) == len(GOOD), hint
@@ -207,7 +212,7 @@ def test_one_poison_tuple_in_a_frame_of_a_thousand_is_the_only_dead_letter():
 
 
 def test_when_nothing_can_be_processed_the_search_ends_soon(monkeypatch):
-    monkeypatch.setattr(tasks, "_CHEAP_NS", 1 << 62)      # however slow the machine is
+    monkeypatch.setattr(tasks, "_CHEAP_NS", 1 << 62)  # however slow the machine is
     with counted(range(1000)) as run:
         assert Counter(unpack_state(r.value)[0] for r in run.sim.dead_letters()) == Counter(range(1000))
         assert Counts.prepared < 100

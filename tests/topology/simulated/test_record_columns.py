@@ -22,7 +22,7 @@ class Writer(BatchBolt):
         self.collector, self.counts = collector, []
 
     def execute_batch(self, batch):
-        numbers = [str(n) for n, in batch.rows()]
+        numbers = [str(n) for (n,) in batch.rows()]
         for number in numbers:
             self.collector.send_record("out", None, f"one {number}".encode())
         self.counts.append(self.collector.send_records("out", pa.array(numbers), pa.array([f"many {n}" for n in numbers]), [("n", pa.array(numbers))]))
@@ -80,12 +80,23 @@ def test_columns_of_different_lengths_are_refused():
 
 def test_rows_for_the_sink_are_the_same_as_one_by_one():
     columns = OutRecords("t", pa.array(["a", "b"]), pa.array([b"1", None], pa.binary()), [("x", pa.array(["p", "q"])), ("y", pa.array([b"r", b"s"]))])
-    records = [OutRecord("u", 3, None, b"v", None), OutRecord("u", 3, b"k", b"v", [("h", b"1"), ("i", b"2")]), columns,
-               OutRecord("w", None, None, None, []), OutRecords("t", None, pa.array(["z"]), [])]
+    records = [
+        OutRecord("u", 3, None, b"v", None),
+        OutRecord("u", 3, b"k", b"v", [("h", b"1"), ("i", b"2")]),
+        columns,
+        OutRecord("w", None, None, None, []),
+        OutRecords("t", None, pa.array(["z"]), []),
+    ]
     [batch] = decode_batches(encode_batches(out_batches(records)))
     assert batch.schema == OUTPUT and batch.num_rows == 6
     assert batch.to_pylist() == out_batches(list(one_by_one(records)))[0].to_pylist()
-    assert batch.to_pylist()[2] == {"topic": "t", "partition": None, "key": b"a", "value": b"1", "headers": [{"key": "x", "value": b"p"}, {"key": "y", "value": b"r"}]}
+    assert batch.to_pylist()[2] == {
+        "topic": "t",
+        "partition": None,
+        "key": b"a",
+        "value": b"1",
+        "headers": [{"key": "x", "value": b"p"}, {"key": "y", "value": b"r"}],
+    }
     assert list(decode_batches(encode_batches(out_batches([])))) == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dskype.topology import BasicBolt, Fields, FailedException, IllegalArgumentException, ReportedFailedException, Spout, TopologyBuilder
+from dskype.topology import BasicBolt, FailedException, Fields, IllegalArgumentException, ReportedFailedException, Spout, TopologyBuilder
 from dskype.topology.testing import IdentityBolt, TestPlannerBolt
 
 from .storm_helpers import AckBolt, AckTrackingFeeder, AggBolt, BranchingBolt, Keep, Life, Script, fed, running
@@ -28,12 +28,12 @@ def test_trees_of_several_spouts_are_acked_exactly_when_they_are_complete():
             run.advance(1)
             return [feeder.new_acks() for feeder in feeders]
 
-        assert after(one) == [0, 0, 0]       # 2 wait
-        assert after(two) == [1, 1, 0]       # 2 + 4: two aggregates, none waits
-        assert after(one) == [0, 0, 0]       # 2 wait
-        assert after(one) == [1, 0, 0]       # an aggregate of 3, one of the second tree's waits
-        assert after(three) == [0, 0, 0]     # 2 wait
-        assert after(two) == [1, 1, 1]       # 6: all done
+        assert after(one) == [0, 0, 0]  # 2 wait
+        assert after(two) == [1, 1, 0]  # 2 + 4: two aggregates, none waits
+        assert after(one) == [0, 0, 0]  # 2 wait
+        assert after(one) == [1, 0, 0]  # an aggregate of 3, one of the second tree's waits
+        assert after(three) == [0, 0, 0]  # 2 wait
+        assert after(two) == [1, 1, 1]  # 6: all done
         assert after(one, two, three)[1] <= 1
 
 
@@ -452,8 +452,9 @@ def test_a_regular_emit_on_a_direct_stream_is_refused():
 
 
 def test_emit_direct_to_a_task_with_a_regular_grouping_is_refused():
-    _, seen, errors = emitted(lambda tup, collector, count: collector.emit_direct(4, (1,), stream="d"), {"d": Fields("n")}, ("d",),
-                              lambda b: b.shuffle_grouping("2", "d"))
+    _, seen, errors = emitted(
+        lambda tup, collector, count: collector.emit_direct(4, (1,), stream="d"), {"d": Fields("n")}, ("d",), lambda b: b.shuffle_grouping("2", "d")
+    )
     assert seen == [[], []]
     assert "Cannot emitDirect to a task expecting a regular grouping" in errors[0]
 
@@ -465,14 +466,17 @@ def test_emit_direct_to_a_component_that_does_not_subscribe_is_dropped():
 
 @pytest.mark.parametrize(
     ("values", "stream", "text"),
-    [((1,), "nowhere", "Unknown stream ID: nowhere"),
-     ((1, 2), "default", "Tuple created with wrong number of fields. Expected 1 fields but got 2 fields"),
-     ((), "default", "Expected 1 fields but got 0 fields"),
-     ("text", "default", "expected a list or tuple of values")],
+    [
+        ((1,), "nowhere", "Unknown stream ID: nowhere"),
+        ((1, 2), "default", "Tuple created with wrong number of fields. Expected 1 fields but got 2 fields"),
+        ((), "default", "Expected 1 fields but got 0 fields"),
+        ("text", "default", "expected a list or tuple of values"),
+    ],
 )
 def test_a_wrong_emit_says_what_is_wrong(values, stream, text):
-    _, seen, errors = emitted(lambda tup, collector, count: collector.emit(values, stream=stream), {"default": Fields("n")}, (),
-                              lambda b: b.shuffle_grouping("2"))
+    _, seen, errors = emitted(
+        lambda tup, collector, count: collector.emit(values, stream=stream), {"default": Fields("n")}, (), lambda b: b.shuffle_grouping("2")
+    )
     assert seen == [[], []]
     assert text in errors[0]
     assert "'2'" in errors[0]

@@ -7,13 +7,18 @@ from collections import Counter
 
 import pytest
 
-from dskype.topology import (
-    AlreadyAliveException, BasicBolt, Bolt, Fields, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder, is_tick,
-)
+from dskype.topology import AlreadyAliveException, BasicBolt, Bolt, Fields, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder, is_tick
 from dskype.topology.groupings import CustomStreamGrouping
 from dskype.topology.local import LocalCluster
 from dskype.topology.testing import (
-    IdentityBolt, NGrouping, TestAggregatesCounter, TestConfBolt, TestGlobalCount, TestPlannerSpout, TestWordCounter, TestWordSpout,
+    IdentityBolt,
+    NGrouping,
+    TestAggregatesCounter,
+    TestConfBolt,
+    TestGlobalCount,
+    TestPlannerSpout,
+    TestWordCounter,
+    TestWordSpout,
     TupleCaptureBolt,
 )
 
@@ -135,7 +140,10 @@ def looping():
     [
         (lambda: counting(source="3"), r"Component: \[2\] subscribes from non-existent component \[3\]"),
         (lambda: counting(stream="other"), r"Component: \[2\] subscribes from non-existent stream: \[other\] of component \[1\]"),
-        (lambda: counting(fields=Fields("none")), r"Component: \[2\] subscribes from stream: \[default\] of component \[1\] \+ with non-existent fields: \[none\]"),
+        (
+            lambda: counting(fields=Fields("none")),
+            r"Component: \[2\] subscribes from stream: \[default\] of component \[1\] \+ with non-existent fields: \[none\]",
+        ),
     ],
 )
 def test_a_bad_topology_is_refused_before_anything_runs(topology, text):
@@ -233,8 +241,16 @@ class Ticks(Bolt):
 
     def execute(self, tup):
         if is_tick(tup):
-            self.ticks.append((tup.get_source_component(), tup.get_source_stream_id(), tup.get_source_task(), list(tup.get_fields()), tup.get_value(0),
-                               self.context.clock_ms() - 1_000_000_000_000))
+            self.ticks.append(
+                (
+                    tup.get_source_component(),
+                    tup.get_source_stream_id(),
+                    tup.get_source_task(),
+                    list(tup.get_fields()),
+                    tup.get_value(0),
+                    self.context.clock_ms() - 1_000_000_000_000,
+                )
+            )
         else:
             self.others += 1
         self.collector.ack(tup)
@@ -291,8 +307,13 @@ def test_a_component_sees_its_own_configuration_over_the_topologys():
     builder.set_bolt("sink", capture).global_grouping("2")
     with running(builder, {"of.topology": [1], "fake.config": "weak"}, secs=1):
         assert dict(captured(capture, "2")) == {
-            "fake.config": 123, "fake.config2": 987, "topology.max.task.parallelism": 2, "topology.max.spout.pending": 30,
-            "of.topology": [1], "missing": None}
+            "fake.config": 123,
+            "fake.config2": 987,
+            "topology.max.task.parallelism": 2,
+            "topology.max.spout.pending": 30,
+            "of.topology": [1],
+            "missing": None,
+        }
 
 
 # --- groupings in a running topology ----------------------------------------------------------------------------------

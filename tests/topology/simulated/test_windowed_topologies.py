@@ -198,11 +198,13 @@ FORMS = {
     "tumbling time": lambda: Windows().with_tumbling_window(Duration(600)),
     "time by count": lambda: Windows().with_window(Duration(500), Count(2)),
     "count by time": lambda: Windows().with_window(Count(5), Duration(800)),
-    "event time": lambda: Windows().with_window(Duration(700), Duration(300)).with_timestamp_field("ts").with_lag(Duration(200))
-                                  .with_watermark_interval(Duration(200)),
+    "event time": lambda: (
+        Windows().with_window(Duration(700), Duration(300)).with_timestamp_field("ts").with_lag(Duration(200)).with_watermark_interval(Duration(200))
+    ),
     "event count": lambda: Windows().with_window(Count(6), Count(2)).with_timestamp_field("ts").with_watermark_interval(Duration(500)),
-    "late": lambda: Windows().with_tumbling_window(Duration(300)).with_timestamp_field("ts").with_watermark_interval(Duration(100))
-                             .with_late_tuple_stream("late"),
+    "late": lambda: (
+        Windows().with_tumbling_window(Duration(300)).with_timestamp_field("ts").with_watermark_interval(Duration(100)).with_late_tuple_stream("late")
+    ),
 }
 
 

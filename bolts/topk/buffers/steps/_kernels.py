@@ -13,9 +13,40 @@ from numba import njit
 
 from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START
 from dskype.bolts.topk.buffers._kernels import (
-    ACTIVE, ADD, BARE, DUE, FAR, FIRST, FROZEN, INLINE, KEY, LAST, LIMIT, MARKED, PENDING, REMOVE, SPARES, STATE, THETA, K, Rows,
-    collect_arrival, enter_date, fall_out, first_out, grow_log, larger, leave_date, log_change, log_difference, move_block, new_log,
-    pass_time, ranks_before, turn_page)
+    ACTIVE,
+    ADD,
+    BARE,
+    DUE,
+    FAR,
+    FIRST,
+    FROZEN,
+    INLINE,
+    KEY,
+    LAST,
+    LIMIT,
+    MARKED,
+    PENDING,
+    REMOVE,
+    SPARES,
+    STATE,
+    THETA,
+    K,
+    Rows,
+    collect_arrival,
+    enter_date,
+    fall_out,
+    first_out,
+    grow_log,
+    larger,
+    leave_date,
+    log_change,
+    log_difference,
+    move_block,
+    new_log,
+    pass_time,
+    ranks_before,
+    turn_page,
+)
 
 DONE, TURN, NO_ENTRIES, NO_CHANGES, NO_SPACE, NO_SLOTS, NO_PAGES = range(7)
 """Why :func:`advance` stops: nothing is left to be done, or there is not enough room."""
@@ -140,8 +171,9 @@ def keep_skyband(seq, position, score, start, n, k, newest):
 def drop_dominated(buffers, slot, newest):
     """Leave the k-skyband of a slot's entries."""
     block = buffers.block
-    block[slot, LENGTH] = keep_skyband(buffers.seq, buffers.position, buffers.score, np.int64(block[slot, START]),
-                                       np.int64(block[slot, LENGTH]), np.int64(block[slot, K]), newest)
+    block[slot, LENGTH] = keep_skyband(
+        buffers.seq, buffers.position, buffers.score, np.int64(block[slot, START]), np.int64(block[slot, LENGTH]), np.int64(block[slot, K]), newest
+    )
 
 
 @njit(**BARE)
@@ -481,7 +513,7 @@ def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expire
         answer, answer_end = offsets[a], offsets[a + 1]
         bound = score[answer_end - 1] if answer_end - answer >= limit else -np.inf
         # Arrivals in rank order: newest first, then a stable sort by falling score.
-        rank = np.argsort(-buffers.score[collected:collected + n][::-1], kind="mergesort")
+        rank = np.argsort(-buffers.score[collected : collected + n][::-1], kind="mergesort")
         # The published list, with the merged one behind it.
         room = frozen + min(limit, n + answer_end - answer)
         if room > all_seq.shape[0]:
@@ -493,10 +525,11 @@ def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expire
         r = 0
         while kept < limit and (answer < answer_end or r < n):
             c = collected + n - 1 - rank[r] if r < n else collected
-            if r < n and (answer == answer_end or not ranks_before(
-                    score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])):
+            if r < n and (
+                answer == answer_end or not ranks_before(score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])
+            ):
                 if answer < answer_end and seq[answer] == buffers.seq[c]:
-                    answer += 1     # in both
+                    answer += 1  # in both
                 one_seq, one_position, one_score = buffers.seq[c], buffers.position[c], buffers.score[c]
                 r += 1
                 if one_score < bound:
@@ -554,7 +587,7 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
         if ranks[a] and answer_end - answer >= ranks[a]:
             chosen = score[answer + ranks[a] - 1]
         # Arrivals in rank order: newest first, then a stable sort by falling score.
-        rank = np.argsort(-buffers.score[collected:collected + n][::-1], kind="mergesort")
+        rank = np.argsort(-buffers.score[collected : collected + n][::-1], kind="mergesort")
         # The published list, with the merged one behind it.
         room = frozen + n + answer_end - answer
         if room > all_seq.shape[0]:
@@ -566,10 +599,11 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
         r = 0
         while answer < answer_end or r < n:
             c = collected + n - 1 - rank[r] if r < n else collected
-            if r < n and (answer == answer_end or not ranks_before(
-                    score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])):
+            if r < n and (
+                answer == answer_end or not ranks_before(score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])
+            ):
                 if answer < answer_end and seq[answer] == buffers.seq[c]:
-                    answer += 1     # in both
+                    answer += 1  # in both
                 all_seq[end], all_position[end], all_score[end] = buffers.seq[c], buffers.position[c], buffers.score[c]
                 r += 1
                 if all_score[end] < bound:
@@ -588,7 +622,7 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
             kth = all_score[frozen + k - 1]
             chosen = min(kth, ratio * kth)
         if merged < k or all_score[frozen + k - 1] < chosen:
-            chosen = bound      # too little is left of what would have been chosen
+            chosen = bound  # too little is left of what would have been chosen
         chosen = max(chosen, bound)
         while merged and all_score[frozen + merged - 1] < chosen:
             merged -= 1

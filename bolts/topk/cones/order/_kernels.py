@@ -6,14 +6,45 @@ import numpy as np
 from numba import njit
 
 from dskype.bolts.topk.cones._kernels import (
-    BASE, BOTH1, CAPACITY, CODE, CODES, DEAD, FIRST, FIRST1, FRESH, LANES, NEAR, NEAR0, NEED, NEED0, PART, REST, STALE, START, TERM, TOP, USED,
-    X, X0, X1, Y, Y0, Y1, bound_lanes, clear_lanes, contain_cone, position_of, stale, unarranged,
+    BASE,
+    BOTH1,
+    CAPACITY,
+    CODE,
+    CODES,
+    DEAD,
+    FIRST,
+    FIRST1,
+    FRESH,
+    LANES,
+    NEAR,
+    NEAR0,
+    NEED,
+    NEED0,
+    PART,
+    REST,
+    STALE,
+    START,
+    TERM,
+    TOP,
+    USED,
+    X0,
+    X1,
+    Y0,
+    Y1,
+    X,
+    Y,
+    bound_lanes,
+    clear_lanes,
+    contain_cone,
+    position_of,
+    stale,
+    unarranged,
 )
 
 # Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
 USUAL_FIRST, USUAL_REST = 0.4, 0.3
-_SAMPLE = 16    # of the cones of a range, to tell what they differ in
-_TRIED = 6      # groups that are looked at for a place for a cone
+_SAMPLE = 16  # of the cones of a range, to tell what they differ in
+_TRIED = 6  # groups that are looked at for a place for a cone
 
 
 @njit(cache=True)
@@ -86,7 +117,7 @@ def arrange(cones, step):
         low, high = stack[depth]
         if high - low <= LANES:
             continue
-        unit = LANES if high - low <= LANES ** 2 else LANES ** 2 if high - low <= LANES ** 3 else LANES ** 3
+        unit = LANES if high - low <= LANES**2 else LANES**2 if high - low <= LANES**3 else LANES**3
         at = low + max(1, ((high - low) // 2 + unit // 2) // unit) * unit
         field = widest(cones, order, low, high, step)
         for i in range(low, high):
@@ -139,7 +170,7 @@ def sort_lanes(lists, number, low, words, step):
     lists.big[number, DEAD] -= used - low - n
     lists.big[number, USED] = lists.big[number, FRESH] = low + n
     if low == 0:
-        lists.big[number, STALE], lists.big[number, BASE] = 0, n // LANES ** 2 * LANES ** 2
+        lists.big[number, STALE], lists.big[number, BASE] = 0, n // LANES**2 * LANES**2
     return sink
 
 
@@ -180,8 +211,14 @@ def widen(bounds, cone, slope, step, full, first, cost):
         dx, dy, flat = dx if dx > zero else zero, dy if dy > zero else zero, flat if flat > zero else loose * flat
         dx, dy = dx - loose * wide, dy - loose * high
         more, rest, less = more if more > zero else loose * more, rest if rest > zero else loose * rest, less if less > zero else loose * less
-        cost[j] = (full[first + j] + np.float32(0.2) * slope * (dx + dy) + np.float32(1500.0) * step * flat
-                   + np.float32(USUAL_FIRST) * more + np.float32(USUAL_REST) * rest + less)
+        cost[j] = (
+            full[first + j]
+            + np.float32(0.2) * slope * (dx + dy)
+            + np.float32(1500.0) * step * flat
+            + np.float32(USUAL_FIRST) * more
+            + np.float32(USUAL_REST) * rest
+            + less
+        )
 
 
 @njit(cache=True)
@@ -194,10 +231,10 @@ def refill(lists, number, words, step):
     start, term = lists.lanes[number, START], np.int32(lists.big[number, TERM])
     group, upper = lists.groups[number, START], lists.uppers[number, START]
     base, used = lists.big[number, BASE], lists.big[number, USED]
-    n_uppers = (base + LANES ** 3 - 1) // LANES ** 3
-    free, free_blocks = np.zeros(n_uppers * LANES, np.int64), np.zeros(n_uppers * LANES ** 2, np.int64)
+    n_uppers = (base + LANES**3 - 1) // LANES**3
+    free, free_blocks = np.zeros(n_uppers * LANES, np.int64), np.zeros(n_uppers * LANES**2, np.int64)
     none = np.float32(1e30)
-    full, full_blocks = np.full(n_uppers * LANES, none, np.float32), np.full(n_uppers * LANES ** 2, none, np.float32)
+    full, full_blocks = np.full(n_uppers * LANES, none, np.float32), np.full(n_uppers * LANES**2, none, np.float32)
     for b in range(base // LANES):
         for j in range(LANES):
             free_blocks[b] += lists.slot[start + b, j] < 0

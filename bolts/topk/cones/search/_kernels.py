@@ -9,16 +9,45 @@ from dskype.bolts._kernels import score as combined_score
 from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.topk.cones._kernels import (
-    ALPHA, BIG, BOTH1, CAPACITY, CODE, CODES, FIRST, FIRST1, LANES, LAT, LENGTH, LON, NEAR, NEAR0, NEED, NEED0, OPEN, PART, REST,
-    START, STEPS, THRESHOLD, USED, WEIGHTS, X, X0, X1, Y, Y0, Y1, hashed, room_for,
+    ALPHA,
+    BIG,
+    BOTH1,
+    CAPACITY,
+    CODE,
+    CODES,
+    FIRST,
+    FIRST1,
+    LANES,
+    LAT,
+    LENGTH,
+    LON,
+    NEAR,
+    NEAR0,
+    NEED,
+    NEED0,
+    OPEN,
+    PART,
+    REST,
+    START,
+    STEPS,
+    THRESHOLD,
+    USED,
+    WEIGHTS,
+    X0,
+    X1,
+    Y0,
+    Y1,
+    X,
+    Y,
+    hashed,
+    room_for,
 )
-
 
 # Where the one bit of a 16-bit number is, by (number * _SPREAD >> 12) & 15 (de Bruijn).
 _SPREAD = np.int64(0x09AF)
 _BITS, _LAST = np.int64(4), np.int64(LANES - 1)
 _ZERO = np.uint8(0)
-_POSITIVE = np.int64(2**62 - 1)     # n & _POSITIVE: no index from the end, so none is looked for
+_POSITIVE = np.int64(2**62 - 1)  # n & _POSITIVE: no index from the end, so none is looked for
 _BIT = np.zeros(LANES, np.int32)
 for _j in range(LANES):
     _BIT[((1 << _j) * int(_SPREAD) >> 12) & 15] = _j
@@ -39,8 +68,7 @@ def near_bounds(bounds, row, x, y, near_scale, first_scale, rest_scale):
         dx = dx if dx > zero else zero
         dy = dy if dy > zero else zero
         slope = np.float32(bounds[row, NEAR0, j]) * near_scale
-        room = (np.float32(bounds[row, FIRST1, j]) * more + np.float32(bounds[row, BOTH1, j]) * rest_scale
-                + (shift - np.float32(bounds[row, NEED0, j])))
+        room = np.float32(bounds[row, FIRST1, j]) * more + np.float32(bounds[row, BOTH1, j]) * rest_scale + (shift - np.float32(bounds[row, NEED0, j]))
         room = far if bounds[row, NEED0, j] == 0 else room
         mask |= np.int64((room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room)) << np.int64(j)
     return mask
@@ -54,8 +82,7 @@ def near_cones(field, row, x, y, near_scale, first_scale, rest_scale):
     for j in range(LANES):
         dx, dy = x - np.float32(field[row, X, j]), y - np.float32(field[row, Y, j])
         slope = np.float32(field[row, NEAR, j]) * near_scale
-        room = (np.float32(field[row, FIRST, j]) * first_scale + np.float32(field[row, REST, j]) * rest_scale
-                + (shift - np.float32(field[row, NEED, j])))
+        room = np.float32(field[row, FIRST, j]) * first_scale + np.float32(field[row, REST, j]) * rest_scale + (shift - np.float32(field[row, NEED, j]))
         room = far if field[row, NEED, j] == 0 else room
         mask |= np.int64((room >= zero) & (slope * slope * (dx * dx + dy * dy) <= room * room)) << np.int64(j)
     return mask
@@ -100,7 +127,7 @@ def near_groups(lists, numbers, scales, n_lists, x, y, near_scale, rows, masks, 
         number = numbers[l]
         if lists.groups[number, CAPACITY]:
             first, n_rows = lists.uppers[number, START], 0
-            for u in range((lists.big[number, USED] + LANES ** 3 - 1) // LANES ** 3):
+            for u in range((lists.big[number, USED] + LANES**3 - 1) // LANES**3):
                 mask = near_bounds(lists.upper, first + u, x, y, near_scale, scales[l, 0], scales[l, 1])
                 rows[n_rows], masks[n_rows] = u, mask
                 n_rows += mask != 0
@@ -179,8 +206,12 @@ def near_parts(field, code, row, gain, x, y, near_scale, first_scale, part_scale
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e18)
     mask = np.int64(0)
     for j in range(LANES):
-        parts = np.int32(np.int32(gain[j]) * np.int32(code[row, PART, j]) + np.int32(gain[j + 16]) * np.int32(code[row, PART, j + 16])
-                         + np.int32(gain[j + 32]) * np.int32(code[row, PART, j + 32]) + np.int32(gain[j + 48]) * np.int32(code[row, PART, j + 48]))
+        parts = np.int32(
+            np.int32(gain[j]) * np.int32(code[row, PART, j])
+            + np.int32(gain[j + 16]) * np.int32(code[row, PART, j + 16])
+            + np.int32(gain[j + 32]) * np.int32(code[row, PART, j + 32])
+            + np.int32(gain[j + 48]) * np.int32(code[row, PART, j + 48])
+        )
         dx, dy = x - np.float32(field[row, X, j]), y - np.float32(field[row, Y, j])
         slope = np.float32(field[row, NEAR, j]) * near_scale
         room = np.float32(field[row, FIRST, j]) * first_scale + np.float32(parts) * part_scale + (shift - np.float32(field[row, NEED, j]))
@@ -240,7 +271,7 @@ def enter_terms(ids, n, keys):
     :param keys: int64[m], m a power of two, all -1; a longer one is returned if need be.
     """
     turn, size = np.int64(12), keys.shape[0]
-    while size < min(n * n // 2, 65536):        # as many as give an even chance
+    while size < min(n * n // 2, 65536):  # as many as give an even chance
         size *= 2
     if size > keys.shape[0]:
         keys = np.full(size, -1, np.int64)
@@ -363,8 +394,9 @@ def match(lon, lat, offsets, terms, weights, key, local, lists, table, place, fr
             sink += touched
             _, touched = scan_blocks(lists.field, scales, n_lists, x, y, near_scale, blocks, masks, ends)
             sink += touched
-            n_blocks, touched = test_codes(lists.field, lists.code, scales, n_lists, x, y, near_scale, blocks, masks, ends,
-                                           ids, nth, n_ids, weights, first, codes, gains, gain)
+            n_blocks, touched = test_codes(
+                lists.field, lists.code, scales, n_lists, x, y, near_scale, blocks, masks, ends, ids, nth, n_ids, weights, first, codes, gains, gain
+            )
             sink += touched
             for i in range(n_blocks):
                 sink += lists.slot[blocks[i], 0]
