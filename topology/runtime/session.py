@@ -47,7 +47,6 @@ _MICRO_BATCH = {
     "spark.eventLog.enabled": "false",
     # Options of Kafka's clients are part of plans: what we call secret is hidden in what Spark shows of them.
     "spark.redaction.regex": SPARK_KEYS,
-    "spark.sql.redaction.options.regex": f"{SPARK_KEYS}|url",
     # Hadoop's default forks chmod for every file.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
     # Two attempts of one task at a time would only make work for each other.
