@@ -31,7 +31,7 @@ from dskype.topology.groupings import (
     RowTasks,
     ShuffleGrouping,
 )
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, is_tick
 
 __all__ = [

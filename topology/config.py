@@ -51,7 +51,10 @@ from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE", "DEFAULTS", "Config", "check_json", "merge", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "validate"]
+
+RECORD_BYTES = 8 << 20
+"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 
 
 class Config(dict):

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.components import BasicBolt, Bolt, OutputFieldsDeclarer, Spout
+from dskype.topology.components import BasicBolt, Bolt, Spout
 from dskype.topology.config import Config
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
 from dskype.topology.groupings import CustomStreamGrouping
+from dskype.topology.model import OutputFieldsDeclarer
 from dskype.topology.tuples import Tuple
 
 __all__ = [

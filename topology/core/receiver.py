@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dskype.topology.core.frames import DataFrame, Segment, decode_frame, peek_header, slice_column
+from dskype.topology.core.frames import DataFrame, Segment, decode_frame, peek_header
+from dskype.topology.core.values import slice_column
 
 __all__ = ["Receiver"]
 

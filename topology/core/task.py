@@ -15,47 +15,32 @@ from time import perf_counter_ns
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.topology import components
-from dskype.topology.components import BasicBolt, BatchBolt, KafkaBolt, Spout, stateful
-from dskype.topology.config import Config
+from dskype.topology.components import BasicBolt, BatchBolt, KafkaBolt, Spout
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
-from dskype.topology.core.frames import (
-    Control,
-    DataFrame,
-    FrameError,
-    InRecord,
-    OutRecord,
-    OutRecords,
-    Pulse,
-    Segment,
-    Tick,
-    column_rows,
-    decode_frame,
-    pack_state,
-    segment_sizes,
-    slice_column,
-    unpack_state,
-)
+from dskype.topology.core.frames import Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
+from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
+from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, unpack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, TopologyError, shorten, text_of
-from dskype.topology.fields import Fields
-from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
-from dskype.topology.redaction import redact_text
-from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
+from dskype.topology.groupings import DirectGrouping
+from dskype.topology.model import stateful
+from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_COMPONENT_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic
+from dskype.topology.routing.groupers import build_grouper, grouping_seed
+from dskype.topology.tuples import InRecord, StreamMeta, Tuple, TupleBatch, tick_tuple
 
-__all__ = ["ACKER_ID", "BoltTask", "PoisonedBatchError", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
+__all__ = ["BoltTask", "PoisonedBatchError", "Task"]
 
-ACKER_ID = "__acker"
-ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail", "__ack_reset_timeout"
-RECORD_BYTES = 8 << 20
-"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 _LETTER_KEY_BYTES = _LETTER_TEXT_BYTES = 4096
 """What a dead letter holds of a key, and of the reason."""
 _ERROR_CHARS = 16_384
@@ -67,20 +52,6 @@ _CHEAP_NS = 50_000_000
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
 """A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
-
-
-def pack_tuple(tup: Tuple) -> list[Any]:
-    """Turn a tuple that a bolt holds back into plain values for its ``snapshot``."""
-    meta = tup.meta
-    return [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), tup.message_id, tup.ack_val]
-
-
-def unpack_tuple(state: list[Any]) -> Tuple:
-    """Make the tuple again that :func:`pack_tuple` described; ack and anchors work as before."""
-    values, component, task, stream, fields, message_id, ack_val = state
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)), None if message_id is None else tuple(message_id))
-    tup.ack_val = ack_val
-    return tup
 
 
 class PoisonedBatchError(TopologyError):
@@ -108,7 +79,7 @@ class Task:
         self.index = plan.task_index(task)
         self.spec = plan.topology.components[component]
         self.conf = plan.component_conf(component)
-        self.tracking = ACKER_ID in plan.topology.components
+        self.tracking = ACKER_COMPONENT_ID in plan.topology.components
         self.context = TopologyContext(plan, task)
         self.context.clock_ms = lambda: self.clock_ms
         self.context.now_ms = now_ms
@@ -151,7 +122,7 @@ class Task:
             if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)
         }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
-        self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
+        self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
         self.component: Any = None
 
     def _inbox_of(self, task: int) -> tuple[str, int]:
@@ -352,9 +323,6 @@ class Task:
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         self._check_topic(topic)
         columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
         if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be
@@ -369,8 +337,6 @@ class Task:
 
     def _fitting(self, topic: str, keys, values, headers) -> tuple[Any, Any, list[tuple[str, Any]]]:
         """Return the columns of records without those that are too large, which become dead letters."""
-        import pyarrow as pa
-
         sizes = sum(_byte_lengths(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers)))
         sizes += sum(len(name.encode()) for name, _ in headers)
         for row in np.flatnonzero(sizes > self._record_bytes).tolist():
@@ -890,7 +856,7 @@ class BoltTask(Task):
             pairs = [(r, i ^ a) for ids, a in zip(batch.ids, self._batch_ack.tolist()) if ids for r, i in zip(ids[::2], ids[1::2])]
             roots = np.array([r for r, _ in pairs], dtype=np.int64)
             values = np.array([v for _, v in pairs], dtype=np.int64)
-        out = self.outs[ACK_FAIL if failed else ACK_ACK]
+        out = self.outs[ACKER_FAIL_STREAM_ID if failed else ACKER_ACK_STREAM_ID]
         out.emitted += len(roots)
         out.transferred += len(roots)
         which = roots % len(self._ackers)
@@ -958,18 +924,18 @@ class BoltTask(Task):
         if ids:
             value = tup.ack_val
             for root, edge in zip(ids[::2], ids[1::2]):
-                self._to_acker(ACK_ACK, root, (root, edge ^ value))
+                self._to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
         self._count_settled(self.stats.acked, tup)
 
     def fail(self, tup: Tuple) -> None:
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACK_FAIL, root, (root,))
+            self._to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACK_RESET, root, (root,))
+            self._to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
 
 
 class _Checkpoint(NamedTuple):
@@ -995,8 +961,6 @@ def _short_bytes(text: str) -> bytes:
 
 def _byte_lengths(column: Any) -> np.ndarray:
     """Return the bytes of every value of a pyarrow binary or string array."""
-    import pyarrow.compute as pc
-
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -1009,8 +973,6 @@ def _values_of(column: Any) -> Sequence[Any]:
     try:
         return column_rows(column)
     except UnicodeDecodeError:
-        import pyarrow as pa
-
         return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
 
 

@@ -44,7 +44,7 @@ _TESTING = (
     "AckTracker",
     "AckFailMapTracker",
 )
-_STANDINS = "dskype.topology.flux.standins"
+_STANDINS = "dskype.topology.flux.storm_compat"
 _STORM = "org.apache.storm."
 
 _BUILTIN: dict[str, str] = {

@@ -20,14 +20,14 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaBolt, KafkaSpout
-from dskype.topology.config import Config
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import check_journals, lost_tails, start_positions
 from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
 from dskype.topology.core.stats import NewestReports, TopologyStats
-from dskype.topology.core.task import RECORD_BYTES
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaInboxReader, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
@@ -38,7 +38,6 @@ from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
-from dskype.topology.steady_clock import now_ms
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 

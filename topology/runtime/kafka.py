@@ -13,10 +13,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from dskype.topology.core.frames import InRecord
+from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
-from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.tuples import InRecord
 
 __all__ = [
     "INPUT_TOPIC",

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from kafka.errors import KafkaError
 
+from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.redaction import redact_text
 
 __all__ = ["DriverReports", "HealthState"]
 

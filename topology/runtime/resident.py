@@ -24,14 +24,14 @@ import pyarrow as pa
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError
-from dskype.topology.plan import TopologyPlan, inbox_topic
-from dskype.topology.redaction import RedactingFormatter, redact_text
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
-from dskype.topology.steady_clock import now_ms
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -78,7 +78,7 @@ def warm_up() -> None:
     """Import and compile in the zygote what every executor would have to."""
     import numpy as np
 
-    from dskype.topology import java_hash
+    from dskype.topology.routing import java_hash
 
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)

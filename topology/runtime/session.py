@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.redaction import SPARK_KEYS, redact_text
 from dskype.topology.runtime.tuning import exclude_rules
 
 __all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]

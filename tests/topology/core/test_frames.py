@@ -7,10 +7,8 @@ from dskype.topology.core import frames
 from dskype.topology.core.frames import (
     Control,
     DataFrame,
-    FrameError,
     Pulse,
     Tick,
-    column_rows,
     decode_frame,
     encode_control,
     encode_data,
@@ -18,12 +16,9 @@ from dskype.topology.core.frames import (
     encode_segment,
     encode_tick,
     encode_watermark,
-    pack_state,
     peek_header,
-    slice_column,
-    take_column,
-    unpack_state,
 )
+from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, take_column, unpack_state
 
 
 def data_frame(*segments, source=3, first=7):

@@ -8,8 +8,8 @@ import pytest
 
 from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
 from dskype.topology.core import task as tasks
-from dskype.topology.core.frames import unpack_state
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.core.values import unpack_state
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from dskype.topology.config import DEFAULTS, Config
+from dskype.topology.core.redaction import redact
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException, explain
-from dskype.topology.redaction import redact
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from dskype.topology.builder import StormTopology, TopologyBuilder
-from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, OutputFieldsDeclarer, Spout
+from dskype.topology.builder import TopologyBuilder
+from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, Spout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.model import OutputFieldsDeclarer, StormTopology
 from dskype.topology.testing import LogInfoBolt, TestGlobalCount, TestWordCounter, TestWordSpout
 from dskype.topology.tuples import Tuple
 
