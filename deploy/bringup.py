@@ -124,7 +124,7 @@ class Environment:
             and record["driver"] != self._nimbus.driver
             and watch_drivers(self.kafka, {plan.name: record})[plan.name]
         ):
-            raise AlreadyAliveException.of(plan.name)
+            raise AlreadyAliveException.for_topology(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
 

@@ -7,6 +7,7 @@ from dskype.topology.context import TopologyContext
 from dskype.topology.errors import (
     AlreadyAliveException,
     DeadLetter,
+    DskypeError,
     FailedException,
     IllegalArgumentException,
     IllegalStateException,
@@ -49,6 +50,7 @@ __all__ = [
     "CustomStreamGrouping",
     "DeadLetter",
     "DirectGrouping",
+    "DskypeError",
     "FailedException",
     "Fields",
     "FieldsGrouping",

@@ -51,7 +51,7 @@ class FakeClient:
 
     def _check(self, name: str) -> None:
         if name != "wc":
-            raise NotAliveException.of(name)
+            raise NotAliveException.for_topology(name)
 
     def send(self, command: dict[str, Any], timeout_s: float = 60) -> None:
         self._check(command["name"])

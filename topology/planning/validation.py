@@ -54,7 +54,7 @@ def validate_submission(
     """
     validate_name(name)
     if name in existing_names:
-        raise AlreadyAliveException.of(name)
+        raise AlreadyAliveException.for_topology(name)
     conf = _validate_conf(conf)
     if not local and not topology.spouts:
         raise InvalidTopologyException(explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout"))

@@ -26,7 +26,7 @@ from dskype.topology.core.executor import check_journals, lost_tails, start_posi
 from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
 from dskype.topology.core.stats import NewestReports, TopologyStats
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 from dskype.topology.runtime.inputs import ExternalInputs
@@ -679,10 +679,10 @@ class TopologyDriver:
         if jvm_exit_code(self._spark) is not None:  # the next round says so
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
-        if (fatal := _marked(text, FATAL_MARK)) is not None:
+        if (fatal := text_after(FATAL_MARK, text)) is not None:
             self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
             return
-        if (reason := _marked(text, RETRIABLE_MARK)) is not None:  # a full disk, say: it takes as long as it takes
+        if (reason := text_after(RETRIABLE_MARK, text)) is not None:  # a full disk, say: it takes as long as it takes
             self._obstacles[component] = reason
             self._reports.error(component, f"the query failed and is tried again until that helps: {reason}")
             self._due[component] = time.monotonic() + _RETRY_S
@@ -791,12 +791,6 @@ class TopologyDriver:
                 msg = f"{what} did not come about within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)
-
-
-def _marked(text: str, mark: str) -> str | None:
-    """Return what an error of an executor says, from the text that Spark made of it; None without the mark."""
-    _, found, rest = text.partition(mark)
-    return rest.strip().split("\n")[0].strip() if found else None
 
 
 def _cause(text: str) -> str:

@@ -317,7 +317,7 @@ class ClusterClient:
     def _record(self, name: str) -> dict[str, Any]:
         record = load_states(self._kafka).get(name)
         if record is None:
-            raise NotAliveException.of(name)
+            raise NotAliveException.for_topology(name)
         return record
 
     def send(self, command: Mapping[str, Any], timeout_s: float = 60) -> None:

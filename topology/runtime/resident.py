@@ -27,7 +27,7 @@ from dskype.topology.core.executor import Executor, PendingSnapshot
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError
+from dskype.topology.errors import mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
@@ -206,7 +206,7 @@ class _Resident:
             raise
         except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
-            mark = FATAL_MARK if isinstance(error, FatalError) else RETRIABLE_MARK if getattr(error, "retriable", False) else ""
+            mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots

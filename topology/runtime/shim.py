@@ -34,8 +34,6 @@ _connections: dict[tuple[str, str, int, int], socket.socket] = {}
 class ExecutorFailedError(TopologyError):
     """A resident executor could not process a batch; the text is its traceback."""
 
-    retriable = True
-
 
 @dataclass(frozen=True)
 class Shim:
