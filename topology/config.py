@@ -398,10 +398,9 @@ def validate(conf: Mapping[str, Any]) -> None:
             check(_CONSTANTS[key], value)
         elif check is None and isinstance(key, str) and key.startswith(_OWN_KEYS):
             legal = [known for known in _TYPES if known.startswith(_OWN_KEYS)]
-            near = difflib.get_close_matches(key, legal, 1)
-            raise IllegalArgumentException(
-                explain("The emulator has no such key.", given=key, **({"hint": f"did you mean {near[0]}?"} if near else {"legal": ", ".join(legal)}))
-            )
+            near = difflib.get_close_matches(key.removeprefix(_OWN_KEYS), [known.removeprefix(_OWN_KEYS) for known in legal], 1)
+            more = {"hint": f"did you mean {_OWN_KEYS}{near[0]}?"} if near else {"legal": ", ".join(legal)}
+            raise IllegalArgumentException(explain("The emulator has no such key.", given=key, **more))
 
 
 def check_json(conf: Mapping[str, Any]) -> None:

@@ -21,11 +21,12 @@ from time import perf_counter
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from dskype.topology.config import Config
+from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
 from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, one_by_one, peek_header
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import make_spout_task
-from dskype.topology.core.task import BoltTask, PoisonedBatchError, Task
+from dskype.topology.core.task import Task
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError, TopologyError, explain, text_of
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID

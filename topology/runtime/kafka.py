@@ -25,6 +25,7 @@ __all__ = [
     "KafkaTimeoutError",
     "OUTPUT_TOPIC",
     "TopicAdmin",
+    "brokers_answer",
     "read_to_end",
     "refuse_own_security",
     "topic_warnings",
@@ -151,6 +152,19 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
         return sorted(records, key=lambda r: (r.partition, r.offset))
     finally:
         consumer.close()
+
+
+def brokers_answer(settings: KafkaSettings) -> bool:
+    """Tell whether the brokers can be asked for their topics."""
+    try:
+        admin = settings.admin()
+        try:
+            admin.list_topics()
+        finally:
+            admin.close()
+    except Exception:  # whatever it is: the clients raise errors of many kinds
+        return False
+    return True
 
 
 class TopicAdmin:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
-from dskype.topology.core import task as tasks
+from dskype.topology.core import bolt_task as tasks
 from dskype.topology.core.values import unpack_state
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
