@@ -11,7 +11,8 @@ RUNTIME = ("planning", "routing", "core", "nimbus", "simulated", "runtime")
 CONTRACT = {
     "": {"planning.plan"},  # TopologyPlan: what ``context.plan`` is
     "local": {"core.steady_clock", "nimbus.manager", "nimbus.states", "planning.plan", "simulated.engine", "simulated.log"},  # a cluster runs topologies
-    "testing": {"core.values"},  # values in a file that tasks and tests share
+    "mixins": {"core.shared_log"},
+    "testing": {"core.shared_log"},  # a file that tasks and tests share
     "windows": {"core.values", "core.window_policies"},  # a windowed bolt keeps and cuts its queue by itself
 }
 """What modules of the API import of the runtime, and why; all others import nothing of it."""
