@@ -228,6 +228,7 @@ def _check_serializable(spec: ComponentSpec) -> None:
 
     :raises IllegalStateException: names the component, the field and the method to build it in.
     """
+    # Here, because importing pyspark takes a quarter of a second, longer than all of dskype.topology.
     from pyspark import cloudpickle
 
     method = "open" if spec.kind == "spout" else "prepare"

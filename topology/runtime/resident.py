@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
@@ -29,6 +31,7 @@ from dskype.topology.core.snapshots import FileSnapshotStore
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import mark_of
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
@@ -62,8 +65,6 @@ class Payload:
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
-        from pyspark import cloudpickle
-
         return pickle.dumps((self.sys_path, cloudpickle.dumps(self)))
 
     @classmethod
@@ -76,10 +77,6 @@ class Payload:
 
 def warm_up() -> None:
     """Import and compile in the zygote what every executor would have to."""
-    import numpy as np
-
-    from dskype.topology.routing import java_hash
-
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)
     encode_batches(out_batches([]))
