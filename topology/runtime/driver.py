@@ -552,12 +552,9 @@ class TopologyDriver:
 
     def _start_again(self, component: str) -> None:
         try:
-            admin = TopicAdmin(self.kafka)
-            try:
+            with TopicAdmin(self.kafka) as admin:
                 self._make_topics_again(admin)
                 self._topics.check_retention(component, admin, self._store())
-            finally:
-                admin.close()
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
             self._brokers_away = False
@@ -573,13 +570,10 @@ class TopologyDriver:
 
     def _check_topics(self) -> None:
         """End the topology if the brokers have lost what its tasks have processed; make side topics again."""
-        admin = TopicAdmin(self.kafka)
-        try:
+        with TopicAdmin(self.kafka) as admin:
             self._make_topics_again(admin)
             versions = self._versions()  # first: what comes in between only makes the logs longer
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
-        finally:
-            admin.close()
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
 

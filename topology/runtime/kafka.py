@@ -178,6 +178,12 @@ class TopicAdmin:
         """Close the connection."""
         self._admin.close()
 
+    def __enter__(self) -> TopicAdmin:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def names(self) -> list[str]:
         """Return the names of all topics."""
         return sorted(self._admin.list_topics())

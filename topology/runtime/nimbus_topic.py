@@ -66,11 +66,8 @@ def _now_ms() -> int:
 
 
 def _ensure_topic(kafka: KafkaSettings) -> None:
-    admin = TopicAdmin(kafka)
-    try:
+    with TopicAdmin(kafka) as admin:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
-    finally:
-        admin.close()
 
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
@@ -385,11 +382,8 @@ class ClusterClient:
             # First, so that a driver that is not dead after all hears of it before it misses its topics.
             producer.send(NIMBUS_TOPIC, key=f"{_REMOVED}{name}".encode(), value=json.dumps({"v": 1, "id": record["state"]["id"]}).encode())
             producer.flush(timeout=30)
-            admin = TopicAdmin(self._kafka)
-            try:
+            with TopicAdmin(self._kafka) as admin:
                 admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
-            finally:
-                admin.close()
             producer.send(NIMBUS_TOPIC, key=f"{_TOPOLOGY}{name}".encode(), value=None)
             producer.flush(timeout=30)
         finally:

@@ -43,9 +43,8 @@ class TopologyTopics:
         :raises TopologyError: an inbox is missing, or has other partitions.
         :raises FatalError: an inbox lacks what a task has to go on with.
         """
-        admin = TopicAdmin(self._kafka)
         inboxes = self.inboxes
-        try:
+        with TopicAdmin(self._kafka) as admin:
             existing = admin.existing(inboxes)
             if resume:
                 wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
@@ -67,8 +66,6 @@ class TopologyTopics:
             if resume:
                 for component in self.plan.component_ids:
                     self.check_retention(component, admin, store)
-        finally:
-            admin.close()
         return warnings
 
     def _side_topics(self) -> dict[str, dict[str, str]]:
@@ -150,19 +147,13 @@ class TopologyTopics:
                 elif versions := store.versions(task):
                     before[where] = versions[0]
         self._positions = positions
-        admin = TopicAdmin(self._kafka)
-        try:
+        with TopicAdmin(self._kafka) as admin:
             admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
-        finally:
-            admin.close()
 
     def delete(self) -> None:
         """Delete the inboxes and the topic of statistics; dead letters and external topics stay."""
-        admin = TopicAdmin(self._kafka)
-        try:
+        with TopicAdmin(self._kafka) as admin:
             admin.delete([*self.inboxes, metrics_topic(self.plan.name)])
-        finally:
-            admin.close()
 
 
 def check_kafka_options(plan: TopologyPlan, kafka: KafkaSettings) -> None:
