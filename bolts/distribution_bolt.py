@@ -17,7 +17,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.core.frames import slice_column, take_column
+from dskype.topology.core.values import slice_column, take_column
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch
 

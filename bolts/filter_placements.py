@@ -10,7 +10,7 @@ import numpy as np
 from dskype.bolts.entries import Entries
 from dskype.bolts.replicas import Coverage
 from dskype.spouts import streams
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 __all__ = ["FilterPlacements"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dskype.spouts import streams
 from dskype.topology.errors import explain
-from dskype.topology.plan import dead_letters_topic
+from dskype.topology.planning.plan import dead_letters_topic
 
 __all__ = ["LIMIT_STAGE", "Refusals"]
 

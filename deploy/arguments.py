@@ -54,7 +54,7 @@ def conf_item(text: str) -> tuple[str, Any]:
 
 def _resolved(key: str, value: Any) -> Any:
     """Return the value of an option with ``${ENV-NAME}`` replaced; a secret that stands in the command line itself is told."""
-    from dskype.topology.redaction import redact  # imported late, as all of the topology's
+    from dskype.topology.core.redaction import redact  # imported late, as all of the topology's
 
     if redact({key: value}) != {key: value} and not _FROM_ENVIRONMENT.search(str(value)):
         say(

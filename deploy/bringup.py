@@ -17,10 +17,10 @@ from dskype.deploy import connection, jars, paths
 from dskype.deploy.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.folders import OwnedFolder
 from dskype.topology.errors import AlreadyAliveException
-from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.local import LocalCluster
-from dskype.topology.nimbus import TopologyState
-from dskype.topology.plan import TopologyPlan, metrics_topic
+from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
+from dskype.topology.nimbus.states import TopologyState
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime.control_files import read_json, write_json
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings
@@ -72,7 +72,7 @@ class Environment:
         self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
         self.folder = self._owned.path
         self._progress = progress
-        self._keeper: Keeper | None = None
+        self._manager: TopologyManager | None = None
         self.resumed: list[TopologyState] = []
         paths.export_numba_cache(os.environ)
         try:
@@ -104,13 +104,13 @@ class Environment:
             self.close()
             raise
 
-    def attach(self, keeper: Keeper, lock: threading.RLock) -> None:
-        """Publish the keeper's topologies in Kafka and take commands for them, so that another shell can list and kill them.
+    def attach(self, manager: TopologyManager, lock: threading.RLock) -> None:
+        """Publish the manager's topologies in Kafka and take commands for them, so that another shell can list and kill them.
 
-        :param lock: held while the keeper is used.
+        :param lock: held while the manager is used.
         """
-        self._keeper, self._nimbus = keeper, NimbusService(self.kafka, lock)
-        self._nimbus.start(keeper)
+        self._manager, self._nimbus = manager, NimbusService(self.kafka, lock)
+        self._nimbus.start(manager)
 
     def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
         """Return what runs one topology here.
@@ -124,14 +124,14 @@ class Environment:
             and record["driver"] != self._nimbus.driver
             and watch_drivers(self.kafka, {plan.name: record})[plan.name]
         ):
-            raise AlreadyAliveException.of(plan.name)
+            raise AlreadyAliveException.for_topology(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
         """Tell everybody what became of the embedded broker; without one nothing goes on."""
         self._progress(event.text)
-        for managed in list(self._keeper.topologies.values()) if self._keeper is not None else ():
+        for managed in list(self._manager.topologies.values()) if self._manager is not None else ():
             managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
 
     def _resumable(self) -> list[TopologyState]:
@@ -210,7 +210,7 @@ def submit(
         for warning in handle.warnings:
             progress(f"warning: {warning}")
         progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
-        while flux.name in cluster.keeper.topologies:
+        while flux.name in cluster.manager.topologies:
             handle.backend.check()
             time.sleep(0.2)
         finished = True

@@ -237,7 +237,7 @@ def _load(args: argparse.Namespace, parser_of: str) -> tuple[Any, Target]:
 def _dry_run(flux: Any) -> int:
     """Say what a submission would refuse; a dry run itself only builds, as in Storm."""
     from dskype.topology.errors import TopologyError
-    from dskype.topology.validation import validate_submission
+    from dskype.topology.planning.validation import validate_submission
 
     try:
         flux.check_runnable()
@@ -263,7 +263,7 @@ def _local(args: argparse.Namespace) -> int:
         return _dry_run(flux)
     flux.check_runnable()
     from dskype.deploy import cluster, live
-    from dskype.topology.validation import validate_submission
+    from dskype.topology.planning.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)  # before Spark and Kafka are started
     watch = live.show if args.metrics_port is None else _serving(args.metrics_port, live.show)
@@ -289,7 +289,7 @@ def _submit(args: argparse.Namespace) -> int:
         return _dry_run(flux)
     flux.check_runnable()
     from dskype.deploy import cluster
-    from dskype.topology.validation import validate_submission
+    from dskype.topology.planning.validation import validate_submission
 
     validate_submission(flux.name, flux.config, flux.topology)
     cluster.submit(flux, where, active=not args.inactive, fresh=args.fresh, progress=say)
@@ -383,7 +383,7 @@ def _metrics(args: argparse.Namespace) -> int:
 
 def _confvalue(args: argparse.Namespace) -> int:
     from dskype.topology.config import DEFAULTS
-    from dskype.topology.redaction import redact
+    from dskype.topology.core.redaction import redact
 
     conf = {**DEFAULTS, **file_conf(args), **dict(args.conf)}
     value = redact({args.key: conf.get(args.key)})[args.key]
@@ -533,7 +533,7 @@ def _logging(verbose: bool) -> None:
     else:  # warnings of loading are printed by the verbs
         level, text = logging.ERROR, "%(levelname)s: %(message)s"
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised; what a client says while it is closed does not
-    from dskype.topology.redaction import RedactingFormatter
+    from dskype.topology.core.redaction import RedactingFormatter
 
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter(text))
@@ -541,7 +541,7 @@ def _logging(verbose: bool) -> None:
 
 
 def _failed(ex: Exception, verbose: bool) -> int:
-    from dskype.topology.redaction import redact_text
+    from dskype.topology.core.redaction import redact_text
 
     if verbose:
         import traceback

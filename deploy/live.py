@@ -81,7 +81,7 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
             live.start()
         while not ttl_s or time.monotonic() - began < ttl_s:
             time.sleep(min(_STEP_S, max(0.01, ttl_s - (time.monotonic() - began))) if ttl_s else _STEP_S)
-            managed = cluster.keeper.topologies.get(name)
+            managed = cluster.manager.topologies.get(name)
             if managed is None:  # killed by a command
                 break
             _check(managed)
@@ -96,14 +96,14 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
     finally:
         if live is not None:
             live.stop()
-        if live is None and name in cluster.keeper.topologies:
+        if live is None and name in cluster.manager.topologies:
             _print_tables(cluster.get_topology_info(name), words.poll() if words else {})
         if words:
             words.close()
 
 
 def _follow(cluster: Any, name: str) -> TopWords | None:
-    topic = top_words_topic(cluster.keeper.get(name).plan.topology)
+    topic = top_words_topic(cluster.manager.get(name).plan.topology)
     return TopWords(cluster.environment.kafka, topic) if topic else None
 
 

@@ -25,7 +25,7 @@ from dskype.spouts import streams
 from dskype.spouts.topics import Topics
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 
 __all__ = [
     "BATCH_BUCKETS_S",

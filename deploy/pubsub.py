@@ -27,8 +27,8 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from dskype.deploy.reading import Follower, Once, Registered, Result, TopK, json_object, make_consumer, subscription_type
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
+from dskype.topology.core.redaction import hidden_in
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
-from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
 __all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics", "subscription_type"]

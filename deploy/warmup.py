@@ -51,7 +51,7 @@ def _run_small_topology() -> None:
     from dskype.deploy.cli import registry
     from dskype.spouts.topics import Topics
     from dskype.topology.flux import load
-    from dskype.topology.plan import TopologyPlan
+    from dskype.topology.planning.plan import TopologyPlan
     from dskype.topology.simulated.engine import SimulatedTopology
     from dskype.topology.simulated.log import MemoryLog
 

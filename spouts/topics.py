@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dskype.spouts.records import longest_record_bytes
 from dskype.spouts.settings import Settings
-from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
 
 __all__ = ["TOPIC_CONFIG", "Topics", "topic_config"]
 

@@ -7,6 +7,7 @@ from dskype.topology.context import TopologyContext
 from dskype.topology.errors import (
     AlreadyAliveException,
     DeadLetter,
+    DskypeError,
     FailedException,
     IllegalArgumentException,
     IllegalStateException,
@@ -31,7 +32,7 @@ from dskype.topology.groupings import (
     RowTasks,
     ShuffleGrouping,
 )
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, is_tick
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "CustomStreamGrouping",
     "DeadLetter",
     "DirectGrouping",
+    "DskypeError",
     "FailedException",
     "Fields",
     "FieldsGrouping",

@@ -9,13 +9,13 @@ topology = builder.create_topology()
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
-from dskype.topology.components import BaseBolt, Component, OutputFieldsDeclarer, Spout
-from dskype.topology.config import DEFAULTS, Config, merge
+from dskype.topology.components import BaseBolt, Spout
+from dskype.topology.config import Config
 from dskype.topology.errors import IllegalArgumentException, IllegalStateException, explain
-from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, StreamInfo, as_fields
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, as_fields
 from dskype.topology.groupings import (
     AllGrouping,
     CustomGrouping,
@@ -23,154 +23,14 @@ from dskype.topology.groupings import (
     DirectGrouping,
     FieldsGrouping,
     GlobalGrouping,
-    Grouping,
     LocalOrShuffleGrouping,
     NoneGrouping,
     PartialKeyGrouping,
     ShuffleGrouping,
 )
+from dskype.topology.model import Component, ComponentSpec, Grouping, OutputFieldsDeclarer, StormTopology
 
-__all__ = [
-    "ACKER_ACK_STREAM_ID",
-    "ACKER_COMPONENT_ID",
-    "ACKER_FAIL_STREAM_ID",
-    "ACKER_INIT_STREAM_ID",
-    "ACKER_RESET_TIMEOUT_STREAM_ID",
-    "METRICS_STREAM_ID",
-    "SYSTEM_STREAM_ID",
-    "BoltDeclarer",
-    "ComponentSpec",
-    "SpoutDeclarer",
-    "StormTopology",
-    "TopologyBuilder",
-    "is_system_id",
-]
-
-ACKER_COMPONENT_ID = "__acker"
-ACKER_INIT_STREAM_ID = "__ack_init"
-ACKER_ACK_STREAM_ID = "__ack_ack"
-ACKER_FAIL_STREAM_ID = "__ack_fail"
-ACKER_RESET_TIMEOUT_STREAM_ID = "__ack_reset_timeout"
-SYSTEM_STREAM_ID = "__system"
-METRICS_STREAM_ID = "__metrics"
-
-
-def is_system_id(name: str) -> bool:
-    """Tell whether a component or stream id is reserved for the system: it starts with ``__``."""
-    return name.startswith("__")
-
-
-@dataclass
-class ComponentSpec:
-    """One component of a topology.
-
-    :param id: its id, unique among spouts and bolts.
-    :param kind: ``spout`` or ``bolt``.
-    :param obj: the component; every task works on a copy of its own.
-    :param parallelism_hint: initial executors; None means 1.
-    :param conf: the component's own configuration.
-    :param outputs: stream id -> fields and direct flag.
-    :param inputs: (source component, source stream) -> grouping.
-    """
-
-    id: str
-    kind: Literal["spout", "bolt"]
-    obj: Component
-    parallelism_hint: int | None = None
-    conf: dict[str, Any] = field(default_factory=dict, repr=False)
-    outputs: dict[str, StreamInfo] = field(default_factory=dict)
-    inputs: dict[GlobalStreamId, Grouping] = field(default_factory=dict)
-
-    @property
-    def is_spout(self) -> bool:
-        """True for a spout."""
-        return self.kind == "spout"
-
-
-@dataclass
-class StormTopology:
-    """A topology's logical plan; made by :class:`TopologyBuilder`, not by hand.
-
-    :param components: component id -> spec, in the order they were declared.
-    """
-
-    components: dict[str, ComponentSpec]
-
-    @property
-    def spouts(self) -> dict[str, ComponentSpec]:
-        """The spouts alone."""
-        return {c.id: c for c in self.components.values() if c.kind == "spout"}
-
-    @property
-    def bolts(self) -> dict[str, ComponentSpec]:
-        """The bolts alone, system bolts included."""
-        return {c.id: c for c in self.components.values() if c.kind == "bolt"}
-
-    def consumers(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> dict[str, Grouping]:
-        """Return who subscribes to a stream, and how: {component id: grouping}, in string order of the ids."""
-        key = (component_id, stream_id)
-        return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}  # type: ignore[index]
-
-    def with_system(self, conf: Mapping[str, Any] | None = None, acker: Component | None = None) -> StormTopology:
-        """Return the topology that runs: this one plus the system's streams and, unless switched off, the acker.
-
-        Each component gains the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
-        ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all by fields grouping on ``id`` to the bolt
-        ``__acker``, which answers the spouts on direct streams; acker and spouts get ticks every
-        ``topology.message.timeout.secs``.
-
-        :param conf: the topology's configuration, over the defaults. ``topology.acker.executors``: None = as many as
-            workers; 0 = no acker.
-        :param acker: the acker's implementation; default ``dskype.topology.core.acker.Acker()``.
-        """
-        if ACKER_COMPONENT_ID in self.components:
-            return self
-        full = merge(DEFAULTS, conf)
-        components = {c.id: replace(c, conf=dict(c.conf), outputs=dict(c.outputs), inputs=dict(c.inputs)) for c in self.components.values()}
-        ackers = full[Config.TOPOLOGY_ACKER_EXECUTORS]
-        if ackers is None:
-            ackers = full[Config.TOPOLOGY_WORKERS] or 1
-        if ackers > 0:
-            components[ACKER_COMPONENT_ID] = _add_acker(components, ackers, full, acker or _make_acker())
-        for spec in components.values():
-            spec.outputs[METRICS_STREAM_ID] = StreamInfo(Fields("task_info", "data_points"))
-            spec.outputs[SYSTEM_STREAM_ID] = StreamInfo(Fields("event"))
-        return StormTopology(components)
-
-    def without_system(self) -> StormTopology:
-        """Return the user's own components alone, still with their system streams."""
-        return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})
-
-
-def _make_acker() -> Component:
-    # Imported late: the model does not depend on the executor core.
-    from dskype.topology.core.acker import Acker
-
-    return Acker()
-
-
-def _add_acker(components: dict[str, ComponentSpec], executors: int, conf: Mapping[str, Any], obj: Component) -> ComponentSpec:
-    by_id = FieldsGrouping(Fields("id"))
-    tick = {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS]}
-    answer = StreamInfo(Fields("id", "time_delta_ms"), direct=True)
-    answers = (ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID)
-    acker = ComponentSpec(
-        ACKER_COMPONENT_ID, "bolt", obj, executors, conf={Config.TOPOLOGY_TASKS: executors, **tick}, outputs={stream: answer for stream in answers}
-    )
-    for spec in components.values():
-        if spec.kind == "spout":
-            spec.conf.update(tick)
-            spec.outputs[ACKER_INIT_STREAM_ID] = StreamInfo(Fields("id", "init_val", "spout_task"))
-            acker.inputs[GlobalStreamId(spec.id, ACKER_INIT_STREAM_ID)] = by_id
-            for stream in answers:
-                spec.inputs[GlobalStreamId(ACKER_COMPONENT_ID, stream)] = DirectGrouping()
-        else:
-            spec.outputs[ACKER_ACK_STREAM_ID] = StreamInfo(Fields("id", "ack_val"))
-            spec.outputs[ACKER_FAIL_STREAM_ID] = StreamInfo(Fields("id"))
-            spec.outputs[ACKER_RESET_TIMEOUT_STREAM_ID] = StreamInfo(Fields("id"))
-            for stream in answers:
-                acker.inputs[GlobalStreamId(spec.id, stream)] = by_id
-    return acker
+__all__ = ["BoltDeclarer", "ComponentSpec", "SpoutDeclarer", "StormTopology", "TopologyBuilder"]
 
 
 class _Declarer:
@@ -368,6 +228,7 @@ def _check_serializable(spec: ComponentSpec) -> None:
 
     :raises IllegalStateException: names the component, the field and the method to build it in.
     """
+    # Here, because importing pyspark takes a quarter of a second, longer than all of dskype.topology.
     from pyspark import cloudpickle
 
     method = "open" if spec.kind == "spout" else "prepare"

@@ -7,115 +7,17 @@ in two threads at once.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from dskype.topology.context import TopologyContext
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
-from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, StreamInfo, as_fields
-
-if TYPE_CHECKING:
-    from dskype.topology.builder import StormTopology
-    from dskype.topology.context import TopologyContext
-    from dskype.topology.core.frames import InRecord
-    from dskype.topology.tuples import Tuple, TupleBatch
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
+from dskype.topology.model import Component, OutputFieldsDeclarer, StormTopology, stateful
+from dskype.topology.tuples import InRecord, Tuple, TupleBatch
 
 __all__ = ["BaseBolt", "BasicBolt", "BatchBolt", "Bolt", "Component", "KafkaBolt", "KafkaSpout", "OutputFieldsDeclarer", "Spout", "stateful"]
-
-
-class OutputFieldsDeclarer:
-    """Collects the streams that a component declares; handed to ``declare_output_fields``."""
-
-    def __init__(self) -> None:
-        self.streams: dict[str, StreamInfo] = {}
-
-    def declare(self, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
-        """Declare the stream ``default``.
-
-        :raises IllegalArgumentException: the stream is already declared.
-        """
-        self.declare_stream(DEFAULT_STREAM_ID, fields, direct)
-
-    def declare_stream(self, stream_id: str, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
-        """Declare a stream by its id.
-
-        :param stream_id: the id; ids that start with ``__`` are reserved and refused at submission.
-        :param fields: its fields, in the order of the values of an emit.
-        :param direct: the stream is meant for ``emit_direct``; default False.
-        :raises IllegalArgumentException: no stream id, declared twice (``Fields for S already set``), bad fields.
-        """
-        if not isinstance(stream_id, str):
-            raise IllegalArgumentException(explain("streamId can't be null", given=stream_id, legal="a string"))
-        if stream_id in self.streams:
-            raise IllegalArgumentException(explain(f"Fields for {stream_id} already set", given=list(as_fields(fields))))
-        self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct))
-
-    def declare_direct(self, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> None:
-        """Declare a direct stream; short for ``declare_stream(stream_id, fields, direct=True)``."""
-        self.declare_stream(stream_id, fields, True)
-
-
-class Component(ABC):
-    """What spouts and bolts have in common.
-
-    State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
-    overrides neither loses it, as in Storm.
-
-    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
-    """
-
-    changeable_settings: frozenset[str] = frozenset()
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
-
-    def get_component_configuration(self) -> Mapping[str, Any] | None:
-        """Return configuration of this component alone, over the topology's; default None."""
-        return None
-
-    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
-        """Refuse a topology in which this component cannot work; called at submission. Default: anything goes.
-
-        :param component_id: this component's id.
-        :param conf: the topology's configuration with defaults.
-        :param topology: all components, ackers included.
-        :raises InvalidTopologyException: with the reason.
-        """
-
-    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
-        """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
-
-        Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
-
-        :param topology: the topology's name.
-        :param conf: the component's configuration.
-        """
-        return {}
-
-    def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
-        """Return the files that tasks of this component read: where ``conf`` names each, and its path. Default: none.
-
-        On Spark they are copied into the topology's folder when it starts, and ``conf`` names the copies from then on: whatever becomes of the
-        files, tasks read the same after every restart.
-
-        :param conf: the component's configuration.
-        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``, and
-            the keys of the maps within it.
-        """
-        return {}
-
-    def snapshot(self) -> Any:
-        """Return the state of this task, to be given to ``restore`` later, maybe in another process.
-
-        Called between two calls of the task, in a forked copy of its process. What is returned must be made of dict,
-        list, tuple, set, str, bytes, int, float, bool, None and numpy arrays; tuples and sets nested at most 32 deep in each other. While it cannot
-        be written the task goes on without snapshots, and reports why.
-        """
-        raise NotImplementedError(f"{type(self).__name__} keeps no state")
-
-    def restore(self, state: Any) -> None:
-        """Take over ``state``; called after ``open``/``prepare`` and before the first tuple, if there is a snapshot."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
 
 class Spout(Component):
@@ -198,12 +100,6 @@ class BatchBolt(BaseBolt):
 
     def execute_tick(self, tup: Tuple) -> None:
         """Process a tick (``topology.tick.tuple.freq.secs``); default: ignore it."""
-
-
-def stateful(component: Component) -> bool:
-    """Tell whether ``component`` keeps state: its class overrides both ``snapshot`` and ``restore``."""
-    cls = type(component)
-    return getattr(cls, "snapshot", None) not in (None, Component.snapshot) and getattr(cls, "restore", None) not in (None, Component.restore)
 
 
 FirstPollStrategy = Literal["EARLIEST", "LATEST", "UNCOMMITTED_EARLIEST", "UNCOMMITTED_LATEST"]

@@ -44,6 +44,7 @@ topology.emulator.record.max.bytes            8388608    bytes of a record for a
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -51,7 +52,10 @@ from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CHANGEABLE", "DEFAULTS", "Config", "check_json", "merge", "validate"]
+__all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "validate"]
+
+RECORD_BYTES = 8 << 20
+"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 
 
 class Config(dict):
@@ -375,19 +379,28 @@ _TYPES: dict[str, Callable[[str, Any], None]] = {
     _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
 }
 
+_OWN_KEYS = "topology.emulator."
+
 _CONSTANTS: dict[str, str] = {value: name for name, value in vars(Config).items() if name.isupper() and isinstance(value, str)}
 
 
 def validate(conf: Mapping[str, Any]) -> None:
-    """Check the types of all known keys; None is always legal, unknown keys pass.
+    """Check the types of all known keys; None is always legal.
 
-    :raises IllegalArgumentException: with Storm's wording; the key is printed as its constant's name
-        (``TOPOLOGY_DEBUG``).
+    Unknown keys pass, as in Storm: components have keys of their own. Only ``topology.emulator.`` is the emulator's alone.
+
+    :raises IllegalArgumentException: a type, with Storm's wording (the key is printed as its constant's name, ``TOPOLOGY_DEBUG``); an unknown
+        key that begins with ``topology.emulator.``.
     """
     for key, value in conf.items():
         check = _TYPES.get(key)
         if check is not None and value is not None:
             check(_CONSTANTS[key], value)
+        elif check is None and isinstance(key, str) and key.startswith(_OWN_KEYS):
+            legal = [known for known in _TYPES if known.startswith(_OWN_KEYS)]
+            near = difflib.get_close_matches(key.removeprefix(_OWN_KEYS), [known.removeprefix(_OWN_KEYS) for known in legal], 1)
+            more = {"hint": f"did you mean {_OWN_KEYS}{near[0]}?"} if near else {"legal": ", ".join(legal)}
+            raise IllegalArgumentException(explain("The emulator has no such key.", given=key, **more))
 
 
 def check_json(conf: Mapping[str, Any]) -> None:

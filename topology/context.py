@@ -6,13 +6,11 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from dskype.topology.builder import StormTopology
 from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
-from dskype.topology.groupings import Grouping
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.model import ComponentSpec, Grouping, StormTopology
 
 __all__ = ["Counter", "Gauge", "Histogram", "Meter", "Timer", "TopologyContext"]
 
@@ -129,6 +127,54 @@ class Timer(Histogram):
 _Metric = TypeVar("_Metric")
 
 
+class Plan(Protocol):
+    """What a context asks of the plan of its topology, a :class:`~dskype.topology.planning.plan.TopologyPlan`."""
+
+    @property
+    def name(self) -> str:
+        """The topology's name."""
+
+    @property
+    def topology_id(self) -> str:
+        """Its id."""
+
+    @property
+    def topology(self) -> StormTopology:
+        """The topology, system parts included."""
+
+    @property
+    def task_component(self) -> Mapping[int, str]:
+        """Task id -> component id, for all tasks."""
+
+    @property
+    def component_ids(self) -> list[str]:
+        """All component ids in string order."""
+
+    def spec(self, component_id: str) -> ComponentSpec:
+        """Return a component's spec."""
+
+    def component_of(self, task: int) -> str:
+        """Return the component of a task."""
+
+    def component_tasks(self, component_id: str) -> list[int]:
+        """Return a component's task ids, sorted."""
+
+    def component_conf(self, component_id: str) -> dict[str, Any]:
+        """Return the configuration of a component."""
+
+    def task_index(self, task: int) -> int:
+        """Return the 0-based position of a task within its component."""
+
+    def worker_of(self, task: int) -> int:
+        """Return the worker that runs a task."""
+
+    def worker_tasks(self, worker: int) -> list[int]:
+        """Return the task ids of a worker, sorted."""
+
+    def worker_port(self, worker: int) -> int:
+        """Return the port that stands for a worker."""
+
+
 class TopologyContext:
     """What a task may ask of its topology; handed to ``open``, ``prepare`` and custom groupings.
 
@@ -138,7 +184,7 @@ class TopologyContext:
     :param resources: the worker's shared resources for :meth:`get_resource`; default none.
     """
 
-    def __init__(self, plan: TopologyPlan, task: int, executor_data: dict[str, Any] | None = None, resources: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, plan: Plan, task: int, executor_data: dict[str, Any] | None = None, resources: Mapping[str, Any] | None = None) -> None:
         self.plan = plan
         self._task = task
         self._component = plan.component_of(task)

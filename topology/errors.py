@@ -1,4 +1,4 @@
-"""Errors of the topology model.
+"""Errors of the topology model, and the base of all errors of this project.
 
 Storm's class names are kept so that an error text found in Storm's documentation, mailing lists or sources
 can be searched here too. Every message starts with Storm's own words where Storm has them, followed by what was
@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "AlreadyAliveException",
     "DeadLetter",
+    "DskypeError",
     "FATAL_MARK",
     "RETRIABLE_MARK",
     "FailedException",
@@ -24,7 +25,9 @@ __all__ = [
     "TopologyError",
     "TransitionException",
     "explain",
+    "mark_of",
     "shorten",
+    "text_after",
     "text_of",
 ]
 
@@ -77,21 +80,18 @@ def text_of(error: BaseException) -> str:
         return f"{type(error).__name__}: its text cannot be shown"
 
 
-class TopologyError(Exception):
-    """Base of every error raised by the emulator.
+class DskypeError(Exception):
+    """Base of every error that this project raises on purpose: its text is for the user, who needs no traceback.
 
-    ``retriable`` tells a caller whether trying the same call again can help.
+    :cvar retriable: trying again can help, such as with a disk without room. When a component raises such an error in an executor, its query
+        starts again for as long as it takes (see :func:`mark_of`); other errors may come ``topology.emulator.restarts.max`` times in a row.
     """
 
     retriable = False
 
 
-FATAL_MARK = "[cannot go on]"
-"""Begins the text of a :class:`FatalError` on its way from an executor through Spark to the driver: what travels there is text."""
-
-
-RETRIABLE_MARK = "[try again]"
-"""The same for an error whose class says that trying again helps (``retriable``), such as a disk without room."""
+class TopologyError(DskypeError):
+    """Base of every error raised by the emulator."""
 
 
 class FatalError(TopologyError):
@@ -99,6 +99,25 @@ class FatalError(TopologyError):
 
     Any other error in an executor restarts the component's query.
     """
+
+
+FATAL_MARK, RETRIABLE_MARK = "[cannot go on]", "[try again]"
+
+
+def mark_of(error: BaseException) -> str:
+    """Return what begins the text of an error on its way from an executor through Spark to the driver; empty for most.
+
+    What travels there is text alone: :func:`text_after` reads it at the other end.
+    """
+    if isinstance(error, FatalError):
+        return FATAL_MARK
+    return RETRIABLE_MARK if getattr(error, "retriable", False) else ""
+
+
+def text_after(mark: str, text: str) -> str | None:
+    """Return what an error of an executor says, from the text that Spark made of it; None without the mark."""
+    _, found, rest = text.partition(mark)
+    return rest.strip().split("\n")[0].strip() if found else None
 
 
 class IllegalArgumentException(TopologyError, ValueError):
@@ -117,7 +136,7 @@ class AlreadyAliveException(TopologyError):
     """A topology of that name is running, or was killed and is not yet removed."""
 
     @classmethod
-    def of(cls, name: str) -> AlreadyAliveException:
+    def for_topology(cls, name: str) -> AlreadyAliveException:
         """Build the error for topology ``name``."""
         return cls(f"{name} is already alive")
 
@@ -126,7 +145,7 @@ class NotAliveException(TopologyError):
     """No topology of that name (or id) is running."""
 
     @classmethod
-    def of(cls, name: str) -> NotAliveException:
+    def for_topology(cls, name: str) -> NotAliveException:
         """Build the error for topology ``name``."""
         return cls(f"{name} is not alive")
 

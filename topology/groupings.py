@@ -1,8 +1,4 @@
-"""Stream groupings: what a topology declares, and the groupers that choose tasks at run time.
-
-A *spec* (frozen dataclass, e.g. :class:`FieldsGrouping`) is part of the topology. :func:`build_grouper` turns it, for one
-producer task, into a live :class:`Grouper`, whose state is explicit (``snapshot``/``restore``). Given the same seed,
-state and tuples, a grouper makes the same choices in every process: replays rely on it.
+"""Stream groupings: what a topology declares; :mod:`~dskype.topology.routing.groupers` chooses tasks by them at run time.
 
 Difference from Storm's default: shuffle and local-or-shuffle split equally and ignore load, which is what Storm does
 under ``topology.disable.loadaware.messaging: true``.
@@ -10,20 +6,17 @@ under ``topology.disable.loadaware.messaging: true``.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dskype.topology import java_hash
-from dskype.topology.errors import IllegalArgumentException, IllegalStateException, explain
-from dskype.topology.fields import Fields, GlobalStreamId, as_fields
-
-if TYPE_CHECKING:
-    from dskype.topology.context import TopologyContext
+from dskype.topology.context import TopologyContext
+from dskype.topology.fields import Fields, GlobalStreamId
+from dskype.topology.model import Grouping
+from dskype.topology.tuples import column_to_list
 
 __all__ = [
     "AllGrouping",
@@ -32,35 +25,13 @@ __all__ = [
     "DirectGrouping",
     "FieldsGrouping",
     "GlobalGrouping",
-    "Grouper",
     "Grouping",
     "LocalOrShuffleGrouping",
     "NoneGrouping",
     "PartialKeyGrouping",
     "RowTasks",
     "ShuffleGrouping",
-    "build_grouper",
-    "grouping_seed",
 ]
-
-_CACHE_LIMIT = 1 << 16
-_CACHEABLE = (str, int, bytes)  # not float: 0.0 == -0.0; not bool: cheap; no containers: (1,) == (True,)
-
-
-# --- specs ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """How a bolt shares a stream's tuples among its tasks; base of the specs below."""
-
-    kind: ClassVar[str] = ""
-    """Name of the grouping, e.g. ``local_or_shuffle``."""
-    rest_name: ClassVar[str] = ""
-    """Name of the field of Storm's thrift union that carries it; what the REST API shows."""
-
-    def __str__(self) -> str:
-        return self.kind
 
 
 @dataclass(frozen=True)
@@ -68,7 +39,6 @@ class ShuffleGrouping(Grouping):
     """Equal shares: each producer task walks its own randomly permuted ring of the tasks."""
 
     kind: ClassVar[str] = "shuffle"
-    rest_name: ClassVar[str] = "shuffle"
 
 
 @dataclass(frozen=True)
@@ -77,7 +47,6 @@ class FieldsGrouping(Grouping):
 
     fields: Fields
     kind: ClassVar[str] = "fields"
-    rest_name: ClassVar[str] = "fields"
 
     def __str__(self) -> str:
         return f"fields({', '.join(self.fields)})"
@@ -88,7 +57,6 @@ class AllGrouping(Grouping):
     """Every task gets a copy."""
 
     kind: ClassVar[str] = "all"
-    rest_name: ClassVar[str] = "all"
 
 
 @dataclass(frozen=True)
@@ -96,7 +64,6 @@ class GlobalGrouping(Grouping):
     """Everything goes to the task with the lowest id."""
 
     kind: ClassVar[str] = "global"
-    rest_name: ClassVar[str] = "fields"
 
 
 @dataclass(frozen=True)
@@ -104,7 +71,6 @@ class NoneGrouping(Grouping):
     """Each tuple goes to a task drawn at random, uniformly and independently."""
 
     kind: ClassVar[str] = "none"
-    rest_name: ClassVar[str] = "none"
 
 
 @dataclass(frozen=True)
@@ -112,7 +78,6 @@ class DirectGrouping(Grouping):
     """The producer names the task with ``emit_direct``."""
 
     kind: ClassVar[str] = "direct"
-    rest_name: ClassVar[str] = "direct"
 
 
 @dataclass(frozen=True)
@@ -120,7 +85,6 @@ class LocalOrShuffleGrouping(Grouping):
     """Shuffle among the tasks of the producer's own worker if there are any, else among all."""
 
     kind: ClassVar[str] = "local_or_shuffle"
-    rest_name: ClassVar[str] = "local_or_shuffle"
 
 
 @dataclass(frozen=True)
@@ -129,7 +93,6 @@ class PartialKeyGrouping(Grouping):
 
     fields: Fields
     kind: ClassVar[str] = "partial_key"
-    rest_name: ClassVar[str] = "custom_serialized"
 
     def __str__(self) -> str:
         return f"partial_key({', '.join(self.fields)})"
@@ -141,7 +104,6 @@ class CustomGrouping(Grouping):
 
     grouping: CustomStreamGrouping
     kind: ClassVar[str] = "custom"
-    rest_name: ClassVar[str] = "custom_serialized"
 
     def __str__(self) -> str:
         return f"custom({type(self.grouping).__name__})"
@@ -188,8 +150,6 @@ class CustomStreamGrouping(ABC):
         :param columns: one column per field of the stream.
         :returns: int array[n] of task ids, one per row; or :class:`RowTasks`; or None: every row to every task.
         """
-        from dskype.topology.tuples import column_to_list
-
         lists = [column_to_list(c) for c in columns]
         rows: list[int] = []
         tasks: list[int] = []
@@ -205,365 +165,3 @@ class CustomStreamGrouping(ABC):
 
     def restore(self, state: Any) -> None:
         """Take over ``state``; called after ``prepare``, only if the state is not None."""
-
-
-# --- groupers ---------------------------------------------------------------------------------------------------------
-
-
-class Grouper(ABC):
-    """Chooses the consumer's tasks for one producer task, stream and consumer.
-
-    ``all_tasks`` are the consumer's tasks, sorted. ``is_direct`` marks a direct grouping, on which ``choose`` is refused.
-    """
-
-    is_direct = False
-
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int]) -> None:
-        self.spec = spec
-        self.all_tasks: list[int] = list(target_tasks)
-
-    @abstractmethod
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        """Return the tasks that get the tuple.
-
-        The list is shared between calls: do not change it.
-
-        :param values: the tuple's values.
-        """
-
-    @abstractmethod
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray | RowTasks | None:
-        """Return the tasks of ``n`` rows: the same choices, and the same state after, as ``n`` calls of ``choose``.
-
-        :param columns: one column per field of the stream: numpy array, pyarrow array or list.
-        :returns: int32 array[n] of task ids, one per row; None when every row goes to ``all_tasks``; :class:`RowTasks`
-            from custom groupings that choose several tasks or none.
-        """
-
-    def snapshot(self) -> Any:
-        """Return the state: msgpack-able, small; None if there is none."""
-        return None
-
-    def restore(self, state: Any) -> None:
-        """Take over a state of :meth:`snapshot`."""
-
-
-class _FixedGrouper(Grouper):
-    """Every tuple to the same single task (global grouping, or any grouping over one task)."""
-
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int]) -> None:
-        super().__init__(spec, target_tasks)
-        self._chosen = self.all_tasks[:1]
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        return self._chosen
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray | None:
-        return np.full(n, self._chosen[0], np.int32) if self._chosen else None
-
-
-class _AllGrouper(Grouper):
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        return self.all_tasks
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> None:
-        return None
-
-
-class _DirectGrouper(Grouper):
-    is_direct = True
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        raise IllegalArgumentException("Cannot do regular emit to direct stream")
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> None:
-        raise IllegalArgumentException("Cannot do regular emit to direct stream")
-
-
-class _ShuffleGrouper(Grouper):
-    """Walks a permutation of the tasks that is this producer's own; the state is the position on the ring."""
-
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int], ring_tasks: Sequence[int], seed: int) -> None:
-        super().__init__(spec, target_tasks)
-        order = list(ring_tasks)
-        random = _SplitMix64(seed)
-        for i in range(len(order) - 1, 0, -1):
-            j = random.below(i + 1)
-            order[i], order[j] = order[j], order[i]
-        self._ring = [[task] for task in order]
-        self._ring_array = np.array(order, np.int32)
-        self._position = 0
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        position = self._position
-        chosen = self._ring[position]
-        position += 1
-        self._position = position if position < len(self._ring) else 0
-        return chosen
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        size = len(self._ring)
-        start = self._position
-        self._position = (start + n) % size
-        return np.tile(np.roll(self._ring_array, -start), -(-n // size))[:n]
-
-    def snapshot(self) -> Any:
-        return {"position": self._position}
-
-    def restore(self, state: Any) -> None:
-        # A rebalance may have changed the local tasks and so the size of the ring.
-        self._position = int(state["position"]) % len(self._ring)
-
-
-class _NoneGrouper(Grouper):
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int], seed: int) -> None:
-        super().__init__(spec, target_tasks)
-        self._random = _SplitMix64(seed)
-        self._lists = [[task] for task in self.all_tasks]
-        self._tasks = np.array(self.all_tasks, np.int32)
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        return self._lists[self._random.below(len(self._lists))]
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        from dskype.topology import _kernels
-
-        random = self._random
-        chosen = _kernels.random_indices(np.uint64(random.seed), np.uint64(random.counter), n, len(self._tasks))
-        random.counter = (random.counter + n) & _MASK64
-        return self._tasks[chosen]
-
-    def snapshot(self) -> Any:
-        return {"counter": self._random.counter}
-
-    def restore(self, state: Any) -> None:
-        self._random.counter = int(state["counter"])
-
-
-def _new_caches() -> dict[type, dict[Any, Any]]:
-    return {t: {} for t in _CACHEABLE}
-
-
-def _cached_hash(caches: dict[type, dict[Any, Any]], value: Any) -> int:
-    """Return ``value_hash(value)``, remembered by type and value."""
-    cache = caches.get(value.__class__)
-    if cache is None:
-        return java_hash.value_hash(value)
-    h = cache.get(value)
-    if h is None:
-        h = java_hash.value_hash(value)
-        if len(cache) >= _CACHE_LIMIT:
-            cache.clear()
-        cache[value] = h
-    return h
-
-
-class _FieldsGrouper(Grouper):
-    """``floorMod(deepHash(selected values), number of tasks)``; choices of one key are remembered per type of value."""
-
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int], positions: Sequence[int]) -> None:
-        super().__init__(spec, target_tasks)
-        self._positions = list(positions)
-        self._lists = [[task] for task in self.all_tasks]
-        self._tasks = np.array(self.all_tasks, np.int32)
-        # By type first: 1 == True == 1.0 as dict keys. Single field: value -> task list; several: value -> hash.
-        self._caches = _new_caches()
-        if len(self._positions) == 1:
-            self._position = self._positions[0]
-            self.choose = self._choose_by_one  # type: ignore[method-assign]
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        h = 1
-        for position in self._positions:
-            h = (31 * h + _cached_hash(self._caches, values[position])) & 0xFFFFFFFF
-        if h & 0x80000000:
-            h -= 0x100000000
-        return self._lists[h % len(self._lists)]
-
-    def _choose_by_one(self, values: Sequence[Any]) -> Sequence[int]:
-        value = values[self._position]
-        cache = self._caches.get(value.__class__)
-        if cache is None:
-            return self._lists[java_hash.deep_hash((value,)) % len(self._lists)]
-        chosen = cache.get(value)
-        if chosen is None:
-            chosen = self._lists[java_hash.deep_hash((value,)) % len(self._lists)]
-            if len(cache) >= _CACHE_LIMIT:
-                cache.clear()
-            cache[value] = chosen
-        return chosen
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        from dskype.topology import _kernels
-
-        return _kernels.take_floor_mod(java_hash.hash_columns([columns[i] for i in self._positions], n), self._tasks)
-
-
-class _PartialKeyGrouper(Grouper):
-    """Storm's two candidates per key (``java.util.Random`` seeded by the key's hashes) and its balanced choice."""
-
-    def __init__(self, spec: Grouping, target_tasks: Sequence[int], positions: Sequence[int]) -> None:
-        super().__init__(spec, target_tasks)
-        self._positions = list(positions)
-        self._lists = [[task] for task in self.all_tasks]
-        self._tasks = np.array(self.all_tasks, np.int32)
-        self._counts = [0] * len(self.all_tasks)
-        self._caches = _new_caches()
-        self._candidates: dict[tuple[int, ...], tuple[int, int]] = {}
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        hashes = tuple([_cached_hash(self._caches, values[i]) for i in self._positions])
-        pair = self._candidates.get(hashes)
-        if pair is None:
-            pair = java_hash.two_candidates(java_hash.key_bytes_seed(hashes), len(self._lists))
-            if len(self._candidates) >= _CACHE_LIMIT:
-                self._candidates.clear()
-            self._candidates[hashes] = pair
-        first, second = pair
-        counts = self._counts
-        chosen = second if counts[second] < counts[first] else first
-        counts[chosen] += 1
-        return self._lists[chosen]
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        from dskype.topology import _kernels
-
-        seeds = np.ones(n, np.int32)
-        for i in self._positions:
-            _kernels.combine_key_bytes(seeds, java_hash.hash_column(columns[i]))
-        counts = np.array(self._counts, np.int64)
-        out = _kernels.deal_partial_key(seeds, counts, self._tasks)
-        self._counts = counts.tolist()
-        return out
-
-    def snapshot(self) -> Any:
-        return {"counts": list(self._counts)}
-
-    def restore(self, state: Any) -> None:
-        self._counts = [int(c) for c in state["counts"]]
-
-
-class _CustomGrouper(Grouper):
-    def __init__(self, spec: CustomGrouping, target_tasks: Sequence[int], context: Any, producer_task: int, stream: GlobalStreamId) -> None:
-        super().__init__(spec, target_tasks)
-        import copy
-
-        self._grouping = copy.deepcopy(spec.grouping)
-        self._grouping.prepare(context, stream, list(target_tasks))
-        self._producer_task = producer_task
-        self._legal = frozenset(target_tasks)
-
-    def choose(self, values: Sequence[Any]) -> Sequence[int]:
-        chosen = self._grouping.choose_tasks(self._producer_task, values)
-        if not self._legal.issuperset(chosen):
-            self._refuse(chosen)
-        return chosen
-
-    def choose_batch(self, columns: Sequence[Any], n: int) -> np.ndarray | RowTasks | None:
-        chosen = self._grouping.choose_tasks_batch(self._producer_task, columns, n)
-        if chosen is None:
-            return None
-        if isinstance(chosen, tuple):
-            rows, tasks = np.asarray(chosen[0], np.int64), np.asarray(chosen[1], np.int32)
-            if len(rows) != len(tasks):
-                self._refuse(chosen)
-        else:
-            rows, tasks = None, np.asarray(chosen, np.int32)
-            if len(tasks) != n:
-                self._refuse(chosen)
-        if len(tasks) and not np.isin(tasks, self.all_tasks).all():
-            self._refuse(sorted(set(tasks.tolist())))
-        if rows is None:
-            return tasks
-        if len(rows) == n and np.array_equal(rows, np.arange(n)):
-            return tasks
-        return RowTasks(rows, tasks)
-
-    def _refuse(self, chosen: Any) -> None:
-        raise IllegalArgumentException(
-            explain(f"The custom grouping {type(self._grouping).__name__} chose tasks that are not its targets.", given=chosen, legal=str(self.all_tasks))
-        )
-
-    def snapshot(self) -> Any:
-        return self._grouping.snapshot()
-
-    def restore(self, state: Any) -> None:
-        if state is not None:
-            self._grouping.restore(state)
-
-
-_MASK64 = (1 << 64) - 1
-
-
-class _SplitMix64:
-    """Counter-based random numbers: the state is the count of numbers drawn (Steele, Lea, Flood: OOPSLA 2014)."""
-
-    __slots__ = ("counter", "seed")
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed & _MASK64
-        self.counter = 0
-
-    def below(self, bound: int) -> int:
-        """Return a number of [0, bound)."""
-        self.counter = counter = (self.counter + 1) & _MASK64
-        z = (self.seed + counter * 0x9E3779B97F4A7C15) & _MASK64
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
-        z ^= z >> 31
-        return ((z >> 32) * bound) >> 32
-
-
-def grouping_seed(topology_id: str, producer_task: int, consumer: str, stream: str) -> int:
-    """Return the 64-bit seed of a grouper's random choices: the same in every process, distinct per edge and producer."""
-    text = "\0".join((topology_id, str(producer_task), consumer, stream))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def build_grouper(
-    spec: Grouping,
-    *,
-    producer_task: int,
-    stream: GlobalStreamId | tuple[str, str],
-    out_fields: Fields,
-    target_tasks: Sequence[int],
-    local_tasks: Sequence[int] = (),
-    seed: int = 0,
-    context: TopologyContext | None = None,
-) -> Grouper:
-    """Make the grouper of one producer task for one subscription.
-
-    :param spec: what the consumer declared.
-    :param producer_task: id of the emitting task.
-    :param stream: (component, stream) that is grouped.
-    :param out_fields: the stream's fields.
-    :param target_tasks: the consumer's task ids; sorted here.
-    :param local_tasks: task ids of the producer's worker, of whatever component; for local-or-shuffle.
-    :param seed: from :func:`grouping_seed`.
-    :param context: the producer task's context; handed to custom groupings.
-    :raises IllegalArgumentException: the grouping names a field that the stream does not have.
-    """
-    targets = sorted(target_tasks)
-    if not targets and not isinstance(spec, (AllGrouping, DirectGrouping, CustomGrouping)):
-        raise IllegalStateException(explain("A subscription has no target tasks.", given=tuple(stream)))
-    if isinstance(spec, (FieldsGrouping, PartialKeyGrouping)) and len(as_fields(spec.fields)):
-        positions = [out_fields.field_index(name) for name in as_fields(spec.fields)]
-        if isinstance(spec, PartialKeyGrouping):
-            return _PartialKeyGrouper(spec, targets, positions)
-        return _FieldsGrouper(spec, targets, positions)
-    if isinstance(spec, (GlobalGrouping, FieldsGrouping)):
-        return _FixedGrouper(spec, targets)
-    if isinstance(spec, ShuffleGrouping):
-        return _ShuffleGrouper(spec, targets, targets, seed)
-    if isinstance(spec, LocalOrShuffleGrouping):
-        local = sorted(set(targets).intersection(local_tasks))
-        return _ShuffleGrouper(spec, targets, local or targets, seed)
-    if isinstance(spec, AllGrouping):
-        return _AllGrouper(spec, targets)
-    if isinstance(spec, NoneGrouping):
-        return _NoneGrouper(spec, targets, seed)
-    if isinstance(spec, DirectGrouping):
-        return _DirectGrouper(spec, targets)
-    if isinstance(spec, CustomGrouping):
-        return _CustomGrouper(spec, targets, context, producer_task, GlobalStreamId(*stream))
-    raise IllegalArgumentException(explain("Not a grouping.", given=spec, legal="one of the specs of dskype.topology.groupings"))

@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from dskype.topology.builder import StormTopology
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalStateException, TopologyError
-from dskype.topology.lifecycle import Backend, Keeper, ManagedTopology
-from dskype.topology.nimbus import Rebalance
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.model import StormTopology
+from dskype.topology.nimbus.manager import Backend, ManagedTopology, TopologyManager
+from dskype.topology.nimbus.states import Rebalance
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
-from dskype.topology.steady_clock import now_ms
 
 __all__ = ["LocalCluster", "LocalTopology"]
 
@@ -53,7 +53,7 @@ class LocalTopology:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._cluster.keeper.topologies.get(self.name) is self._managed:
+        if self._cluster.manager.topologies.get(self.name) is self._managed:
             self._cluster.kill_topology(self.name, wait_secs=0)
 
 
@@ -85,12 +85,12 @@ class LocalCluster:
                 raise TypeError(msg)
             self._time_ms = start_ms
             self.log = MemoryLog(self.now_ms)
-            self.keeper = Keeper(self._simulated_backend(seed, faults), self.now_ms)
+            self.manager = TopologyManager(self._simulated_backend(seed, faults), self.now_ms)
         else:
             self.environment = _bring_up(**options)
-            self.keeper = Keeper(self.environment.make_backend, self.now_ms, on_change=self.environment.on_change, resumed=self.environment.resumed)
+            self.manager = TopologyManager(self.environment.make_backend, self.now_ms, on_change=self.environment.on_change, resumed=self.environment.resumed)
             try:
-                self.environment.attach(self.keeper, self._lock)
+                self.environment.attach(self.manager, self._lock)
             except BaseException:
                 self.environment.close()
                 raise
@@ -109,7 +109,7 @@ class LocalCluster:
             try:
                 with self._lock:
                     if not self._closed:
-                        self.keeper.step()
+                        self.manager.step()
             except Exception:  # one topology's trouble must not keep the others waiting
                 log.exception("a wait of a topology is over, and what was due failed")
             time.sleep(0.1)
@@ -126,43 +126,43 @@ class LocalCluster:
             if self._closed:
                 msg = "the cluster is shut down"
                 raise IllegalStateException(msg)
-            handle = LocalTopology(self, self.keeper.submit(name, conf, topology, active=active))
+            handle = LocalTopology(self, self.manager.submit(name, conf, topology, active=active))
         self._settle()
         return handle
 
     def activate(self, name: str) -> None:
         """Resume a topology's spouts; idempotent."""
         with self._lock:
-            self.keeper.command(name, "ACTIVATE")
+            self.manager.command(name, "ACTIVATE")
         self._settle()
 
     def deactivate(self, name: str) -> None:
         """Pause a topology's spouts; bolts and acks go on; idempotent."""
         with self._lock:
-            self.keeper.command(name, "INACTIVATE")
+            self.manager.command(name, "INACTIVATE")
         self._settle()
 
     def rebalance(self, name: str, wait_secs: float | None = None, num_workers: int | None = None, executors: Mapping[str, int] | None = None) -> None:
         """Change workers and executors after a wait (default: the message timeout)."""
         with self._lock:
             rebalance = Rebalance(num_workers, dict(executors or {}))
-            self.keeper.command(name, "REBALANCE", wait_secs=wait_secs, rebalance=rebalance)
+            self.manager.command(name, "REBALANCE", wait_secs=wait_secs, rebalance=rebalance)
         self._settle()
 
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Kill a topology: spouts off at once, removed after a wait (default: the message timeout)."""
         with self._lock:
-            self.keeper.command(name, "KILL", wait_secs=wait_secs)
+            self.manager.command(name, "KILL", wait_secs=wait_secs)
 
     def get_cluster_info(self) -> list[dict[str, Any]]:
         """Return a summary of every topology."""
         with self._lock:
-            return [self.keeper.summary(name) for name in sorted(self.keeper.topologies)]
+            return [self.manager.summary(name) for name in sorted(self.manager.topologies)]
 
     def get_topology_info(self, name: str, *, system: bool = False) -> dict[str, Any]:
         """Return a topology's components, counters and errors."""
         with self._lock:
-            return self.keeper.info(name, system=system)
+            return self.manager.info(name, system=system)
 
     def shutdown(self, *, remove: bool = True) -> None:
         """End all topologies, and everything that was started for this cluster.
@@ -174,7 +174,7 @@ class LocalCluster:
                 return
             self._closed = True
             try:
-                self.keeper.close(remove=remove)
+                self.manager.close(remove=remove)
             finally:
                 if self.environment is not None:
                     self.environment.close()
@@ -200,13 +200,13 @@ class LocalCluster:
         while left_ms > 0:
             self._time_ms += min(step_ms, left_ms)
             left_ms -= step_ms
-            self.keeper.step()
+            self.manager.step()
             self._settle()
 
     def _settle(self) -> None:
         """Run what there is to run (simulated); on Spark the queries do it by themselves."""
         if self.simulated:
-            for managed in list(self.keeper.topologies.values()):
+            for managed in list(self.manager.topologies.values()):
                 managed.backend.tick_clock()
                 managed.backend.run_until_quiet()
 

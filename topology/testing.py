@@ -7,26 +7,21 @@ was acked or captured, on the simulated transport and on Spark alike. A cluster 
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
-import shutil
-import struct
-import tempfile
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dskype.topology.components import BasicBolt, Bolt, OutputFieldsDeclarer, Spout
-from dskype.topology.config import Config
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.components import BasicBolt, Bolt, Spout
+from dskype.topology.core.shared_log import SharedLog
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, as_fields
 from dskype.topology.groupings import CustomStreamGrouping
+from dskype.topology.mixins import DeclaresFields, KeepsCollector, MayBeOfOneTask, RemembersAttribute, SettlesTrees
+from dskype.topology.model import OutputFieldsDeclarer
 from dskype.topology.tuples import Tuple
 
 __all__ = [
@@ -55,82 +50,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
-_folder: tuple[int, Path] | None = None
-_LENGTH = struct.Struct("<I")
-
-
-def _scratch_folder() -> Path:
-    """Return this process' folder of shared logs, removed when the process ends."""
-    global _folder
-    pid = os.getpid()
-    if _folder is None or _folder[0] != pid:
-        _folder = pid, Path(tempfile.mkdtemp(prefix="dskype-testing-"))
-        atexit.register(_remove_folder, *_folder)
-    return _folder[1]
-
-
-def _remove_folder(pid: int, folder: Path) -> None:
-    if os.getpid() == pid:  # a forked child inherits the registration, not the folder
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-class SharedLog:
-    """An append-only list of plain values that all processes of this machine share.
-
-    Copies (``copy``, pickle) are the same log. An append is one write, so appends of several processes do not mix.
-    """
-
-    def __init__(self) -> None:
-        self._path = str(_scratch_folder() / uuid.uuid4().hex)
-        self._file: int | None = None
-        Path(self._path).touch()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_path": self._path, "_file": None}
-
-    def __deepcopy__(self, memo: Any) -> SharedLog:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__getstate__())
-        return twin
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _fd(self) -> int:
-        if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._file
-
-    def append(self, value: Any) -> None:
-        """Add a value: None, bool, int, float, str, bytes, list, tuple, dict or numpy array."""
-        data = pack_state(value)
-        os.write(self._fd(), _LENGTH.pack(len(data)) + data)
-
-    def read(self, position: int = 0) -> Iterator[tuple[int, Any]]:
-        """Yield the values from ``position`` on, each with the position behind it; 0 is the beginning."""
-        fd = self._fd()
-        while len(head := os.pread(fd, _LENGTH.size, position)) == _LENGTH.size:
-            (length,) = _LENGTH.unpack(head)
-            data = os.pread(fd, length, position + _LENGTH.size)
-            if len(data) < length:  # still being written
-                return
-            position += _LENGTH.size + length
-            yield position, unpack_state(data)
-
-    def values(self) -> list[Any]:
-        """Return all values."""
-        return [value for _, value in self.read()]
-
-    def end(self) -> int:
-        """Return the position behind the last value."""
-        return os.fstat(self._fd()).st_size
-
-    def close(self) -> None:
-        """Close the file; the log stays, and opens again when used."""
-        fd, self._file = getattr(self, "_file", None), None
-        if fd is not None:
-            os.close(fd)
 
 
 def _now_ms(context: Any) -> int:
@@ -172,19 +91,11 @@ class AckTracker(AckFailDelegate):
         self._from = self._acks.end()
 
 
-class AckFailMapTracker(AckFailDelegate):
+class AckFailMapTracker(SettlesTrees, AckFailDelegate):
     """Remembers which message ids were acked and which failed."""
 
     def __init__(self) -> None:
         self._done = SharedLog()
-
-    def ack(self, msg_id: Any) -> None:
-        """Remember an ack."""
-        self._done.append(("ack", msg_id))
-
-    def fail(self, msg_id: Any) -> None:
-        """Remember a fail."""
-        self._done.append(("fail", msg_id))
 
     def _has(self, what: str, msg_id: Any) -> bool:
         return any(value[0] == what and value[1] == msg_id for value in self._done.values())
@@ -209,7 +120,7 @@ class CompletableSpout(Spout):
         raise NotImplementedError
 
 
-class FeederSpout(Spout):
+class FeederSpout(DeclaresFields, Spout):
     """Emits what the test feeds it.
 
     ``feed`` is called on the object given to the builder, before or while the topology runs. With several tasks, task
@@ -222,7 +133,7 @@ class FeederSpout(Spout):
     def __init__(self, fields: Fields | str | Iterable[str]) -> None:
         self._fields = as_fields(fields)
         self._fed = SharedLog()
-        self._delegate: AckFailDelegate | None = None
+        self._delegate = AckFailDelegate()
         self._position = 0
         self._seen = 0
 
@@ -260,17 +171,11 @@ class FeederSpout(Spout):
 
     def ack(self, msg_id: Any) -> None:
         """Tell the delegate."""
-        if self._delegate is not None:
-            self._delegate.ack(msg_id)
+        self._delegate.ack(msg_id)
 
     def fail(self, msg_id: Any) -> None:
         """Tell the delegate."""
-        if self._delegate is not None:
-            self._delegate.fail(msg_id)
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the fields given."""
-        declarer.declare(self._fields)
+        self._delegate.fail(msg_id)
 
     def snapshot(self) -> Any:
         """Return how far the feed was read."""
@@ -296,12 +201,14 @@ class FixedTuple:
         self.values = list(self.values)
 
 
-class FixedTupleSpout(CompletableSpout):
+class FixedTupleSpout(RemembersAttribute, SettlesTrees, CompletableSpout):
     """Emits a list of tuples once, each with a message id; task index i emits every n-th from the i-th on.
 
     :param tuples: :class:`FixedTuple` objects or lists of values.
     :param fields: fields of the stream ``default``; None declares none (the spout then only fits a mocked component).
     """
+
+    _state = "_next"
 
     def __init__(self, tuples: Iterable[FixedTuple | Sequence[Any]], fields: Fields | str | Iterable[str] | None = None) -> None:
         self._tuples = [t if isinstance(t, FixedTuple) else FixedTuple(list(t)) for t in tuples]
@@ -347,29 +254,13 @@ class FixedTupleSpout(CompletableSpout):
             fixed = self._tuples[number]
             self._collector.emit(fixed.values, fixed.stream, message_id=str(number))
 
-    def ack(self, msg_id: Any) -> None:
-        """Take note."""
-        self._done.append(("ack", msg_id))
-
-    def fail(self, msg_id: Any) -> None:
-        """Take note; nothing is emitted again, as in Storm."""
-        self._done.append(("fail", msg_id))
-
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the fields given."""
         if self._fields is not None:
             declarer.declare(self._fields)
 
-    def snapshot(self) -> Any:
-        """Return how many tuples were emitted."""
-        return self._next
 
-    def restore(self, state: Any) -> None:
-        """Go on where the snapshot was taken."""
-        self._next = state
-
-
-class TestWordSpout(Spout):
+class TestWordSpout(DeclaresFields, MayBeOfOneTask, RemembersAttribute, Spout):
     """Emits one of five names ten times a second, field ``word``, untracked.
 
     Storm's sleeps 100 ms in ``next_tuple``; this one returns at once until the time has come. Which word comes
@@ -378,6 +269,8 @@ class TestWordSpout(Spout):
     :param is_distributed: False allows one task only.
     :param interval_ms: time between two words, default 100.
     """
+
+    _fields, _state = Fields("word"), "_count"
 
     __test__ = False
     WORDS = ("nathan", "mike", "jackson", "golda", "bertels")
@@ -402,24 +295,8 @@ class TestWordSpout(Spout):
         self._count += 1
         self._collector.emit([self.WORDS[zlib.crc32(seed) % len(self.WORDS)]])
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``word``."""
-        declarer.declare("word")
 
-    def get_component_configuration(self) -> dict[str, Any]:
-        """Return one task at most, unless distributed."""
-        return {} if self._is_distributed else {Config.TOPOLOGY_MAX_TASK_PARALLELISM: 1}
-
-    def snapshot(self) -> Any:
-        """Return the number of words emitted."""
-        return self._count
-
-    def restore(self, state: Any) -> None:
-        """Go on counting."""
-        self._count = state
-
-
-class TestPlannerSpout(Spout):
+class TestPlannerSpout(DeclaresFields, MayBeOfOneTask, Spout):
     """Declares a stream and emits nothing.
 
     Takes (fields, is_distributed), (fields) or (is_distributed), as Storm's does.
@@ -440,17 +317,11 @@ class TestPlannerSpout(Spout):
     def next_tuple(self) -> None:
         """Do nothing."""
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the fields given."""
-        declarer.declare(self._fields)
 
-    def get_component_configuration(self) -> dict[str, Any]:
-        """Return one task at most, unless distributed."""
-        return {} if self._is_distributed else {Config.TOPOLOGY_MAX_TASK_PARALLELISM: 1}
-
-
-class TestEventLogSpout(CompletableSpout):
+class TestEventLogSpout(DeclaresFields, RemembersAttribute, CompletableSpout):
     """Emits ``source`` (its task) and ``eventId`` 1, 2, 3, ... tracked; the tasks share ``total_count`` equally."""
+
+    _fields, _state = Fields("source", "eventId"), "_event"
 
     __test__ = False
 
@@ -483,24 +354,14 @@ class TestEventLogSpout(CompletableSpout):
 
     is_exhausted = completed
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``source`` and ``eventId``."""
-        declarer.declare(Fields("source", "eventId"))
-
-    def snapshot(self) -> Any:
-        """Return the last event."""
-        return self._event
-
-    def restore(self, state: Any) -> None:
-        """Go on behind it."""
-        self._event = state
-
 
 # --- bolts ------------------------------------------------------------------------------------------------------------
 
 
-class TestWordCounter(BasicBolt):
+class TestWordCounter(DeclaresFields, RemembersAttribute, BasicBolt):
     """Counts words: for each input emits ``word`` and its ``count`` so far."""
+
+    _fields, _state = Fields("word", "count"), "_counts"
 
     __test__ = False
 
@@ -516,18 +377,6 @@ class TestWordCounter(BasicBolt):
         count = self._counts[word] = self._counts.get(word, 0) + 1
         collector.emit([word, count])
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``word`` and ``count``."""
-        declarer.declare(Fields("word", "count"))
-
-    def snapshot(self) -> Any:
-        """Return the counts."""
-        return self._counts
-
-    def restore(self, state: Any) -> None:
-        """Take over the counts."""
-        self._counts = dict(state)
-
 
 class TestWordBytesCounter(TestWordCounter):
     """The same over words that come as bytes."""
@@ -536,17 +385,15 @@ class TestWordBytesCounter(TestWordCounter):
         return bytes(tup.get_binary(0)).decode()
 
 
-class TestGlobalCount(Bolt):
+class TestGlobalCount(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
     """Counts all inputs of its task: emits ``global-count``, unanchored, then acks."""
+
+    _fields, _state = Fields("global-count"), "_count"
 
     __test__ = False
 
     def __init__(self) -> None:
         self._count = 0
-
-    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Keep the collector."""
-        self._collector = collector
 
     def execute(self, tup: Tuple) -> None:
         """Count."""
@@ -554,30 +401,16 @@ class TestGlobalCount(Bolt):
         self._collector.emit([self._count])
         self._collector.ack(tup)
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``global-count``."""
-        declarer.declare("global-count")
 
-    def snapshot(self) -> Any:
-        """Return the count."""
-        return self._count
-
-    def restore(self, state: Any) -> None:
-        """Take over the count."""
-        self._count = state
-
-
-class TestAggregatesCounter(Bolt):
+class TestAggregatesCounter(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
     """Adds up the newest count of every word: takes (word, count), emits ``agg-global``, unanchored, then acks."""
+
+    _fields, _state = Fields("agg-global"), "_counts"
 
     __test__ = False
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-
-    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Keep the collector."""
-        self._collector = collector
 
     def execute(self, tup: Tuple) -> None:
         """Replace the word's count and emit the sum."""
@@ -585,24 +418,14 @@ class TestAggregatesCounter(Bolt):
         self._collector.emit([sum(self._counts.values())])
         self._collector.ack(tup)
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``agg-global``."""
-        declarer.declare("agg-global")
 
-    def snapshot(self) -> Any:
-        """Return the counts."""
-        return self._counts
-
-    def restore(self, state: Any) -> None:
-        """Take over the counts."""
-        self._counts = dict(state)
-
-
-class TestConfBolt(BasicBolt):
+class TestConfBolt(DeclaresFields, BasicBolt):
     """Answers configuration keys: takes a key, emits ``conf`` and ``value``.
 
     :param component_conf: the component's own configuration.
     """
+
+    _fields = Fields("conf", "value")
 
     __test__ = False
 
@@ -618,29 +441,23 @@ class TestConfBolt(BasicBolt):
         key = tup.get_string(0)
         collector.emit([key, self._conf.get(key)])
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``conf`` and ``value``."""
-        declarer.declare(Fields("conf", "value"))
-
     def get_component_configuration(self) -> dict[str, Any]:
         """Return the configuration given."""
         return self._component_conf
 
 
-class TestPlannerBolt(Bolt):
+class TestPlannerBolt(DeclaresFields, Bolt):
     """Declares ``field1`` and ``field2``, does nothing: inputs are neither acked nor failed."""
+
+    _fields = Fields("field1", "field2")
 
     __test__ = False
 
     def execute(self, tup: Tuple) -> None:
         """Do nothing."""
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``field1`` and ``field2``."""
-        declarer.declare(Fields("field1", "field2"))
 
-
-class IdentityBolt(BasicBolt):
+class IdentityBolt(DeclaresFields, BasicBolt):
     """Emits its input.
 
     :param fields: the fields of its input.
@@ -653,22 +470,16 @@ class IdentityBolt(BasicBolt):
         """Emit the values."""
         collector.emit(list(tup.values))
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the fields given."""
-        declarer.declare(self._fields)
 
-
-class TestEventOrderCheckBolt(Bolt):
+class TestEventOrderCheckBolt(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
     """Checks that the events of each source come in order; emits ``source`` and ``eventId``; an error otherwise."""
+
+    _fields, _state = Fields("source", "eventId"), "_last"
 
     __test__ = False
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
-
-    def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Keep the collector."""
-        self._collector = collector
 
     def execute(self, tup: Tuple) -> None:
         """Compare with the last event of the source."""
@@ -680,24 +491,14 @@ class TestEventOrderCheckBolt(Bolt):
         self._collector.emit([source, event])
         self._collector.ack(tup)
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare ``source`` and ``eventId``."""
-        declarer.declare(Fields("source", "eventId"))
 
-    def snapshot(self) -> Any:
-        """Return the last events."""
-        return self._last
-
-    def restore(self, state: Any) -> None:
-        """Take over the last events."""
-        self._last = dict(state)
-
-
-class TupleCaptureBolt(Bolt):
+class TupleCaptureBolt(RemembersAttribute, Bolt):
     """Keeps every input for the test and acks it.
 
     Inputs are numbered by each task, and the number is its state, so what a crash repeats is captured once.
     """
+
+    _state = "_count"
 
     def __init__(self) -> None:
         self._captured = SharedLog()
@@ -731,14 +532,6 @@ class TupleCaptureBolt(Bolt):
         return results
 
     get_and_remove_results = get_and_clear_results
-
-    def snapshot(self) -> Any:
-        """Return how many inputs came."""
-        return self._count
-
-    def restore(self, state: Any) -> None:
-        """Go on numbering."""
-        self._count = state
 
 
 class LogInfoBolt(BasicBolt):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
+    "InRecord",
     "SYSTEM_COMPONENT_ID",
     "SYSTEM_TASK_ID",
     "SYSTEM_TICK_STREAM_ID",
@@ -25,6 +26,18 @@ __all__ = [
 SYSTEM_COMPONENT_ID = "__system"
 SYSTEM_TICK_STREAM_ID = "__tick"
 SYSTEM_TASK_ID = -1
+
+
+class InRecord(NamedTuple):
+    """A record as a query read it: an inbox frame, or a record of an external topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]] | None = None
 
 
 class StreamMeta:

@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dskype.topology.components import BaseBolt, Bolt, OutputFieldsDeclarer, stateful
+from dskype.topology.components import BaseBolt, Bolt
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.core.task import pack_tuple, unpack_tuple
-from dskype.topology.core.windowing import Event, WindowManager, eviction_policy, trigger_policy
+from dskype.topology.core.values import pack_tuple, unpack_tuple
+from dskype.topology.core.window_policies import Event, WindowManager, eviction_policy, trigger_policy
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.model import OutputFieldsDeclarer, stateful
 from dskype.topology.tuples import Tuple
 
 __all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt", "WindowedBoltExecutor", "WindowedOutputCollector"]

@@ -13,7 +13,7 @@ from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.spouts import streams
 from dskype.spouts.columns import to_strings
 from dskype.spouts.topics import Topics
-from dskype.topology.core.frames import column_rows
+from dskype.topology.core.values import column_rows
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.text import Tokenizer
-from dskype.topology.core.frames import decode_frame, encode_data, encode_segment, take_column
+from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
+from dskype.topology.core.values import take_column
 
 __all__ = ["Simulation", "placement", "simulate"]
 

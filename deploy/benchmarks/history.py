@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 
 __all__ = ["History", "Latencies", "Recorder", "quantile", "sequence_numbers"]
 

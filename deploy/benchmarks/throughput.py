@@ -397,8 +397,9 @@ class _Run:
         return found
 
     def _sizes(self) -> dict[tuple[str, str], float]:
-        from dskype.topology.core.frames import DataFrame, FrameError, decode_frame
-        from dskype.topology.plan import inbox_topic
+        from dskype.topology.core.frames import DataFrame, decode_frame
+        from dskype.topology.core.values import FrameError
+        from dskype.topology.planning.plan import inbox_topic
         from dskype.topology.runtime.kafka import TopicAdmin
 
         plan, totals = self.handle.backend.plan, defaultdict(lambda: [0, 0])
@@ -537,7 +538,7 @@ def _newest_bytes(folder: Path) -> int:
 
 
 def _plain(record: Any) -> Any:
-    from dskype.topology.core.frames import InRecord
+    from dskype.topology.tuples import InRecord
 
     return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or ()))
 

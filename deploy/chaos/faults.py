@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dskype.deploy.chaos import processes
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 
 if TYPE_CHECKING:

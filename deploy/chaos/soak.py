@@ -13,7 +13,7 @@ from pathlib import Path
 from dskype.deploy.chaos import processes
 from dskype.deploy.chaos.system import System
 from dskype.deploy.chaos.workloads import WORKLOADS, Workload
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["BOUNDS", "Sample", "as_table", "growth", "sample", "soak"]

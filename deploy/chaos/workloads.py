@@ -24,7 +24,7 @@ from dskype.deploy.chaos.store import HangingStore, server_program
 from dskype.deploy.chaos.system import System
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.writes import Dump, check_writes, delta_place
-from dskype.topology.plan import dead_letters_topic
+from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 
 __all__ = ["WORKLOADS", "Check", "Dskype", "SumChain", "Workload"]

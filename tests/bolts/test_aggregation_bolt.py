@@ -9,7 +9,7 @@ from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.streams import FIELDS, PARTIALS
 from dskype.topology import TopologyBuilder
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.testing import TestWordSpout as WordSpout
 from dskype.topology.tuples import StreamMeta, TupleBatch

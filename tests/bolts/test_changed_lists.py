@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dskype.bolts.changed_lists import ChangedLists
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 
 def slots(*given):

@@ -12,7 +12,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.context import Counter
-from dskype.topology.core.frames import column_rows
+from dskype.topology.core.values import column_rows
 from dskype.topology.tuples import StreamMeta, TupleBatch
 
 WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]

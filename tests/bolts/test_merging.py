@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dskype.bolts.merging import PART, Delta, Event, Merger, Removed, Whole
 from dskype.bolts.results.formats import ADD, REMOVE
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 
 def columns(*entries):

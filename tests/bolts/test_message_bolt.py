@@ -8,7 +8,7 @@ from dskype.bolts.message_bolt import MessageBolt
 from dskype.spouts.columns import lists_to_csr
 from dskype.spouts.streams import FIELDS, PROGRESS, REQUESTS, WINDOW
 from dskype.topology import TopologyBuilder
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.simulated.engine import Faults
 from dskype.topology.testing import TestWordSpout as WordSpout

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.message_ids import MessageIds
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,7 +6,7 @@ import pytest
 from dskype.bolts.placer import _PORTION, Placer, union_of
 from dskype.distribution import Distributor, Placed
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 

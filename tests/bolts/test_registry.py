@@ -4,7 +4,7 @@ import random
 import tracemalloc
 
 from dskype.bolts.registry import Registry
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 
 def test_entries_come_back_as_they_were_put_in():

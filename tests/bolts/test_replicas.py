@@ -9,7 +9,7 @@ import pytest
 from dskype.bolts.replicas import Coverage
 from dskype.bolts.topk.engine import BUFFERS, TopkEngine
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 from .topk.world import DIAGONAL_DEG, World, exact_topk
 

@@ -15,7 +15,7 @@ from dskype.bolts.results.redis_store import RedisStore
 from dskype.spouts import streams
 from dskype.spouts.settings import Settings
 from dskype.topology import BatchBolt, Fields, IllegalArgumentException, Spout, TopologyBuilder
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

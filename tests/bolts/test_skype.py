@@ -21,7 +21,7 @@ from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.space import Space
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests import naive
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh

@@ -26,7 +26,7 @@ from dskype.deploy.connection import client_arguments, kafka_options, resolve_bo
 from dskype.deploy.errors import BrokerError, OptionError
 from dskype.deploy.folders import FolderInUseError
 from dskype.deploy.processes import command_line, spawn_tied
-from dskype.topology.redaction import redact
+from dskype.topology.core.redaction import redact
 
 REPOSITORY = Path(__file__).parents[2]
 

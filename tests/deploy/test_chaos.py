@@ -20,8 +20,8 @@ from dskype.deploy.chaos.report import Outcome, Result, as_table, summary
 from dskype.deploy.chaos.schedule import draw
 from dskype.deploy.chaos.store import HangingStore
 from dskype.deploy.chaos.workloads import WORKLOADS, SumChain
-from dskype.topology.core.frames import InRecord
 from dskype.topology.flux import load
+from dskype.topology.tuples import InRecord
 
 LASTS = {"a": (0, 0), "b": (3, 9), "c": (70, 70)}
 

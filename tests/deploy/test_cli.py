@@ -51,7 +51,7 @@ class FakeClient:
 
     def _check(self, name: str) -> None:
         if name != "wc":
-            raise NotAliveException.of(name)
+            raise NotAliveException.for_topology(name)
 
     def send(self, command: dict[str, Any], timeout_s: float = 60) -> None:
         self._check(command["name"])
@@ -528,7 +528,7 @@ def test_a_failed_topology_ends_the_run_with_its_error(words: str) -> None:
 
     with LocalCluster(simulated=True) as local:
         local.submit_topology("wc", {}, load(words).topology)
-        local.keeper.get("wc").backend.failure = TopologyError("query count failed")
+        local.manager.get("wc").backend.failure = TopologyError("query count failed")
         with pytest.raises(TopologyError, match="query count failed"):
             live.show(local, "wc", 5)
 

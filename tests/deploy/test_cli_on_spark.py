@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dskype.topology.plan import inbox_topic
+from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
 MODULE = """

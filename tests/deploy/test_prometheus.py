@@ -21,7 +21,7 @@ from dskype.deploy import cli, prometheus
 from dskype.deploy.measuring import Meter
 from dskype.deploy.prometheus import METRICS, Collector, Exporter, Metric, serve
 from dskype.topology.errors import TopologyError
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.liveness import describe_driver
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 

@@ -17,7 +17,7 @@ from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException
-from dskype.topology.nimbus import TopologyState
+from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 
 PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}

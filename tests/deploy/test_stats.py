@@ -20,7 +20,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import encode_data, encode_segment, encode_watermark, segment_sizes
 from dskype.topology.core.stats import TaskStats, reason_of
 from dskype.topology.errors import NotAliveException, TopologyError
-from dskype.topology.plan import metrics_topic
+from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.simulated.engine import Faults
 from tests.deploy.small_topology import small_topology

@@ -143,7 +143,7 @@ def test_the_order_of_the_records_does_not_matter():
 
 
 def test_inputs_are_read_topic_by_topic_effects_before_causes():
-    from dskype.topology.core.frames import InRecord
+    from dskype.topology.tuples import InRecord
 
     system, asked = small(), []
 

@@ -28,7 +28,7 @@ from dskype.spouts.topics import Topics
 from dskype.topology import TopologyBuilder
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.fields import Fields
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from tests import naive

@@ -11,7 +11,7 @@ from dskype.spouts.settings import Settings
 from dskype.topology.config import DEFAULTS, Config
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
-from dskype.topology.validation import validate_submission
+from dskype.topology.planning.validation import validate_submission
 
 from .harness import TOPICS, Simulation, check, dead_letters, metric, topology
 

@@ -6,7 +6,7 @@ from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
-from dskype.topology.validation import validate_submission
+from dskype.topology.planning.validation import validate_submission
 
 from .harness import TOPICS, Simulation, topology
 

@@ -13,10 +13,10 @@ import msgpack
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window import WINDOWS
 from dskype.distribution import DISTRIBUTORS
-from dskype.topology.core.frames import InRecord
-from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
+from dskype.topology.tuples import InRecord
 from tests.endtoend import harness
 from tests.topology.simulated import test_faults as plain
 from tests.topology.simulated.fault_topologies import TOPOLOGIES

@@ -17,8 +17,8 @@ from dskype.deploy.jars import JarsError, read_manifest
 from dskype.deploy.showcase import Plan, open_folder
 from dskype.topology.core.snapshots import FileSnapshotStore, encode_snapshot
 from dskype.topology.errors import InvalidTopologyException
-from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.validation import validate_name
+from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.planning.validation import validate_name
 
 NAMES = [
     "..",

@@ -20,12 +20,12 @@ from dskype.deploy.pubsub import PubSub
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
+from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, filled, is_secret, redact, redact_text
 from dskype.topology.flux import FluxException, load
-from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.local import LocalCluster
-from dskype.topology.nimbus import TopologyState
-from dskype.topology.plan import TopologyPlan
-from dskype.topology.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, filled, is_secret, redact, redact_text
+from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
+from dskype.topology.nimbus.states import TopologyState
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.session import network_warning, start_session
 from dskype.topology.runtime.tls import TlsSettings
@@ -158,14 +158,16 @@ def test_texts_lose_their_secrets_and_nothing_else(text: str, seen: str) -> None
 def test_a_state_is_stored_and_published_without_secrets_and_filled_when_it_is_taken_up() -> None:
     stored: list[str] = []
 
-    def keeper(resumed: list[TopologyState]) -> Keeper:
-        return Keeper(lambda plan: NoBackend(plan), lambda: 0, on_change=lambda m, removed=False: stored.append(json.dumps(m.state.to_json())), resumed=resumed)
+    def manager(resumed: list[TopologyState]) -> TopologyManager:
+        return TopologyManager(
+            lambda plan: NoBackend(plan), lambda: 0, on_change=lambda m, removed=False: stored.append(json.dumps(m.state.to_json())), resumed=resumed
+        )
 
-    keeper([]).submit("t", CONF, topology())
+    manager([]).submit("t", CONF, topology())
     assert stored and HUSH not in "".join(stored) and "5858" not in "".join(stored)
     state = TopologyState.from_json(json.loads(stored[-1]))
     assert state.conf == SEEN
-    assert keeper([state]).submit("t", CONF, topology()).plan.conf["dskype.store.options"] == CONF["dskype.store.options"]
+    assert manager([state]).submit("t", CONF, topology()).plan.conf["dskype.store.options"] == CONF["dskype.store.options"]
 
 
 class NoBackend:

@@ -15,7 +15,7 @@ from dskype.deploy.doctor import check_brokers
 from dskype.deploy.errors import OptionError
 from dskype.deploy.pubsub import PubSub
 from dskype.spouts.topics import Topics
-from dskype.topology.plan import inbox_topic
+from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_to_end
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC
 from tests.security.certificates import Authority, jks

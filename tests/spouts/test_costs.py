@@ -14,7 +14,7 @@ from dskype.spouts.records import BooleanSubscription, TopkSubscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
-from dskype.topology.core.frames import InRecord
+from dskype.topology.tuples import InRecord
 
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 

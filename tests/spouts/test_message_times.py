@@ -7,8 +7,8 @@ import pytest
 
 from dskype.spouts.kafka import MessageSpout
 from dskype.topology import TopologyBuilder
-from dskype.topology.core.frames import InRecord
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.tuples import InRecord
 from tests import naive
 
 START = 1_700_000_000_000

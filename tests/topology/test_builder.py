@@ -24,6 +24,7 @@ from dskype.topology import (
     StreamInfo,
     TopologyBuilder,
 )
+from dskype.topology.planning.system import with_system
 
 
 class Words(Spout):
@@ -300,7 +301,7 @@ def two_components():
 def test_the_acker_and_its_streams_are_added_as_in_storm():
     acker = Count()
     user = two_components()
-    system = user.with_system({"topology.workers": 3, "topology.message.timeout.secs": 7}, acker)
+    system = with_system(user, {"topology.workers": 3, "topology.message.timeout.secs": 7}, acker)
     assert list(user.components) == ["s", "b"] and "__ack_init" not in user.components["s"].outputs
     spec = system.components["__acker"]
     by_id = FieldsGrouping(Fields("id"))
@@ -322,13 +323,13 @@ def test_the_acker_and_its_streams_are_added_as_in_storm():
 
 
 def test_without_ackers_there_is_no_acker_component():
-    system = two_components().with_system({"topology.acker.executors": 0})
+    system = with_system(two_components(), {"topology.acker.executors": 0})
     assert list(system.components) == ["s", "b"]
     assert system.components["s"].inputs == {}
     assert not any(s.startswith("__ack") for c in system.components.values() for s in c.outputs)
 
 
 def test_system_parts_are_added_once_and_can_be_left_out_again():
-    system = two_components().with_system({"topology.acker.executors": 2}, Count())
-    assert system.with_system({"topology.acker.executors": 5}) is system
+    system = with_system(two_components(), {"topology.acker.executors": 2}, Count())
+    assert with_system(system, {"topology.acker.executors": 5}) is system
     assert list(system.without_system().components) == ["s", "b"]

@@ -102,6 +102,24 @@ def test_a_value_of_the_wrong_type_is_refused_with_storms_words(key, value, word
 
 
 @pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("topology.emulator.snapshot.intervall.ms", "did you mean topology.emulator.snapshot.interval.ms?"),
+        ("topology.emulator.frame.max.tuple", "did you mean topology.emulator.frame.max.tuples?"),
+        ("topology.emulator.x", "legal: topology.emulator.frame.max.tuples, topology.emulator.frame.max.bytes, "),
+    ],
+)
+@pytest.mark.parametrize("value", [1, None])
+def test_an_unknown_key_of_the_emulator_is_refused_with_the_nearest(key, value, words):
+    with pytest.raises(IllegalArgumentException, match=re.escape(f"The emulator has no such key. given: '{key}'; ") + ".*" + re.escape(words)):
+        validate({"topology.workers": 1, key: value})
+
+
+def test_unknown_keys_of_storm_pass():
+    validate({"topology.emulate": 1, "topology.worker.childopts": "-Xmx1g", "storm.zookeeper.servers": ["a"]})
+
+
+@pytest.mark.parametrize(
     "conf",
     [
         {"my.own.key": object},

@@ -6,7 +6,7 @@ import pytest
 
 from dskype.topology import Bolt, Fields, IllegalArgumentException, Spout, StreamMeta, TopologyBuilder, TopologyPlan, Tuple
 from dskype.topology.context import TopologyContext
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.windows import Count, Duration, TupleWindow, WindowedBolt
 from tests import naive
 

@@ -10,6 +10,7 @@ import numpy as np
 from dskype.topology.core import frames
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
+from dskype.topology.core.values import column_rows, slice_column
 from dskype.topology.errors import text_of
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
@@ -180,7 +181,7 @@ class FrameLimits:
             if is_rows:
                 part = body if stop - start == n else body[start:stop]
             else:
-                part = body if stop - start == n else [frames.slice_column(c, start, stop) for c in body]
+                part = body if stop - start == n else [slice_column(c, start, stop) for c in body]
             tracked = None if anchors is None else anchors if stop - start == n else anchors[start:stop]
             yield from self._fit(out, stop - start, part, tracked, is_rows)
 
@@ -201,11 +202,11 @@ class FrameLimits:
             return
         half = n // 2
         for start, stop in ((0, half), (half, n)):
-            part = body[start:stop] if is_rows else [frames.slice_column(c, start, stop) for c in body]
+            part = body[start:stop] if is_rows else [slice_column(c, start, stop) for c in body]
             yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
 
     def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes]:
-        row = body[0] if is_rows else [frames.column_rows(c)[0] for c in body]
+        row = body[0] if is_rows else [column_rows(c)[0] for c in body]
         self.refuse(out.name, row, reason)
         return 1, frames.encode_segment(out.name, 1, None, None)
 

@@ -14,8 +14,8 @@ from dskype.topology.config import Config
 from dskype.topology.core.frames import encode_control, encode_pulse, encode_tick
 from dskype.topology.core.pressure import Pressure
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.core.task import ACKER_ID
-from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 
 __all__ = ["ClockRecord", "TopologyClock"]
 
@@ -103,7 +103,7 @@ class TopologyClock:
         )
         self._spouts: dict[int, _SpoutClock] = {}
         self._ticks: list[_TickClock] = []
-        tracking = ACKER_ID in plan.topology.components
+        tracking = ACKER_COMPONENT_ID in plan.topology.components
         for component, spec in plan.topology.components.items():
             conf = plan.component_conf(component)
             topic, tasks = inbox_topic(plan.name, component), plan.component_tasks(component)
@@ -118,7 +118,7 @@ class TopologyClock:
                         conf[Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS],
                         conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES],
                     )
-            if spec.kind == "spout" or component == ACKER_ID:
+            if spec.kind == "spout" or component == ACKER_COMPONENT_ID:
                 # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
                 if tracking and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
                     timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dskype.topology.core._kernels import stream_ids
 from dskype.topology.core.channels import Channel, OutStream
-from dskype.topology.core.frames import OutRecord, column_rows, take_column
+from dskype.topology.core.values import column_rows, take_column
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
 from dskype.topology.tuples import Tuple

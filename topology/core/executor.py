@@ -21,13 +21,17 @@ from time import perf_counter
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from dskype.topology.config import Config
-from dskype.topology.core.frames import FrameError, InRecord, OutRecord, OutRecords, decode_frame, one_by_one, peek_header
+from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
+from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, one_by_one, peek_header
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
-from dskype.topology.core.spout import SpoutTask, make_spout_task
-from dskype.topology.core.task import ACKER_ID, BoltTask, PoisonedBatchError, Task
+from dskype.topology.core.spout import make_spout_task
+from dskype.topology.core.task import Task
+from dskype.topology.core.values import FrameError
 from dskype.topology.errors import FatalError, TopologyError, explain, text_of
-from dskype.topology.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.tuples import InRecord
 
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
 
@@ -130,7 +134,7 @@ def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReade
 def _targets(plan: TopologyPlan, task: int, sent: dict[int, int]) -> dict[int, int]:
     """Return the tasks that a task may send to, with how much it has sent."""
     component = plan.task_component[task]
-    taking = [c for c, spec in plan.topology.components.items() if c == ACKER_ID or any(source == component for source, _ in spec.inputs)]
+    taking = [c for c, spec in plan.topology.components.items() if c == ACKER_COMPONENT_ID or any(source == component for source, _ in spec.inputs)]
     return dict.fromkeys((t for c in taking for t in plan.component_tasks(c)), 0) | sent
 
 

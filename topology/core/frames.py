@@ -12,41 +12,30 @@ the number of its first tuple, so a receiver can drop what it has seen. Layout, 
 
 ``columns`` is ``None`` for tuples that were too large to travel (a hole keeps the numbering whole).
 ``anchors`` is ``None`` (untracked), an int64 column with the one root of every tuple, or a list of
-``[root, edge id, root, edge id, ...]`` for every tuple. There is no pickle in a frame.
-
-Whoever can write to an inbox can write any bytes. What is read from them is checked so far that nothing crashes the process: nesting,
-lengths, offsets, codes and numbers. Whether Arrow strings are UTF-8 is left to those who read them (it takes as long as all the rest).
+``[root, edge id, root, edge id, ...]`` for every tuple. Values are written and read by :mod:`~dskype.topology.core.values`.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import msgpack
 import numpy as np
+import pyarrow as pa
 
-from dskype.topology.errors import TopologyError
-from dskype.topology.fields import Fields
-from dskype.topology.tuples import StreamMeta, Tuple
+from dskype.topology.core.values import MAX_EMPTY, FrameError, pack_value, unpack_record
 
 __all__ = [
     "FRAME_VERSION",
-    "MAX_NESTING",
-    "DataFrame",
     "Control",
-    "FrameError",
+    "DataFrame",
     "FrameHeader",
-    "NestingError",
-    "InRecord",
     "OutRecord",
     "OutRecords",
     "Pulse",
     "Segment",
     "Tick",
-    "column_rows",
     "decode_frame",
     "encode_control",
     "encode_data",
@@ -55,52 +44,15 @@ __all__ = [
     "encode_tick",
     "encode_watermark",
     "one_by_one",
-    "pack_state",
     "peek_header",
     "segment_sizes",
-    "slice_column",
-    "take_column",
-    "unpack_state",
 ]
 
 FRAME_VERSION = 1
 DATA, PULSE, TICK, CONTROL = 0, 1, 2, 3
 
-_EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN = 1, 2, 3, 4, 5, 6, 7, 8
-_ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
-_DTYPES = {ord(char): np.dtype(char) for char in _ARRAY_DTYPES}
-_I32 = np.dtype("<i4")
-_frombuffer = np.frombuffer
-_U32 = struct.Struct("<I")
-
-MAX_NESTING = 32
-"""How deep tuples, sets and held tuples may be nested in each other: each level takes 50 KB of the C stack where it is read."""
-_SHORT = 16_384
-"""msgpack makes room for as many elements as a header claims: for more than this only once it is known that they are there."""
-_MAX_EMPTY = 1 << 24
-"""Elements that take no bytes (rows of an array with no columns, tuples without fields), at most."""
 _INT64 = range(-(2**63), 2**63)
 _SEQ = range(2**62)
-
-
-class FrameError(TopologyError):
-    """A record is not a well-formed frame, or a value cannot be put into one."""
-
-
-class NestingError(TopologyError, ValueError):
-    """A value is nested too deeply to be written."""
-
-
-class InRecord(NamedTuple):
-    """A record as a query read it: an inbox frame, or a record of an external topic."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes]] | None = None
 
 
 class OutRecord(NamedTuple):
@@ -136,8 +88,6 @@ class OutRecords(NamedTuple):
 
 
 def _bytes_of(column: Any) -> list[bytes | None]:
-    import pyarrow as pa
-
     return column.cast(pa.binary()).to_pylist()
 
 
@@ -189,307 +139,6 @@ class Control(NamedTuple):
     now_ms: int
 
 
-# -- values ---------------------------------------------------------------------------------------
-
-
-def _pack_array(array: np.ndarray) -> msgpack.ExtType:
-    if array.dtype.char not in _ARRAY_DTYPES:
-        msg = f"expected a numpy array of numbers or booleans; given: dtype {array.dtype!r}; hint: convert it to a list, or to a pyarrow string array"
-        raise TypeError(msg)
-    shape = _U32.pack(len(array)) if array.ndim == 1 else np.asarray(array.shape, dtype="<u4").tobytes()
-    head = bytes((ord(array.dtype.char), array.ndim))
-    return msgpack.ExtType(_EXT_ARRAY, head + shape + array.tobytes())
-
-
-def _string_buffers(array) -> bytes:
-    """Offsets and UTF-8 bytes of a null-free pyarrow string array, rebased to start at 0."""
-    n = len(array)
-    _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype="<i4", count=n + 1, offset=4 * array.offset)
-    first, last = int(offsets[0]), int(offsets[-1])
-    data = b"" if data_buffer is None else memoryview(data_buffer)[first:last]
-    if first:
-        offsets = offsets - np.int32(first)
-    return b"".join((_U32.pack(n), offsets.tobytes(), data))
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
-def _pack_arrow(value) -> Any:
-    import pyarrow as pa
-
-    if isinstance(value, pa.ChunkedArray):
-        value = value.combine_chunks()
-    if value.null_count:
-        return value.to_pylist()
-    if isinstance(value, pa.ListArray) and _is_number(value.type.value_type):
-        return _pack_lists(value)
-    kind = value.type
-    if pa.types.is_string(kind):
-        return msgpack.ExtType(_EXT_STRINGS, _string_buffers(value) if len(value) else _U32.pack(0) + b"\0" * 4)
-    if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
-        codes = value.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
-        strings = value.dictionary
-        if len(strings) > len(codes):  # a slice of a large dictionary: ship only what is used
-            used, codes = np.unique(codes, return_inverse=True)
-            strings, codes = strings.take(pa.array(used)), codes.astype("<i4")
-        body = _string_buffers(strings) if len(strings) else _U32.pack(0) + b"\0" * 4
-        return msgpack.ExtType(_EXT_DICTIONARY, _U32.pack(len(codes)) + codes.astype("<i4").tobytes() + body)
-    if pa.types.is_large_string(kind):
-        return _pack_arrow(value.cast(pa.string()))
-    if _is_number(kind):
-        return _pack_array(value.to_numpy(zero_copy_only=False))
-    return value.to_pylist()
-
-
-def _pack_lists(value) -> Any:
-    """Lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
-    offsets, numbers = value.offsets.to_numpy(), value.values
-    first, last = int(offsets[0]), int(offsets[-1])
-    if numbers.null_count and numbers.slice(first, last - first).null_count:
-        return value.to_pylist()
-    numbers = numbers.slice(first, last - first).to_numpy() if numbers.null_count else numbers.to_numpy()[first:last]
-    return msgpack.ExtType(_EXT_LISTS, b"".join((_U32.pack(len(value)), (offsets - offsets[0]).tobytes(), numbers.dtype.char.encode(), numbers.tobytes())))
-
-
-def _read_lists(data: bytes):
-    import pyarrow as pa
-
-    (n,) = _U32.unpack_from(data)
-    start = 8 + 4 * n
-    dtype = _DTYPES.get(data[start])
-    if dtype is None:
-        msg = f"unknown type of a list in a frame; given: {chr(data[start])!r}"
-        raise FrameError(msg)
-    numbers = _frombuffer(data, dtype, -1, start + 1)
-    offsets = _offsets(data, n, len(numbers), exactly=True)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
-
-
-def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = False) -> np.ndarray:
-    """Return the n + 1 offsets behind the length at ``at``, checked: Arrow reads whatever they point to.
-
-    :param end: the highest offset that is legal, or with ``exactly`` the last one.
-    """
-    offsets = _frombuffer(data, _I32, n + 1, at + 4)
-    last = offsets.item(-1)
-    # (Differences of offsets may overflow, comparisons cannot; bytes are searched faster than any() is called.)
-    if data[at + 4 : at + 8] != b"\0\0\0\0" or last > end or (exactly and last != end) or 1 in (offsets[1:] < offsets[:-1]).tobytes():
-        msg = f"the offsets of strings or lists in a frame do not fit; given: offsets from {offsets[0]} to {last} for a length of {end}"
-        raise FrameError(msg)
-    return offsets
-
-
-def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int, depth: int) -> msgpack.ExtType:
-    meta = tup.meta
-    return msgpack.ExtType(
-        _EXT_STORM_TUPLE, _pack_nested([list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1)
-    )
-
-
-def _read_tuple(values, component, task, stream, fields, message_id, ack_val) -> Tuple:
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), message_id)
-    tup.ack_val = ack_val
-    return tup
-
-
-def _default(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    if isinstance(value, np.ndarray):
-        return _pack_array(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if type(value).__module__.startswith("pyarrow"):
-        return _pack_arrow(value)
-    if isinstance(value, Tuple):  # as Storm's DetachedTuple: a copy without anchors
-        return _pack_tuple(value, None, 0, depth)
-    msg = (
-        f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
-        "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
-        "pyarrow array; hint: emit its fields as plain values"
-    )
-    raise TypeError(msg)
-
-
-def _read_strings(data: bytes, at: int = 0):
-    import pyarrow as pa
-
-    (n,) = _U32.unpack_from(data, at)
-    start = at + 8 + 4 * n
-    _offsets(data, n, len(data) - start, at)
-    buffer = pa.py_buffer(data)
-    return pa.Array.from_buffers(pa.string(), n, [None, buffer.slice(at + 4, start - at - 4), buffer.slice(start)], 0)
-
-
-def _read_dictionary(data: bytes):
-    import pyarrow as pa
-
-    (n,) = _U32.unpack_from(data)
-    codes = pa.array(_frombuffer(data, _I32, n, 4))
-    return pa.DictionaryArray.from_arrays(codes, _read_strings(data, 4 + 4 * n))  # (checks the codes)
-
-
-def _read_array(data: bytes) -> np.ndarray:
-    dtype, ndim = _DTYPES.get(data[0]), data[1]
-    if dtype is None:
-        msg = f"unknown array type in a frame; given: {chr(data[0])!r}"
-        raise FrameError(msg)
-    array = _frombuffer(data, dtype, -1, 2 + 4 * ndim)
-    shape = np.frombuffer(data, "<u4", ndim, 2).tolist()
-    rows = 1
-    for length in shape:  # an array without elements may have any number of rows, and they become lists
-        rows *= length or 1
-    if rows > max(len(array), _MAX_EMPTY):
-        msg = f"an array in a frame has no room for its shape; given: {shape} for {len(array)} elements"
-        raise FrameError(msg)
-    return array.reshape(shape)
-
-
-def _read_nested(data: bytes, depth: int) -> Any:
-    """Read what :func:`_pack_nested` wrote, from bytes that nobody vouches for."""
-    if depth > MAX_NESTING:
-        msg = f"tuples and sets are nested too deeply in a frame or state; expected at most {MAX_NESTING} levels"
-        raise FrameError(msg)
-    if len(data) > _SHORT:
-        _check_lengths(data)
-    return msgpack.unpackb(data, ext_hook=_EXT_HOOKS[depth], strict_map_key=False, raw=False)
-
-
-def _check_lengths(data: bytes) -> None:
-    """Refuse bytes in which a header claims more elements than there are; makes no objects.
-
-    :raises msgpack.OutOfData: they end too early.
-    """
-    unpacker = msgpack.Unpacker(max_buffer_size=len(data))
-    unpacker.feed(data)
-    unpacker.skip()
-
-
-def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
-    """Read a value of our own; ``depth`` counts the values of our own that it lies in."""
-    if code == _EXT_ARRAY:
-        if data[1] == 1 and (dtype := _DTYPES.get(data[0])) is not None:  # by far the most
-            return _frombuffer(data, dtype, -1, 6)
-        return _read_array(data)
-    if code == _EXT_STRINGS:
-        return _read_strings(data)
-    if code == _EXT_DICTIONARY:
-        return _read_dictionary(data)
-    if code == _EXT_LISTS:
-        return _read_lists(data)
-    if code == _EXT_TUPLE:
-        return tuple(_read_nested(data, depth + 1))
-    if code == _EXT_SET:
-        return set(_read_nested(data, depth + 1))
-    if code == _EXT_FROZEN:  # set apart, because only these may lie in sets and be keys
-        return frozenset(_read_nested(data, depth + 1))
-    if code == _EXT_STORM_TUPLE:
-        return _read_tuple(*_read_nested(data, depth + 1))
-    msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 8"
-    raise FrameError(msg)
-
-
-_EXT_HOOKS = [_ext_hook, *(partial(_ext_hook, depth=depth) for depth in range(1, MAX_NESTING + 1))]
-
-
-def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    try:
-        return dict(pairs)
-    except TypeError:  # a tuple travels as a list, which cannot be a key
-        return {_hashable(key): value for key, value in pairs}
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
-_pack = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True).pack
-
-
-def _state_default(value: Any, depth: int) -> Any:
-    """Keep tuples and sets what they are (a message id must come back equal); widen subclasses."""
-    if isinstance(value, tuple):
-        return msgpack.ExtType(_EXT_TUPLE, _pack_nested(list(value), depth + 1))
-    if isinstance(value, (set, frozenset)):
-        return msgpack.ExtType(_EXT_SET if isinstance(value, set) else _EXT_FROZEN, _pack_nested(list(value), depth + 1))
-    if isinstance(value, Tuple):  # one that a bolt holds back: ack and anchors work after a crash
-        return _pack_tuple(value, value.message_id, value.ack_val, depth)
-    for plain in (dict, list, str, bytes, bool, int, float):
-        if isinstance(value, plain) and not isinstance(value, np.generic):
-            return plain(value)
-    return _default(value, depth)
-
-
-_STATE_DEFAULTS = [partial(_state_default, depth=depth) for depth in range(MAX_NESTING + 1)]
-
-
-def _pack_nested(state: Any, depth: int) -> bytes:
-    if depth > MAX_NESTING:
-        raise _too_deep()
-    try:
-        return msgpack.packb(state, default=_STATE_DEFAULTS[depth], use_bin_type=True, strict_types=True)
-    except ValueError as error:
-        if "recursion limit" in str(error):
-            raise _too_deep() from error
-        raise
-
-
-def _too_deep() -> NestingError:
-    return NestingError(
-        f"a value is nested too deeply to be written; expected at most {MAX_NESTING} levels of tuples and sets in each other, and "
-        "some hundreds of lists and mappings; hint: keep what is linked (lists of lists of lists) as one flat list"
-    )
-
-
-def pack_state(state: Any) -> bytes:
-    """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays, held :class:`Tuple` s.
-
-    :raises TypeError: for a value of another type, naming it.
-    :raises NestingError: it is nested too deeply.
-    """
-    return _pack_nested(state, 0)
-
-
-def unpack_state(data: bytes) -> Any:
-    """Read what :func:`pack_state` wrote; numpy arrays come back read-only."""
-    return msgpack.unpackb(data, ext_hook=_ext_hook, strict_map_key=False, raw=False)
-
-
-# -- columns --------------------------------------------------------------------------------------
-
-
-def column_rows(column: Any) -> Sequence[Any]:
-    """Return a column as a sequence of Python values."""
-    if isinstance(column, (list, tuple)):
-        return column
-    if isinstance(column, np.ndarray):
-        return column.tolist()
-    return column.to_pylist()
-
-
-def slice_column(column: Any, start: int, stop: int) -> Any:
-    """Return rows ``start`` to ``stop`` of a column, without a copy where the type allows it."""
-    if isinstance(column, (list, tuple, np.ndarray)):
-        return column[start:stop]
-    return column.slice(start, stop - start)
-
-
-def take_column(column: Any, rows: np.ndarray) -> Any:
-    """Return the given rows of a column, in the given order."""
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    if isinstance(column, (list, tuple)):
-        return [column[i] for i in rows.tolist()]
-    import pyarrow as pa
-
-    return column.take(pa.array(rows))
-
-
 # -- frames ---------------------------------------------------------------------------------------
 
 
@@ -499,12 +148,12 @@ def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: 
     :raises ValueError: a value is nested so deeply that no frame could be read with it.
     """
     # Within two more lists, as it is in a frame: msgpack must refuse here what it could not read there.
-    data = _pack((((stream, n, columns, anchors),),))
+    data = pack_value((((stream, n, columns, anchors),),))
     return data[2:] if len(data) < 4096 else memoryview(data)[2:]
 
 
 def encode_watermark(watermark: int) -> bytes:
-    return _pack((None, watermark))
+    return pack_value((None, watermark))
 
 
 def _array_header(n: int) -> bytes:
@@ -513,7 +162,7 @@ def _array_header(n: int) -> bytes:
 
 def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes | memoryview]) -> bytes:
     """Put serialized segments together into the value of one inbox record."""
-    head = b"\x95\x01\x00" + _pack(source_task) + _pack(first_seq)
+    head = b"\x95\x01\x00" + pack_value(source_task) + pack_value(first_seq)
     return b"".join((head, _array_header(len(segments)), *segments))
 
 
@@ -568,7 +217,7 @@ def _segment(raw: Any) -> Segment:
         msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
         raise FrameError(msg)
     if not columns:
-        if columns is None and n != 1 or columns is not None and type(columns) is not list or n > _MAX_EMPTY:
+        if columns is None and n != 1 or columns is not None and type(columns) is not list or n > MAX_EMPTY:
             msg = f"a segment without columns cannot stand for so many tuples; given: {n}, stream {stream!r:.80}"
             raise FrameError(msg)
     elif type(columns) is not list:
@@ -611,18 +260,6 @@ def _clock_frame(kind: type, types: tuple[type, ...], values: list[Any]) -> Any:
     return kind(*values)
 
 
-def _read_record(value: bytes) -> Any:
-    if len(value) <= _SHORT:  # a header that claims more elements than there are bytes is refused by msgpack
-        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
-    try:
-        return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict, max_array_len=_SHORT, max_map_len=_SHORT)
-    except ValueError as error:
-        if "exceeds max_" not in str(error):
-            raise
-    _check_lengths(value)
-    return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
-
-
 def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
     """Read one inbox record.
 
@@ -632,7 +269,7 @@ def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
         msg = f"expected a frame; given: {value!r}"
         raise FrameError(msg)
     try:
-        raw = _read_record(value)
+        raw = unpack_record(value)
         version, kind = raw[0], raw[1]
         if version != FRAME_VERSION:
             msg = f"unknown frame version; expected {FRAME_VERSION}; given: {version!r:.40}"

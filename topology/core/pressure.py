@@ -10,7 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 
 __all__ = ["Pressure"]
 

@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dskype.topology.core.frames import DataFrame, Segment, decode_frame, peek_header, slice_column
+from sortedcontainers import SortedKeyList
+
+from dskype.topology.core.frames import DataFrame, Segment, decode_frame, peek_header
+from dskype.topology.core.values import slice_column
 
 __all__ = ["Receiver"]
 
@@ -41,7 +44,7 @@ class Receiver:
         self._stats, self._report_error = stats, report_error
         self._damaged: dict[int, int] = {}  # source task -> first number of a damaged frame
         self._stray = False  # a record was seen that nothing can be read from
-        self._held: dict[int, list[bytes]] = {}
+        self._held: dict[int, SortedKeyList] = {}  # source task -> frames that came too early, by the number of their first tuple
         self._held_since: dict[int, int] = {}
         self._gap_since: dict[int, int] = {}  # source task -> time waited when the first frame behind the gap came; -1: reported
         self._clock_ms = self._waited_ms = 0
@@ -83,7 +86,7 @@ class Receiver:
                 if not self._stray:
                     self._gap_since.setdefault(source, self._waited_ms)
                 else:
-                    self._held.setdefault(source, []).append(value)
+                    self._held.setdefault(source, SortedKeyList(key=_first_seq)).add(value)
                     self._held_since.setdefault(source, self._waited_ms)
                 return []
         accepted = list(self._new(frame))
@@ -121,17 +124,11 @@ class Receiver:
 
     def _release(self, source: int) -> list[Numbered]:
         """Return what was held back and can go on now."""
-        frames = sorted(((decode_frame(value), value) for value in self._held[source]), key=lambda pair: pair[0].first_seq)
+        held = self._held[source]
         released: list[Numbered] = []
-        left: list[bytes] = []
-        for frame, value in frames:
-            if frame.first_seq <= self.expected.get(source, 0):
-                released += self._new(frame)
-            else:
-                left.append(value)
-        if left:
-            self._held[source] = left
-        else:
+        while held and _first_seq(held[0]) <= self.expected.get(source, 0):
+            released += self._new(decode_frame(held.pop(0)))
+        if not held:
             del self._held[source], self._held_since[source]
         return released
 
@@ -145,8 +142,7 @@ class Receiver:
                 )
 
     def _give_up(self, source: int) -> list[Numbered]:
-        first = min(decode_frame(value).first_seq for value in self._held[source])
-        self._lose(source, self.expected.get(source, 0), first)
+        self._lose(source, self.expected.get(source, 0), _first_seq(self._held[source][0]))
         self._held_since[source] = self._waited_ms
         return self._release(source)
 
@@ -163,7 +159,7 @@ class Receiver:
             "expected": self.expected,
             "damaged": self._damaged,
             "stray": self._stray,
-            "held": self._held,
+            "held": {source: list(values) for source, values in self._held.items()},
             "held_since": self._held_since,
             "gap_since": self._gap_since,
             "clock_ms": self._clock_ms,
@@ -173,7 +169,12 @@ class Receiver:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
         self.expected, self._damaged, self._stray = dict(state["expected"]), dict(state["damaged"]), state["stray"]
-        self._held = {source: list(values) for source, values in state["held"].items()}
+        self._held = {source: SortedKeyList(values, key=_first_seq) for source, values in state["held"].items()}
         self._held_since = dict(state["held_since"])
         self._gap_since = dict(state.get("gap_since", ()))  # absent from snapshots of earlier versions
         self._clock_ms, self._waited_ms = state["clock_ms"], state["waited_ms"]
+
+
+def _first_seq(value: bytes) -> int:
+    """Return the number of the first tuple of a well-formed frame."""
+    return peek_header(value).first_seq

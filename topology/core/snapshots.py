@@ -30,7 +30,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Mapping, Protocol
 
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError, explain
 
 __all__ = [

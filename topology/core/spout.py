@@ -15,15 +15,18 @@ from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
-from dskype.topology.components import KafkaSpout, stateful
+from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
-from dskype.topology.core.frames import Control, DataFrame, FrameError, InRecord, OutRecord, Pulse, Segment, Tick, column_rows, pack_state
+from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
-from dskype.topology.core.task import ACK_ACK, ACK_FAIL, ACK_INIT, ACK_RESET, Task
+from dskype.topology.core.task import Task
+from dskype.topology.core.values import FrameError, column_rows, pack_state
 from dskype.topology.errors import DeadLetter, TopologyError, text_of
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.tuples import InRecord
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 
@@ -133,7 +136,7 @@ class SpoutTask(Task):
     def track(self, root: int, edges: int, message_id: Any, stream: str) -> None:
         """Remember a tracked tuple and tell its acker."""
         self._pending[0][root] = (message_id, stream, self._wall_ms())
-        out = self.outs[ACK_INIT]
+        out = self.outs[ACKER_INIT_STREAM_ID]
         channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
         if channel.out is not out:
             channel.open(out)
@@ -176,14 +179,14 @@ class SpoutTask(Task):
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
         roots = column_rows(segment.columns[0]) if segment.columns else ()
-        if segment.stream == ACK_RESET:
+        if segment.stream == ACKER_RESET_TIMEOUT_STREAM_ID:
             for root in roots:
                 entry = self._pending[1].pop(root, None)
                 if entry is not None:
                     self._pending[0][root] = entry
             return
         for root in roots:
-            self._finish(root, segment.stream == ACK_ACK)
+            self._finish(root, segment.stream == ACKER_ACK_STREAM_ID)
 
     def _run_tick(self, tick: Tick) -> None:
         """Turn the generations: what is in the older one has waited for one to two timeouts."""

@@ -10,88 +10,40 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from itertools import islice, repeat
-from time import perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from dskype.topology import components
-from dskype.topology.components import BasicBolt, BatchBolt, KafkaBolt, Spout, stateful
-from dskype.topology.config import Config
+from dskype.topology.components import Spout
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.context import TopologyContext
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
-from dskype.topology.core.collectors import BasicOutputCollector, OutputCollector
-from dskype.topology.core.frames import (
-    Control,
-    DataFrame,
-    FrameError,
-    InRecord,
-    OutRecord,
-    OutRecords,
-    Pulse,
-    Segment,
-    Tick,
-    column_rows,
-    decode_frame,
-    pack_state,
-    segment_sizes,
-    slice_column,
-    unpack_state,
-)
+from dskype.topology.core.frames import Control, DataFrame, OutRecord, OutRecords, Pulse, Segment, Tick, decode_frame, segment_sizes
 from dskype.topology.core.receiver import Receiver
-from dskype.topology.core.stats import SAMPLE_EVERY, TaskStats
+from dskype.topology.core.redaction import redact_text
+from dskype.topology.core.stats import TaskStats
+from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
-from dskype.topology.errors import FailedException, IllegalArgumentException, ReportedFailedException, TopologyError, shorten, text_of
-from dskype.topology.fields import Fields
-from dskype.topology.groupings import DirectGrouping, build_grouper, grouping_seed
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic
-from dskype.topology.redaction import redact_text
-from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
+from dskype.topology.errors import IllegalArgumentException, shorten, text_of
+from dskype.topology.groupings import DirectGrouping
+from dskype.topology.model import stateful
+from dskype.topology.planning.acker import ACKER_COMPONENT_ID
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic
+from dskype.topology.routing.groupers import build_grouper, grouping_seed
+from dskype.topology.tuples import InRecord, StreamMeta
 
-__all__ = ["ACKER_ID", "BoltTask", "PoisonedBatchError", "RECORD_BYTES", "Task", "pack_tuple", "unpack_tuple"]
+__all__ = ["Task"]
 
-ACKER_ID = "__acker"
-ACK_INIT, ACK_ACK, ACK_FAIL, ACK_RESET = "__ack_init", "__ack_ack", "__ack_fail", "__ack_reset_timeout"
-RECORD_BYTES = 8 << 20
-"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 _LETTER_KEY_BYTES = _LETTER_TEXT_BYTES = 4096
 """What a dead letter holds of a key, and of the reason."""
 _ERROR_CHARS = 16_384
 """What is kept of the text of an error."""
-_MAX_FAILURES = 64
-"""So often a batch that fails is run again in parts; then a part that fails goes to the dead letters whole: its service may be down."""
-_CHEAP_NS = 50_000_000
-"""A checkpoint that takes no longer is taken before every batch, once one has failed."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
 """A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
-
-
-def pack_tuple(tup: Tuple) -> list[Any]:
-    """Turn a tuple that a bolt holds back into plain values for its ``snapshot``."""
-    meta = tup.meta
-    return [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), tup.message_id, tup.ack_val]
-
-
-def unpack_tuple(state: list[Any]) -> Tuple:
-    """Make the tuple again that :func:`pack_tuple` described; ack and anchors work as before."""
-    values, component, task, stream, fields, message_id, ack_val = state
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)), None if message_id is None else tuple(message_id))
-    tup.ack_val = ack_val
-    return tup
-
-
-class PoisonedBatchError(TopologyError):
-    """A batch bolt could not process a segment, and its memory may be half changed.
-
-    :param place: offset of the record, and which segment of it; to be given to the task that goes on from a state before.
-    """
-
-    def __init__(self, component: str, place: tuple[int, int]) -> None:
-        super().__init__(f"component {component!r} could not process segment {place[1]} of its record at offset {place[0]}")
-        self.place = place
 
 
 class Task:
@@ -108,7 +60,7 @@ class Task:
         self.index = plan.task_index(task)
         self.spec = plan.topology.components[component]
         self.conf = plan.component_conf(component)
-        self.tracking = ACKER_ID in plan.topology.components
+        self.tracking = ACKER_COMPONENT_ID in plan.topology.components
         self.context = TopologyContext(plan, task)
         self.context.clock_ms = lambda: self.clock_ms
         self.context.now_ms = now_ms
@@ -151,7 +103,7 @@ class Task:
             if component in watermark_sources(plan.topology, c) and takes_watermarks(plan.topology, c, plan.component_conf)
         }
         self._watermark_takers = sorted(t for t in following if plan.task_component[t] in takers)
-        self._ackers = plan.component_tasks(ACKER_ID) if self.tracking else []
+        self._ackers = plan.component_tasks(ACKER_COMPONENT_ID) if self.tracking else []
         self.component: Any = None
 
     def _inbox_of(self, task: int) -> tuple[str, int]:
@@ -352,9 +304,6 @@ class Task:
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         self._check_topic(topic)
         columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
         if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be
@@ -369,8 +318,6 @@ class Task:
 
     def _fitting(self, topic: str, keys, values, headers) -> tuple[Any, Any, list[tuple[str, Any]]]:
         """Return the columns of records without those that are too large, which become dead letters."""
-        import pyarrow as pa
-
         sizes = sum(_byte_lengths(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers)))
         sizes += sum(len(name.encode()) for name, _ in headers)
         for row in np.flatnonzero(sizes > self._record_bytes).tolist():
@@ -587,407 +534,6 @@ class Task:
         }
 
 
-class BoltTask(Task):
-    """A task of a bolt: ordinary, basic, batch or Kafka bolt.
-
-    :ivar poisoned: places (see :class:`PoisonedBatchError`) where a batch bolt has failed, with the exception's text.
-    """
-
-    def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
-        super().__init__(plan, task, now_ms)
-        self.poisoned: dict[tuple[int, int], str] = {}
-        self._place = (-1, 0)
-        self._checkpoint_ns = 0
-
-    def _open(self) -> None:
-        self.collector = OutputCollector(self)
-        component = self.component
-        self._sampled: dict[int, int] = {}
-        self._batch: TupleBatch | None = None
-        self._batch_ack: np.ndarray | None = None
-        self._until_sample = SAMPLE_EVERY
-        if isinstance(component, BasicBolt):
-            self._basic = BasicOutputCollector(self.collector)
-            component.prepare(self.conf, self.context)
-            self._execute = self._basic_execute if self.tracking else self._basic_execute_untracked
-        elif isinstance(component, KafkaBolt):
-            self._execute = self._kafka_execute
-        elif isinstance(component, BatchBolt):
-            component.prepare(self.conf, self.context, self.collector)
-        else:
-            component.prepare(self.conf, self.context, self.collector)
-            self._execute = component.execute
-        has_hook = type(component).on_watermark is not components.BaseBolt.on_watermark
-        self._watermark_hook = component.on_watermark if has_hook else None
-        self._clock_hook = getattr(component, "on_clock", None)
-
-    def _basic_execute(self, tup: Tuple) -> None:
-        self._basic.input = tup
-        try:
-            self.component.execute(tup, self._basic)
-        except ReportedFailedException as error:
-            self.report_error(error)
-            self.fail(tup)
-        except FailedException:
-            self.fail(tup)
-        else:
-            self.ack(tup)
-
-    def _basic_execute_untracked(self, tup: Tuple) -> None:
-        try:
-            self.component.execute(tup, self._basic)
-        except ReportedFailedException as error:
-            self.report_error(error)
-        except FailedException:
-            pass
-
-    def _kafka_execute(self, tup: Tuple) -> None:
-        try:
-            record = self.component.translate(tup)
-            if record is not None and record[0] is not None:  # without a topic there is nothing to write, as in Storm
-                topic, key, value, headers = record
-                if not self.send_record(topic, key, value, headers):
-                    self.collector.fail(tup)
-                    return
-        except Exception as error:  # the user's code or data; Storm's KafkaBolt reports and fails
-            self.report_error(error)
-            if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-                self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
-            self.collector.fail(tup)
-        else:
-            self.collector.ack(tup)
-
-    def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
-        if segment.columns is None:  # a hole: the tuple was too large and went to the dead letters
-            return
-        meta = self._meta(source, segment.stream)
-        started = perf_counter_ns()
-        if isinstance(self.component, BatchBolt):
-            self._run_batch(meta, first_seq, segment)
-        else:
-            self._run_rows(meta, first_seq, segment)
-        spent = perf_counter_ns() - started
-        self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
-        self.stats.execute.add(spent, segment.n)
-        self.stats.busy_ns += spent
-
-    def _check(self, frame: DataFrame) -> None:
-        super()._check(frame)
-        if isinstance(self.component, BatchBolt):
-            return
-        try:
-            for segment in frame.segments:
-                if segment.columns:
-                    segment.columns = [column_rows(c) for c in segment.columns]
-        except UnicodeDecodeError as error:
-            msg = f"a column of strings in a frame is no UTF-8: {error.reason}; given: {error.object[:40]!r}"
-            raise FrameError(msg) from error
-
-    def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
-        columns = [column_rows(c) for c in segment.columns]
-        rows = zip(*columns) if columns else repeat((), segment.n)
-        if segment.anchors is None or not self.tracking:
-            return map(Tuple, rows, repeat(meta))
-        return map(Tuple, rows, repeat(meta), self._message_ids(meta.task, first_seq, segment.n, segment.anchors))
-
-    def _run_rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
-        rows = self._rows(meta, first_seq, segment)
-        while True:
-            tup = None
-            execute = self._execute
-            try:
-                if not self.tracking:
-                    for tup in rows:
-                        execute(tup)
-                    return
-                while True:
-                    for tup in islice(rows, self._until_sample):
-                        self._until_sample -= 1
-                        execute(tup)
-                    if self._until_sample:
-                        return
-                    self._until_sample = SAMPLE_EVERY
-                    tup = next(rows, None)
-                    if tup is None:
-                        return
-                    self._sampled = {id(tup): perf_counter_ns()}
-                    execute(tup)
-            except Exception as error:  # the user's code: restart the component, go on with the next tuple
-                self._failed_tuple(tup, error)
-
-    def _failed_tuple(self, tup: Tuple, error: Exception) -> None:
-        if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-            self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
-        self._restart(error)
-
-    def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
-        """Let a batch bolt process a segment.
-
-        :raises PoisonedBatchError: it raised, so its state is to be brought back to the one before; see :meth:`_run_carefully`.
-        """
-        offset, ordinal = self._place
-        self._place = place = (self.version, ordinal + 1 if offset == self.version else 0)
-        if self.poisoned and (place in self.poisoned or (place > min(self.poisoned) and self._checkpoint_ns <= _CHEAP_NS)):
-            failures = self._run_carefully(meta, first_seq, segment)
-            if place in self.poisoned and not failures:  # a service that was down for a moment, say
-                self.report_error(f"execute_batch raised an exception that did not come again: {self.poisoned[place]}; nothing was lost")
-            return
-        try:
-            self._execute_batch(meta, first_seq, segment)
-        except Exception as error:  # the user's code
-            raise PoisonedBatchError(self.component_id, place) from error
-
-    def _run_carefully(self, meta: StreamMeta, first_seq: int, segment: Segment) -> int:
-        """Let a batch bolt process a segment in which tuples may be that it cannot process; they alone become dead letters.
-
-        A part that fails leaves nothing behind: neither in the component's memory (if it has ``snapshot`` and ``restore``; else its memory is
-        lost, as in Storm), nor among what was emitted, sent or acked. Then its halves are tried.
-
-        :returns: how many parts failed.
-        """
-        before, failures = self._checkpoint(), 0
-        parts = [(0, segment.n)]
-        while parts:
-            start, stop = parts.pop()
-            whole = stop - start == segment.n
-            part = (
-                segment
-                if whole
-                else Segment(
-                    segment.stream,
-                    stop - start,
-                    [slice_column(c, start, stop) for c in segment.columns],
-                    None if segment.anchors is None else segment.anchors[start:stop],
-                )
-            )
-            try:
-                self._execute_batch(meta, first_seq + start, part)
-            except Exception as error:  # the user's code
-                self._roll_back(before)
-                failures += 1
-                if stop - start > 1 and failures <= _MAX_FAILURES:
-                    middle = (start + stop) // 2
-                    parts += [(middle, stop), (start, middle)]
-                    continue
-                self._poison(meta, part, error)
-                before = before._replace(**self._sent_so_far())
-            else:
-                if parts:
-                    before = self._checkpoint()
-        return failures
-
-    def _poison(self, meta: StreamMeta, part: Segment, error: Exception) -> None:
-        self.report_error(error)
-        self.snapshot_wanted = True  # another one is likely: going back shall be short
-        if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-            for values in _rows_of(TupleBatch(part.columns, meta, part.n)):
-                self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
-
-    def _sent_so_far(self) -> dict[str, Any]:
-        return {
-            "channels": self.outbox.mark(),
-            "records": len(self.records),
-            "records_sent": self._records_sent,
-            "letters": len(self.letters),
-            "errors": len(self.errors),
-            "errors_shown": self._errors_shown,
-            "watermark": self.watermark,
-            "stats": self.stats.to_dict(),
-            "streams": pack_state({name: (out.emitted, out.transferred, [g.snapshot() for g in out.groupers]) for name, out in self.outs.items()}),
-        }
-
-    def _checkpoint(self) -> _Checkpoint:
-        """Return the state, in memory, to roll back to."""
-        started = perf_counter_ns()
-        found = _Checkpoint(**self._sent_so_far(), counts=self.context.metric_counts(), user=self._user_state())
-        self._checkpoint_ns = perf_counter_ns() - started
-        return found
-
-    def _user_state(self) -> Callable[[], Any] | None:
-        """Return what gives the component's state, as it is now, as often as it is called; None if it has none."""
-        if not stateful(self.component):
-            return None
-        try:
-            packed = pack_state(self.component.snapshot())
-        except Exception as error:  # the user's code or data: what fails finds an empty memory, as without snapshots
-            self.report_error(self.unwritable(error))
-            return None
-        return lambda: unpack_state(packed)
-
-    def _roll_back(self, to: _Checkpoint) -> None:
-        try:
-            self.component.cleanup()
-        except Exception as error:  # the user's code
-            self.report_error(error)
-        self.context.keep_counts()
-        self.start()
-        self.outbox.cut_back(to.channels)
-        del self.records[to.records :], self.letters[to.letters :], self.errors[to.errors :]
-        self._records_sent, self._errors_shown, self.watermark = to.records_sent, to.errors_shown, to.watermark
-        for name, (emitted, transferred, groupers) in unpack_state(to.streams).items():
-            out = self.outs[name]
-            out.emitted, out.transferred = emitted, transferred
-            for grouper, state in zip(out.groupers, groupers, strict=True):
-                grouper.restore(state)
-        self.stats.restore(to.stats)
-        if to.user is not None:
-            self.component.restore(to.user())
-        self.context.restore_counts(to.counts)
-
-    def _execute_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
-        n = segment.n
-        batch = TupleBatch(segment.columns, meta, n)
-        tracked = self.tracking and segment.anchors is not None
-        if tracked:
-            batch.roots = segment.anchors
-            if isinstance(segment.anchors, np.ndarray):
-                batch.ids = stream_ids(edge_key(meta.task, self.id), first_seq, n)
-            else:
-                batch.ids = list(self._message_ids(meta.task, first_seq, n, segment.anchors))
-            self._batch_ack = np.zeros(n, dtype=np.int64)
-        self._batch = batch if tracked else None
-        try:
-            self.component.execute_batch(batch)
-        except (FailedException, ReportedFailedException) as error:
-            if isinstance(error, ReportedFailedException):
-                self.report_error(error)
-            if tracked:
-                self._settle_batch(batch, meta, failed=True)
-        else:
-            if tracked:
-                self._settle_batch(batch, meta, failed=False)
-        finally:
-            self._batch = self._batch_ack = None
-
-    def batch_tracker(self, parents: np.ndarray):
-        """Return what gives the anchors of rows that are emitted as children of the current batch's rows."""
-        batch, acks = self._batch, self._batch_ack
-        if batch is None:
-            return None
-        parents = np.asarray(parents, dtype=np.int64)
-
-        def anchors_of(channel, rows: np.ndarray | None, n: int):
-            chosen = parents if rows is None else parents[rows]
-            if len(chosen) != n:
-                msg = f"expected one parent row per emitted row (component {self.component_id!r}); given: {len(chosen)} parents for {n} rows"
-                raise ValueError(msg)
-            edges = stream_ids(channel.edge_key, channel.seq, n)
-            np.bitwise_xor.at(acks, chosen, edges)
-            if isinstance(batch.roots, np.ndarray):
-                return batch.roots[chosen]
-            return [_with_edge(batch.ids[p], e) for p, e in zip(chosen.tolist(), edges.tolist())]
-
-        return anchors_of
-
-    def _settle_batch(self, batch: TupleBatch, meta: StreamMeta, *, failed: bool) -> None:
-        key = f"{meta.component}/{meta.stream}"
-        counter = self.stats.failed if failed else self.stats.acked
-        counter[key] += batch.n
-        if isinstance(batch.roots, np.ndarray):
-            rows = np.flatnonzero(batch.roots)
-            roots, values = batch.roots[rows], (batch.ids ^ self._batch_ack)[rows]
-        else:
-            pairs = [(r, i ^ a) for ids, a in zip(batch.ids, self._batch_ack.tolist()) if ids for r, i in zip(ids[::2], ids[1::2])]
-            roots = np.array([r for r, _ in pairs], dtype=np.int64)
-            values = np.array([v for _, v in pairs], dtype=np.int64)
-        out = self.outs[ACK_FAIL if failed else ACK_ACK]
-        out.emitted += len(roots)
-        out.transferred += len(roots)
-        which = roots % len(self._ackers)
-        for index, task in enumerate(self._ackers):
-            part = which == index if len(self._ackers) > 1 else slice(None)
-            if n := len(roots[part]):
-                columns = [roots[part]] if failed else [roots[part], values[part]]
-                channel = self.outbox.channel(task)
-                channel.close_rows()
-                channel.add_columns(out, n, columns, None)
-
-    def _run_tick(self, tick: Tick) -> None:
-        if tick.rate_secs == 0 and self._clock_hook is not None:  # a timer of a windowed bolt, not a tick tuple
-            try:
-                self._clock_hook()
-            except Exception as error:  # the user's code
-                self._restart(error)
-            return
-        tup = tick_tuple(tick.rate_secs)
-        started = perf_counter_ns()
-        try:
-            if isinstance(self.component, BatchBolt):
-                self.component.execute_tick(tup)
-            elif not isinstance(self.component, KafkaBolt):
-                self._execute(tup)
-        except Exception as error:  # the user's code
-            self._restart(error)
-        self.stats.busy_ns += perf_counter_ns() - started
-        self.stats.executed["__system/__tick"] += 1
-
-    def _run_control(self, frame: Pulse | Control) -> None:
-        """Take a request for a snapshot; bolts take no part in activation."""
-        if type(frame) is Control and frame.command == "snapshot":
-            self.snapshot_wanted = True
-
-    def _on_watermark(self, watermark: int) -> None:
-        if self._watermark_hook is not None:
-            started = perf_counter_ns()
-            try:
-                self._watermark_hook(watermark)
-            except Exception as error:  # the user's code
-                self._restart(error)
-            self.stats.busy_ns += perf_counter_ns() - started
-
-    # -- acking -----------------------------------------------------------------------------------
-
-    def _to_acker(self, stream: str, root: int, row: tuple) -> None:
-        out = self.outs[stream]
-        task = self._ackers[root % len(self._ackers)]
-        channel = self.outbox.channel(task)
-        if channel.out is not out:
-            channel.open(out)
-        channel.rows.append(row)
-        out.emitted += 1
-        out.transferred += 1
-
-    def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
-        meta = tup.meta
-        counter[f"{meta.component}/{meta.stream}"] += 1
-        if self._sampled and (started := self._sampled.pop(id(tup), None)) is not None:
-            self.stats.process.add(perf_counter_ns() - started)
-
-    def ack(self, tup: Tuple) -> None:
-        ids = tup.message_id
-        if ids:
-            value = tup.ack_val
-            for root, edge in zip(ids[::2], ids[1::2]):
-                self._to_acker(ACK_ACK, root, (root, edge ^ value))
-        self._count_settled(self.stats.acked, tup)
-
-    def fail(self, tup: Tuple) -> None:
-        for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACK_FAIL, root, (root,))
-        if self.tracking:
-            self._count_settled(self.stats.failed, tup)
-
-    def reset_timeout(self, tup: Tuple) -> None:
-        for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACK_RESET, root, (root,))
-
-
-class _Checkpoint(NamedTuple):
-    """The state of a bolt task in memory, between two parts of a batch; see :meth:`BoltTask._roll_back`."""
-
-    channels: dict[int, tuple[int, int]]
-    records: int
-    records_sent: int
-    letters: int
-    errors: int
-    errors_shown: int
-    watermark: int | None
-    stats: dict[str, Any]
-    streams: bytes
-    counts: dict[str, Any]
-    user: Callable[[], Any] | None
-
-
 def _short_bytes(text: str) -> bytes:
     """Return what a header holds of a text; one with half a surrogate pair, for example from JSON, has no UTF-8."""
     return text[:_LETTER_TEXT_BYTES].encode(errors="backslashreplace")[:_LETTER_TEXT_BYTES]
@@ -995,23 +541,7 @@ def _short_bytes(text: str) -> bytes:
 
 def _byte_lengths(column: Any) -> np.ndarray:
     """Return the bytes of every value of a pyarrow binary or string array."""
-    import pyarrow.compute as pc
-
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _rows_of(batch: TupleBatch) -> Iterator[tuple[Any, ...]]:
-    """Return a batch's rows, with bytes in place of strings that are no UTF-8."""
-    return zip(*map(_values_of, batch.columns)) if batch.columns else repeat((), batch.n)
-
-
-def _values_of(column: Any) -> Sequence[Any]:
-    try:
-        return column_rows(column)
-    except UnicodeDecodeError:
-        import pyarrow as pa
-
-        return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
 
 
 def _repr(value: Any) -> str:
@@ -1019,10 +549,3 @@ def _repr(value: Any) -> str:
         return repr(value)
     except Exception:  # the user's code
         return f"a {type(value).__name__} that cannot be shown"
-
-
-def _with_edge(ids: tuple | None, edge: int) -> Any:
-    """Return the anchor of a child of a tuple with several roots: each root with the child's edge."""
-    if ids is None:
-        return 0
-    return [x for root in ids[::2] for x in (root, edge)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dskype.topology.builder import StormTopology
 from dskype.topology.components import BaseBolt
+from dskype.topology.model import StormTopology
 
 __all__ = ["takes_watermarks", "watermark_sources"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dskype.topology import config as storm_config
-from dskype.topology.builder import BoltDeclarer, SpoutDeclarer, StormTopology, TopologyBuilder
+from dskype.topology.builder import BoltDeclarer, SpoutDeclarer, TopologyBuilder
 from dskype.topology.components import BaseBolt, Spout
 from dskype.topology.config import Config
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
@@ -33,11 +33,11 @@ from dskype.topology.groupings import (
     DirectGrouping,
     FieldsGrouping,
     GlobalGrouping,
-    Grouping,
     LocalOrShuffleGrouping,
     NoneGrouping,
     ShuffleGrouping,
 )
+from dskype.topology.model import Grouping, StormTopology
 
 __all__ = ["FluxTopology", "load", "read_properties", "read_yaml"]
 

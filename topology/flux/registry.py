@@ -44,7 +44,7 @@ _TESTING = (
     "AckTracker",
     "AckFailMapTracker",
 )
-_STANDINS = "dskype.topology.flux.standins"
+_COMPAT = "dskype.topology.flux.storm_compat"
 _STORM = "org.apache.storm."
 
 _BUILTIN: dict[str, str] = {
@@ -58,27 +58,27 @@ _BUILTIN: dict[str, str] = {
     "dskype.PartialKeyGrouping": "dskype.topology.groupings:PartialKeyGrouping",
     f"{_STORM}grouping.PartialKeyGrouping": "dskype.topology.groupings:PartialKeyGrouping",
     f"{_STORM}flux.wrappers.bolts.LogInfoBolt": "dskype.topology.testing:LogInfoBolt",
-    f"{_STORM}flux.wrappers.bolts.FluxShellBolt": f"{_STANDINS}:FluxShellBolt",
-    f"{_STORM}flux.wrappers.spouts.FluxShellSpout": f"{_STANDINS}:FluxShellSpout",
-    f"{_STORM}hooks.BaseWorkerHook": f"{_STANDINS}:BaseWorkerHook",
-    f"{_STORM}flux.test.TestBolt": f"{_STANDINS}:TestBolt",
-    f"{_STORM}flux.test.TestBolt$TestClass": f"{_STANDINS}:TestClass",
-    f"{_STORM}flux.test.SimpleTopology": f"{_STANDINS}:SimpleTopology",
-    f"{_STORM}flux.test.SimpleTopologySource": f"{_STANDINS}:SimpleTopology",
-    f"{_STORM}flux.test.SimpleTopologyWithConfigParam": f"{_STANDINS}:SimpleTopology",
-    f"{_STORM}flux.test.OnlyValueRecordTranslator": f"{_STANDINS}:OnlyValueRecordTranslator",
-    f"{_STORM}flux.examples.OnlyValueRecordTranslator": f"{_STANDINS}:OnlyValueRecordTranslator",
-    f"{_STORM}kafka.spout.KafkaSpout": f"{_STANDINS}:StormKafkaSpout",
-    f"{_STORM}kafka.spout.KafkaSpoutConfig": f"{_STANDINS}:KafkaSpoutConfig",
-    f"{_STORM}kafka.spout.KafkaSpoutConfig$Builder": f"{_STANDINS}:KafkaSpoutConfigBuilder",
-    "java.time.Duration": f"{_STANDINS}:Duration",
-    f"{_STORM}hdfs.bolt.HdfsBolt": f"{_STANDINS}:HdfsBolt",
-    f"{_STORM}hdfs.bolt.format.DefaultFileNameFormat": f"{_STANDINS}:HdfsPart",
-    f"{_STORM}hdfs.bolt.format.DelimitedRecordFormat": f"{_STANDINS}:HdfsPart",
-    f"{_STORM}hdfs.bolt.sync.CountSyncPolicy": f"{_STANDINS}:HdfsPart",
-    f"{_STORM}hdfs.bolt.rotation.TimedRotationPolicy": f"{_STANDINS}:HdfsPart",
-    f"{_STORM}hdfs.bolt.rotation.FileSizeRotationPolicy": f"{_STANDINS}:HdfsPart",
-    f"{_STORM}hdfs.common.rotation.MoveFileAction": f"{_STANDINS}:HdfsPart",
+    f"{_STORM}flux.wrappers.bolts.FluxShellBolt": f"{_COMPAT}:FluxShellBolt",
+    f"{_STORM}flux.wrappers.spouts.FluxShellSpout": f"{_COMPAT}:FluxShellSpout",
+    f"{_STORM}hooks.BaseWorkerHook": f"{_COMPAT}:BaseWorkerHook",
+    f"{_STORM}flux.test.TestBolt": f"{_COMPAT}:TestBolt",
+    f"{_STORM}flux.test.TestBolt$TestClass": f"{_COMPAT}:TestClass",
+    f"{_STORM}flux.test.SimpleTopology": f"{_COMPAT}:SimpleTopology",
+    f"{_STORM}flux.test.SimpleTopologySource": f"{_COMPAT}:SimpleTopology",
+    f"{_STORM}flux.test.SimpleTopologyWithConfigParam": f"{_COMPAT}:SimpleTopology",
+    f"{_STORM}flux.test.OnlyValueRecordTranslator": f"{_COMPAT}:OnlyValueRecordTranslator",
+    f"{_STORM}flux.examples.OnlyValueRecordTranslator": f"{_COMPAT}:OnlyValueRecordTranslator",
+    f"{_STORM}kafka.spout.KafkaSpout": f"{_COMPAT}:StormKafkaSpout",
+    f"{_STORM}kafka.spout.KafkaSpoutConfig": f"{_COMPAT}:KafkaSpoutConfig",
+    f"{_STORM}kafka.spout.KafkaSpoutConfig$Builder": f"{_COMPAT}:KafkaSpoutConfigBuilder",
+    "java.time.Duration": f"{_COMPAT}:Duration",
+    f"{_STORM}hdfs.bolt.HdfsBolt": f"{_COMPAT}:HdfsBolt",
+    f"{_STORM}hdfs.bolt.format.DefaultFileNameFormat": f"{_COMPAT}:HdfsPart",
+    f"{_STORM}hdfs.bolt.format.DelimitedRecordFormat": f"{_COMPAT}:HdfsPart",
+    f"{_STORM}hdfs.bolt.sync.CountSyncPolicy": f"{_COMPAT}:HdfsPart",
+    f"{_STORM}hdfs.bolt.rotation.TimedRotationPolicy": f"{_COMPAT}:HdfsPart",
+    f"{_STORM}hdfs.bolt.rotation.FileSizeRotationPolicy": f"{_COMPAT}:HdfsPart",
+    f"{_STORM}hdfs.common.rotation.MoveFileAction": f"{_COMPAT}:HdfsPart",
 }
 
 _OUT_OF_SCOPE = {

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from dskype.topology.config import CHANGEABLE
+from dskype.topology.core.redaction import redact
 from dskype.topology.errors import TopologyError
-from dskype.topology.plan import TopologyPlan
-from dskype.topology.redaction import redact
+from dskype.topology.planning.plan import TopologyPlan
 
 __all__ = ["FIRST_OFFSETS", "MANIFEST", "ControlFileError", "Manifest", "ResumeRefusedError", "differences", "read_json", "write_json"]
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import logging
-import os
-import platform
 import shutil
 import threading
 import time
@@ -19,26 +16,27 @@ from typing import Any
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from dskype.topology.components import KafkaBolt, KafkaSpout
+from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import ClockRecord, TopologyClock
 from dskype.topology.core.executor import check_journals, lost_tails, start_positions
-from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, TermTakenError
+from dskype.topology.core.snapshots import FencedError, FileSnapshotStore
 from dskype.topology.core.stats import NewestReports, TopologyStats
-from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, TopologyError, explain, text_after
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.runtime.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.inputs import ExternalInputs
-from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaInboxReader, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, brokers_answer
 from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
-from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports
+from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, started_before, take_term
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
-from dskype.topology.steady_clock import now_ms
+from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
 
 __all__ = ["TopologyDriver", "TopologyFailedError", "now_ms"]
 
@@ -52,7 +50,6 @@ _REST_S = 20
 _ASK_AGAIN_S = 0.3
 _CONTROL_TIMEOUT_S = 5
 _BROKER_RETRY_S = _RETRY_S = 2.0
-_METRICS_RETENTION_MS = 10 * 60_000
 _STARTS_PER_TERM = 1 << 20
 _KEPT_RESTARTS = 1000
 
@@ -93,6 +90,7 @@ class TopologyDriver:
         self._scratch = Path(spark_scratch) if spark_scratch else self.folder / "spark"
         self.stats = TopologyStats()
         self._clock = TopologyClock(plan, self.stats, now_ms())
+        self._topics = TopologyTopics(plan, kafka)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name)
         self._reports = DriverReports(plan.topology_id, self.stats, now_ms, tell)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
@@ -111,7 +109,6 @@ class TopologyDriver:
         self._brokers_away = False
         self._obstacles: dict[str, str] = {}  # component -> what its query fails of until somebody mends it
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
-        self._low: dict[tuple[str, int], int] = {}
         self.warnings: list[str] = []
         """What is not right with external topics, though it can be worked with."""
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
@@ -123,7 +120,7 @@ class TopologyDriver:
     @property
     def snapshots(self) -> Path:
         """The folder of snapshots and journals."""
-        return self.folder / "snapshots"
+        return self.folder / SNAPSHOTS
 
     def open(self) -> None:
         """Make topics and queries; nothing is emitted before :meth:`activate`.
@@ -132,10 +129,10 @@ class TopologyDriver:
         :raises ControlFileError: a file that says what was started is missing or damaged.
         :raises TopologyError: Kafka or Spark cannot do what is asked.
         """
-        self._check_kafka_options()
+        check_kafka_options(self.plan, self.kafka)
         self._clock = TopologyClock(self.plan, self.stats, now_ms())  # time begins now
         self._prepare_folder()
-        self._make_topics()
+        self.warnings = self._topics.make(self.resume, self._store())
         if not self.resume:
             self._manifest.write(self.folder)
         if self.resume:
@@ -152,71 +149,21 @@ class TopologyDriver:
 
     def _prepare_folder(self) -> None:
         """Take the topology's state up, or make room for it; and the next term."""
-        started = self._started() if self.resume else None
+        started = started_before(self.plan, self.folder) if self.resume else None
         self.resume = started is not None
-        self.plan = keep_files(self.plan, self.folder, self.resume)
-        self._manifest = Manifest.of(self.plan, _version())
-        if started is not None:
-            self._compare(started)
+        self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
+        self._manifest = Manifest.of(self.plan, installed_version())
+        if started is not None and check_changes(self.plan, started, self._manifest):
+            self._manifest.write(self.folder)
         store = self._store()
         store.create()
-        self._take_term(store)  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
+        self._term = self._term or take_term(
+            store, now_ms()
+        )  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
         if not self.resume:
             store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
             self._inputs.forget()
-
-    def _take_term(self, store: FileSnapshotStore) -> None:
-        while not self._term:
-            # Seconds: a folder that was removed and made again begins above every term that it ever had.
-            term = store.newest_term() + 1 if store.newest_term() else now_ms() // 1000
-            with contextlib.suppress(TermTakenError):
-                store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms()})
-                self._term = term
-
-    def _started(self) -> Manifest | None:
-        """Return what is to be resumed; None: it never came so far as to have topics and snapshots of its own.
-
-        :raises ControlFileError: there are snapshots, and nothing that says of what.
-        """
-        started = Manifest.read(self.folder)
-        if started is None:
-            if any(self.snapshots.glob("[0-9]*/*")):
-                raise ControlFileError(
-                    explain(
-                        f"Topology {self.plan.name!r} cannot be resumed: {self.folder} holds snapshots, but no {MANIFEST} that says of what.",
-                        hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
-                    )
-                )
-        elif started.topology_id != self.plan.topology_id:
-            raise ControlFileError(
-                explain(
-                    f"The files of {self.folder} belong to two topologies.",
-                    given=f"{MANIFEST} of {started.topology_id}",
-                    legal=self.plan.topology_id,
-                    hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
-                )
-            )
-        return started
-
-    def _compare(self, started: Manifest) -> None:
-        """Take over what may have changed since the topology was started.
-
-        :raises ResumeRefusedError: something else has changed.
-        """
-        changeable = {key for spec in self.plan.topology.components.values() for key in spec.obj.changeable_settings}
-        refused, taken = differences(started, self._manifest, changeable)
-        if refused:
-            lines = "\n".join(f"  {line}" for line in refused)
-            raise ResumeRefusedError(
-                f"topology {self.plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
-                f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
-                "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state"
-            )
-        for line in taken:
-            log.info("topology %s is resumed with %s", self.plan.name, line)
-        if taken:
-            self._manifest.write(self.folder)
 
     def activate(self) -> None:
         """Let the spouts emit; opens the topology on the first call."""
@@ -294,11 +241,7 @@ class TopologyDriver:
                 self._reports.write(self._send_report)
             self._producer.close(timeout=5)
         if remove and not self._replaced():
-            admin = TopicAdmin(self.kafka)
-            try:
-                admin.delete([*self._inboxes(), metrics_topic(self.plan.name)])
-            finally:
-                admin.close()
+            self._topics.delete()
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -312,93 +255,6 @@ class TopologyDriver:
     def abandon(self, reason: str) -> None:
         """End because the topology is not this driver's any more; nothing of it is touched."""
         self._fail(FencedError(f"topology {self.plan.name!r} ends here: {reason}"))
-
-    # -- topics -----------------------------------------------------------------------------------
-
-    def _inboxes(self) -> dict[str, int]:
-        return {inbox_topic(self.plan.name, c): len(self.plan.component_tasks(c)) for c in self.plan.component_ids}
-
-    def _make_topics(self) -> None:
-        admin = TopicAdmin(self.kafka)
-        inboxes = self._inboxes()
-        try:
-            existing = admin.existing(inboxes)
-            if self.resume:
-                wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
-                if wrong:
-                    raise TopologyError(
-                        explain(
-                            f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
-                            given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
-                            hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')",
-                        )
-                    )
-            else:
-                admin.delete([*existing, metrics_topic(self.plan.name)])
-            # Kafka must not drop what a snapshot may need: the watch does that itself.
-            admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)})
-            for topic, config in self._side_topics().items():
-                admin.create({topic: 1}, config)
-            self._make_external_topics(admin)
-            if self.resume:
-                for component in self.plan.component_ids:
-                    self._check_retention(component, admin)
-        finally:
-            admin.close()
-
-    def _side_topics(self) -> dict[str, dict[str, str]]:
-        """Return the topics of statistics and dead letters, with their configurations."""
-        size, conf = {"max.message.bytes": str(2 * RECORD_BYTES)}, self.plan.conf
-        return {
-            metrics_topic(self.plan.name): {"retention.ms": str(_METRICS_RETENTION_MS), "segment.ms": str(_METRICS_RETENTION_MS // 5), **size},
-            dead_letters_topic(self.plan.name): {
-                "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]),
-                "segment.bytes": str(64 << 20),
-                "retention.bytes": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]),
-                **size,
-            },
-        }
-
-    def _mend_topics(self, admin: TopicAdmin) -> None:
-        """Make the topics of statistics and dead letters again, should somebody have deleted them: every query writes there."""
-        topics = self._side_topics()
-        existing = admin.existing(topics)
-        for topic in topics.keys() - existing.keys():
-            admin.create({topic: 1}, topics[topic])
-            self._reports.error("__driver", f"topic {topic} was deleted while the topology runs; it is made again", part="topics")
-
-    def _make_external_topics(self, admin: TopicAdmin) -> None:
-        """Make the topics that components need where they are missing: brokers need not do so by themselves."""
-        wanted: dict[str, dict[str, str]] = {}
-        for spec in self.plan.topology.components.values():
-            for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
-                wanted.setdefault(topic, {}).update(config)
-        existing = admin.existing(wanted)
-        spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
-        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern))}
-        for topic, config in wanted.items():
-            if topic not in existing:
-                admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
-        largest = self.plan.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES]
-        self.warnings = topic_warnings(admin, inputs, dict.fromkeys(wanted.keys() - inputs, largest))
-        for warning in self.warnings:
-            log.warning("topology %s: %s", self.plan.name, warning)
-
-    def _check_retention(self, component: str, admin: TopicAdmin) -> None:
-        topic = inbox_topic(self.plan.name, component)
-        begin_end = admin.begin_and_end(topic)
-        for (name, partition), offset in start_positions(self.plan, component, self._store()).items():
-            if name != topic:
-                continue
-            if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
-                raise FatalError(
-                    explain(
-                        f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
-                        given=f"the log holds {begin_end.get(partition, 'nothing')}",
-                        component=component,
-                        hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')",
-                    )
-                )
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -436,28 +292,6 @@ class TopologyDriver:
         query = ComponentQuery(context, component, positions)
         query.start()
         return query
-
-    def _check_kafka_options(self) -> None:
-        """Refuse options of Kafka components that this runtime cannot honour, rather than leave them out."""
-        for component in self.plan.component_ids:
-            obj = self.plan.spec(component).obj
-            if isinstance(obj, KafkaBolt) and obj.kafka_options:
-                raise TopologyError(
-                    explain(
-                        "A KafkaBolt writes with the topology's own producer.",
-                        given=sorted(obj.kafka_options),
-                        component=component,
-                        hint="give kafka.* settings to the cluster",
-                    )
-                )
-            refuse_own_security(getattr(obj, "kafka_options", {}), component)
-            servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
-            if servers not in (None, self.kafka.bootstrap_servers):
-                raise TopologyError(
-                    explain(
-                        "A KafkaSpout reads from the brokers that carry the topology.", given=servers, component=component, legal=self.kafka.bootstrap_servers
-                    )
-                )
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
@@ -568,7 +402,7 @@ class TopologyDriver:
     def _watch(self) -> Callable[[], float]:
         """Return the step of the watch."""
         where = TopicPartition(metrics_topic(self.plan.name), 0)
-        reports = NewestReports(_METRICS_RETENTION_MS / 2000)
+        reports = NewestReports(METRICS_RETENTION_MS / 2000)
         consumer: Any = None
         next_watch = time.monotonic()
         next_clean = next_watch + _JANITOR_EVERY_S
@@ -594,7 +428,7 @@ class TopologyDriver:
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S
                 self._check_topics()
-                self._drop_old_records()
+                self._topics.drop_old_records(self._store(), self.stats)
                 for key, value in reports.due(self.stats, time.monotonic()):
                     self._producer.send(where.topic, key=key, value=value, partition=0)
             return 0.0
@@ -680,15 +514,16 @@ class TopologyDriver:
         if jvm_exit_code(self._spark) is not None:  # the next round says so
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
-        if (fatal := _marked(text, FATAL_MARK)) is not None:
+        if (fatal := text_after(FATAL_MARK, text)) is not None:
             self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
             return
-        if (reason := _marked(text, RETRIABLE_MARK)) is not None:  # a full disk, say: it takes as long as it takes
+        if (reason := text_after(RETRIABLE_MARK, text)) is not None:  # a full disk, say: it takes as long as it takes
             self._obstacles[component] = reason
             self._reports.error(component, f"the query failed and is tried again until that helps: {reason}")
             self._due[component] = time.monotonic() + _RETRY_S
             return
-        if not self._brokers_answer():
+        self._brokers_away = not brokers_answer(self.kafka)
+        if self._brokers_away:
             log.warning("the query of component %s of topology %s failed, and the brokers do not answer: %s", component, self.plan.name, text[:200])
             self._due[component] = time.monotonic() + _BROKER_RETRY_S
             return
@@ -696,7 +531,7 @@ class TopologyDriver:
         delay_s = self._restarts.failed(
             component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n}
         )
-        shown = _cause(text)
+        shown = cause_of(text)
         if delay_s is None:
             self._reports.error(component, f"the query failed and is given up: {shown}")
             self._fail(
@@ -717,12 +552,9 @@ class TopologyDriver:
 
     def _start_again(self, component: str) -> None:
         try:
-            admin = TopicAdmin(self.kafka)
-            try:
-                self._mend_topics(admin)
-                self._check_retention(component, admin)
-            finally:
-                admin.close()
+            with TopicAdmin(self.kafka) as admin:
+                self._make_topics_again(admin)
+                self._topics.check_retention(component, admin, self._store())
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
             self._brokers_away = False
@@ -732,50 +564,18 @@ class TopologyDriver:
             self._due.pop(component, None)
             self._failed(component, error)
 
-    def _brokers_answer(self) -> bool:
-        try:
-            admin = self.kafka.admin()
-            try:
-                admin.list_topics()
-            finally:
-                admin.close()
-            self._brokers_away = False
-        except Exception:
-            self._brokers_away = True
-        return not self._brokers_away
+    def _make_topics_again(self, admin: TopicAdmin) -> None:
+        for topic in self._topics.make_again(admin):
+            self._reports.error("__driver", f"topic {topic} was deleted while the topology runs; it is made again", part="topics")
 
     def _check_topics(self) -> None:
         """End the topology if the brokers have lost what its tasks have processed; make side topics again."""
-        admin = TopicAdmin(self.kafka)
-        try:
-            self._mend_topics(admin)
+        with TopicAdmin(self.kafka) as admin:
+            self._make_topics_again(admin)
             versions = self._versions()  # first: what comes in between only makes the logs longer
-            ends = {topic: admin.begin_and_end(topic) for topic in self._inboxes()}
-        finally:
-            admin.close()
+            ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
-
-    def _drop_old_records(self) -> None:
-        """Let Kafka drop inbox records below the oldest snapshot of their task."""
-        store, before, low = self._store(), {}, {}
-        for component in self.plan.component_ids:
-            topic = inbox_topic(self.plan.name, component)
-            for task in self.plan.component_tasks(component):
-                where = topic, self.plan.task_index(task)
-                if self.plan.spec(component).is_spout:
-                    # A spout goes on from its newest journal entry, which is younger than the last round's position.
-                    if where in self._low:
-                        before[where] = self._low[where]
-                    low[where] = self.stats.tasks.get(task, {}).get("version", 0)
-                elif versions := store.versions(task):
-                    before[where] = versions[0]
-        self._low = low
-        admin = TopicAdmin(self.kafka)
-        try:
-            admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
-        finally:
-            admin.close()
 
     # -- looking inside ---------------------------------------------------------------------------
 
@@ -792,24 +592,3 @@ class TopologyDriver:
                 msg = f"{what} did not come about within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)
-
-
-def _marked(text: str, mark: str) -> str | None:
-    """Return what an error of an executor says, from the text that Spark made of it; None without the mark."""
-    _, found, rest = text.partition(mark)
-    return rest.strip().split("\n")[0].strip() if found else None
-
-
-def _cause(text: str) -> str:
-    """Return the part of a query's error that tells most: the last line of the innermost Python traceback, else its beginning."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "...", "^"))]
-    told = [line for line in lines if not line.startswith(("JVM stacktrace", "Traceback", "Driver stacktrace"))]
-    named = [line for line in told if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
-    return (named[-1] if named else told[0] if told else "no reason given")[:1000]
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("dskype")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -13,10 +13,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from dskype.topology.core.frames import InRecord
+from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.loss import lost_input
-from dskype.topology.core.task import RECORD_BYTES
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.tuples import InRecord
 
 __all__ = [
     "INPUT_TOPIC",
@@ -25,6 +25,7 @@ __all__ = [
     "KafkaTimeoutError",
     "OUTPUT_TOPIC",
     "TopicAdmin",
+    "brokers_answer",
     "read_to_end",
     "refuse_own_security",
     "topic_warnings",
@@ -153,6 +154,19 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
         consumer.close()
 
 
+def brokers_answer(settings: KafkaSettings) -> bool:
+    """Tell whether the brokers can be asked for their topics."""
+    try:
+        admin = settings.admin()
+        try:
+            admin.list_topics()
+        finally:
+            admin.close()
+    except Exception:  # whatever it is: the clients raise errors of many kinds
+        return False
+    return True
+
+
 class TopicAdmin:
     """Makes and removes the topics of topologies."""
 
@@ -163,6 +177,12 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connection."""
         self._admin.close()
+
+    def __enter__(self) -> TopicAdmin:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def names(self) -> list[str]:
         """Return the names of all topics."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import read_json, write_json
 
 __all__ = ["declared_files", "keep_files", "pointed_at"]

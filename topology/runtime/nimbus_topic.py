@@ -28,12 +28,12 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
+from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
-from dskype.topology.lifecycle import Keeper, ManagedTopology
-from dskype.topology.nimbus import Rebalance, TopologyState
-from dskype.topology.plan import inbox_topic, metrics_topic
-from dskype.topology.redaction import redact_text
+from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
+from dskype.topology.nimbus.states import Rebalance, TopologyState
+from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
 from dskype.topology.runtime.kept_files import declared_files, pointed_at
 from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
@@ -66,11 +66,8 @@ def _now_ms() -> int:
 
 
 def _ensure_topic(kafka: KafkaSettings) -> None:
-    admin = TopicAdmin(kafka)
-    try:
+    with TopicAdmin(kafka) as admin:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
-    finally:
-        admin.close()
 
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
@@ -166,14 +163,14 @@ def _files(managed: ManagedTopology) -> list[Any]:
 
 
 class NimbusService:
-    """Publishes the states of a keeper's topologies and carries out commands for them.
+    """Publishes the states of a manager's topologies and carries out commands for them.
 
-    :param lock: held while the keeper is used.
+    :param lock: held while the manager is used.
     """
 
     def __init__(self, kafka: KafkaSettings, lock: threading.RLock) -> None:
         self._kafka, self._lock = kafka, lock
-        self._keeper: Keeper | None = None
+        self._manager: TopologyManager | None = None
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
@@ -182,9 +179,9 @@ class NimbusService:
         self._beats = 0
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
 
-    def start(self, keeper: Keeper) -> None:
+    def start(self, manager: TopologyManager) -> None:
         """Begin to listen."""
-        self._keeper = keeper
+        self._manager = manager
         for thread in self._threads:
             thread.start()
 
@@ -201,13 +198,13 @@ class NimbusService:
                 if removed:
                     self._put(f"{_TOPOLOGY}{name}", None)
                     self._put(f"{_REMOVED}{name}", None)
-                elif self._keeper.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
+                elif self._manager.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
                     self._put(
                         f"{_TOPOLOGY}{name}",
                         {
                             "v": 1,
                             "state": managed.state.to_json(),
-                            "summary": self._keeper.summary(name),
+                            "summary": self._manager.summary(name),
                             "files": _files(managed),
                             "driver": self._driver,
                             "heartbeat": self._beats,
@@ -231,9 +228,9 @@ class NimbusService:
         self._producer.flush(timeout=30)
 
     def _run_heartbeat(self) -> None:
-        # Without the keeper's lock: a rebalance holds it for long, and must not look like a dead driver.
+        # Without the manager's lock: a rebalance holds it for long, and must not look like a dead driver.
         while not self._stop.wait(HEARTBEAT_S):
-            for managed in list(self._keeper.topologies.values()):
+            for managed in list(self._manager.topologies.values()):
                 try:
                     self.publish(managed)
                 except Exception:  # one topology's trouble must not silence the others
@@ -265,18 +262,18 @@ class NimbusService:
         if key.startswith(_COMMAND) and (command := _parse(_COMMAND, record.value)) is not None:
             self._command(key.removeprefix(_COMMAND), command)
         elif key.startswith(_REMOVED) and (removed := _parse(_REMOVED, record.value)) is not None:
-            managed = self._keeper.topologies.get(key.removeprefix(_REMOVED))
+            managed = self._manager.topologies.get(key.removeprefix(_REMOVED))
             if managed is not None and managed.state.id == removed["id"]:
                 managed.backend.abandon("it was killed from another shell, where this process was taken for dead")
 
     def _command(self, identity: str, command: dict[str, Any]) -> None:
         with self._lock:
-            if command.get("name") not in self._keeper.topologies:
+            if command.get("name") not in self._manager.topologies:
                 return  # another driver's
             failure = None
             try:
                 rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
-                self._keeper.command(
+                self._manager.command(
                     command["name"], command["event"], wait_secs=command.get("wait_secs"), rebalance=rebalance if command["event"] == "REBALANCE" else None
                 )
             except TopologyError as error:
@@ -317,7 +314,7 @@ class ClusterClient:
     def _record(self, name: str) -> dict[str, Any]:
         record = load_states(self._kafka).get(name)
         if record is None:
-            raise NotAliveException.of(name)
+            raise NotAliveException.for_topology(name)
         return record
 
     def send(self, command: Mapping[str, Any], timeout_s: float = 60) -> None:
@@ -385,11 +382,8 @@ class ClusterClient:
             # First, so that a driver that is not dead after all hears of it before it misses its topics.
             producer.send(NIMBUS_TOPIC, key=f"{_REMOVED}{name}".encode(), value=json.dumps({"v": 1, "id": record["state"]["id"]}).encode())
             producer.flush(timeout=30)
-            admin = TopicAdmin(self._kafka)
-            try:
+            with TopicAdmin(self._kafka) as admin:
                 admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
-            finally:
-                admin.close()
             producer.send(NIMBUS_TOPIC, key=f"{_TOPOLOGY}{name}".encode(), value=None)
             producer.flush(timeout=30)
         finally:

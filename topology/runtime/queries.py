@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -12,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dskype.topology.components import KafkaSpout
-from dskype.topology.config import Config
-from dskype.topology.core.task import RECORD_BYTES
-from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.config import RECORD_BYTES, Config
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime import tuning
 from dskype.topology.runtime.kafka import KafkaSettings, starting_offsets
 from dskype.topology.runtime.resident import Payload

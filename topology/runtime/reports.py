@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from kafka.errors import KafkaError
 
+from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.redaction import redact_text
 
-__all__ = ["DriverReports", "HealthState"]
+__all__ = ["DRIVER_KEY", "DriverReports", "HealthState", "cause_of"]
 
 log = logging.getLogger(__name__)
 
@@ -118,3 +118,11 @@ class DriverReports:
             for error in errors:
                 if error in self._errors:
                     self._errors.remove(error)
+
+
+def cause_of(text: str) -> str:
+    """Return the part of a query's error that tells most: the last line of the innermost Python traceback, else its beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "...", "^"))]
+    told = [line for line in lines if not line.startswith(("JVM stacktrace", "Traceback", "Driver stacktrace"))]
+    named = [line for line in told if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
+    return (named[-1] if named else told[0] if told else "no reason given")[:1000]

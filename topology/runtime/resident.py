@@ -20,18 +20,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, PendingSnapshot
+from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FileSnapshotStore
-from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError
-from dskype.topology.plan import TopologyPlan, inbox_topic
-from dskype.topology.redaction import RedactingFormatter, redact_text
+from dskype.topology.core.steady_clock import now_ms
+from dskype.topology.errors import mark_of
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
+from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings
 from dskype.topology.runtime.processes import die_with_parent, set_name
 from dskype.topology.runtime.wire import EXTERNAL_INPUT, INBOX_INPUT, encode_batches, in_records, out_batches, receive, send
-from dskype.topology.steady_clock import now_ms
 
 __all__ = ["Payload", "main", "warm_up"]
 
@@ -62,8 +65,6 @@ class Payload:
 
     def dumps(self) -> bytes:
         """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
-        from pyspark import cloudpickle
-
         return pickle.dumps((self.sys_path, cloudpickle.dumps(self)))
 
     @classmethod
@@ -76,10 +77,6 @@ class Payload:
 
 def warm_up() -> None:
     """Import and compile in the zygote what every executor would have to."""
-    import numpy as np
-
-    from dskype.topology import java_hash
-
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)
     encode_batches(out_batches([]))
@@ -206,7 +203,7 @@ class _Resident:
             raise
         except Exception as error:  # the task fails, is tried again, and with it the query
             log.exception("a batch of component %s failed", self._component)
-            mark = FATAL_MARK if isinstance(error, FatalError) else RETRIABLE_MARK if getattr(error, "retriable", False) else ""
+            mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
             os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots

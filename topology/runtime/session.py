@@ -11,8 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from dskype.topology.core.redaction import SPARK_KEYS, redact_text
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.redaction import SPARK_KEYS, redact_text
 from dskype.topology.runtime.tuning import exclude_rules
 
 __all__ = ["SessionError", "jvm_exit_code", "network_warning", "spark_settings", "start_session", "stop_session"]
@@ -126,8 +130,6 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     :raises SessionError: Spark refuses its settings, or cannot be reached.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
     if SparkSession.getActiveSession() is not None:
         msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
@@ -158,9 +160,6 @@ def stop_session(session: Any) -> None:
     if jvm_exit_code(session) is None:
         session.stop()
         return
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
 
@@ -171,9 +170,6 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
     PySpark puts them into the command line, where every user of the machine sees them. The file is gone when the JVM has read it; its
     name stays in the command line and tells whose JVM it is, should this process be killed.
     """
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     for key in ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):

@@ -16,6 +16,7 @@ from typing import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from dskype.topology.core.executor import route_index
 from dskype.topology.errors import TopologyError
@@ -33,8 +34,6 @@ _connections: dict[tuple[str, str, int, int], socket.socket] = {}
 
 class ExecutorFailedError(TopologyError):
     """A resident executor could not process a batch; the text is its traceback."""
-
-    retriable = True
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,6 @@ class Shim:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Forward all rows of one Spark task, yield the output rows."""
-        from pyspark import TaskContext
-
         _freeze_once()
         # All rows at once: a task's part of a batch must reach its executor in one piece, also when it is run again.
         parts = [b for b in batches if b.num_rows]

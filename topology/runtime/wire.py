@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dskype.topology.core.frames import InRecord, OutRecord, OutRecords
+from dskype.topology.core.frames import OutRecord, OutRecords
+from dskype.topology.tuples import InRecord
 
 __all__ = [
     "EXTERNAL_INPUT",

@@ -11,11 +11,12 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, route, start_positions
-from dskype.topology.core.frames import InRecord, OutRecord, one_by_one
+from dskype.topology.core.frames import OutRecord, one_by_one
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.simulated.log import MemoryLog
+from dskype.topology.tuples import InRecord
 
 __all__ = ["Faults", "SimulatedTopology"]
 

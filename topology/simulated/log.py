@@ -6,9 +6,10 @@ import zlib
 from collections import defaultdict
 from typing import Callable, Iterable, Iterator
 
-from dskype.topology.core.frames import InRecord, OutRecord
+from dskype.topology.core.frames import OutRecord
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import TopologyError
+from dskype.topology.tuples import InRecord
 
 __all__ = ["MAX_RECORD_BYTES", "MemoryLog", "RecordTooLargeError"]
 

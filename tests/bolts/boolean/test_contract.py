@@ -8,7 +8,7 @@ import pytest
 from dskype.bolts.boolean import INDEXES, make_index
 from dskype.spouts.batch import MessageBatch
 from dskype.topology import IllegalArgumentException
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 from .oracle import UNKNOWN, any_message, any_subscription, expected, messages_of, pairs, seeded
 

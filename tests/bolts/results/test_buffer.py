@@ -4,7 +4,7 @@ import pytest
 
 from dskype.bolts.results.base import Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.bolts.results.buffer import StateBuffer
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 
 
 class Shelf(ResultStore):

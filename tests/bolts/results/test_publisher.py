@@ -8,7 +8,8 @@ import pytest
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
-from dskype.topology.core.frames import OutRecords, column_rows
+from dskype.topology.core.frames import OutRecords
+from dskype.topology.core.values import column_rows
 
 
 class Collector:

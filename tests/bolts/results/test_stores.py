@@ -8,7 +8,7 @@ import pytest
 from dskype.bolts.results import STORES, make_store
 from dskype.bolts.results.base import Opening, Removal, State, Stored, run_of, supersedes
 from dskype.topology import IllegalArgumentException
-from dskype.topology.nimbus import topology_id
+from dskype.topology.nimbus.states import topology_id
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 
 TOPOLOGY = "stores"

@@ -15,7 +15,7 @@ from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.buffers.store import BufferStore
 from dskype.bolts.topk.engine import BUFFERS
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 
 

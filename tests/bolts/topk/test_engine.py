@@ -9,7 +9,7 @@ import pytest
 
 from dskype.bolts.topk.engine import BUFFERS, INDEXES, TopkEngine
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, World, batch, columns, exact_topk
 

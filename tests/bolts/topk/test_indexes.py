@@ -13,7 +13,7 @@ from dskype.bolts.topk.engine import INDEXES
 from dskype.bolts.topk.pool import BlockPool
 from dskype.bolts.topk.table import TermIds
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh
 
 

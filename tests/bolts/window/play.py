@@ -12,7 +12,7 @@ from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.streams import ANSWERS, FIELDS, PROGRESS, REQUESTS, WINDOW
 from dskype.topology import Fields, Spout, TopologyBuilder
 from dskype.topology.components import BatchBolt
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

@@ -7,7 +7,7 @@ from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
 from dskype.bolts.window.irtree import _kernels as irtree_kernels
 from dskype.spouts.batch import MessageBatch
-from dskype.topology.core.frames import pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows

@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.topology import BatchBolt, Bolt, Fields, Spout, TopologyBuilder
-from dskype.topology.core.frames import InRecord, encode_data, encode_pulse, encode_segment, encode_watermark, pack_state
+from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
+from dskype.topology.core.frames import encode_data, encode_pulse, encode_segment, encode_watermark
 from dskype.topology.core.spout import make_spout_task
-from dskype.topology.core.task import BoltTask, PoisonedBatchError
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.core.values import pack_state
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.tuples import InRecord
 
 SPOUT, ROWS, BATCHES = "spout", "rows", "batches"
 _NUMBERS = (0, 1, 2, 255, 256, 65_535, 2**31 - 1, 2**31, 2**32 - 1, 2**32 - 2)

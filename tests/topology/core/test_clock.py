@@ -4,7 +4,7 @@ from dskype.topology import TopologyBuilder
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.frames import decode_frame
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.testing import FixedTupleSpout, IdentityBolt
 
 

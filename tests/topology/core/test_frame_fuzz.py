@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dskype.topology.core.frames import FrameError, NestingError, Tuple, decode_frame, encode_data, encode_segment, pack_state, unpack_state
+from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
+from dskype.topology.core.values import FrameError, NestingError, pack_state, unpack_state
 from dskype.topology.fields import Fields
-from dskype.topology.tuples import StreamMeta
+from dskype.topology.tuples import StreamMeta, Tuple
 
 from .frame_fuzz import crafted
 

@@ -3,14 +3,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.topology.core import frames
+from dskype.topology.core import frames, values
 from dskype.topology.core.frames import (
     Control,
     DataFrame,
-    FrameError,
     Pulse,
     Tick,
-    column_rows,
     decode_frame,
     encode_control,
     encode_data,
@@ -18,12 +16,9 @@ from dskype.topology.core.frames import (
     encode_segment,
     encode_tick,
     encode_watermark,
-    pack_state,
     peek_header,
-    slice_column,
-    take_column,
-    unpack_state,
 )
+from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, take_column, unpack_state
 
 
 def data_frame(*segments, source=3, first=7):
@@ -87,10 +82,10 @@ def test_lists_of_numbers_arrive_as_arrow_lists():
 
 
 def test_lists_whose_offsets_do_not_fit_are_refused():
-    data = frames._pack_lists(pa.array([[1, 2], [3]])).data
+    data = values._pack_lists(pa.array([[1, 2], [3]])).data
     bad = data[:8] + b"\x09\0\0\0" + data[12:]
     with pytest.raises(FrameError, match="offsets of strings or lists"):
-        frames._read_lists(bad)
+        values._read_lists(bad)
 
 
 def test_typed_columns_arrive_read_only_and_typed():
@@ -174,4 +169,5 @@ def test_a_state_keeps_tuples_sets_and_arrays():
 
 
 def test_frames_hold_no_pickle():
-    assert "pickle" not in open(frames.__file__).read().replace("no pickle", "")
+    for module in (frames, values):
+        assert "pickle" not in open(module.__file__).read().replace("no pickle", "")

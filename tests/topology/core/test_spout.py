@@ -6,10 +6,11 @@ import pytest
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core import spout as spouts
-from dskype.topology.core.frames import InRecord, encode_control, encode_pulse
+from dskype.topology.core.frames import encode_control, encode_pulse
 from dskype.topology.core.spout import make_spout_task
-from dskype.topology.plan import TopologyPlan, inbox_topic
+from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.testing import IdentityBolt
+from dskype.topology.tuples import InRecord
 
 
 class Breaking(Spout):

@@ -12,8 +12,8 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
 from dskype.topology.fields import Fields
 from dskype.topology.flux import ClassNotFoundException, FluxException, Registry, default_registry, load
-from dskype.topology.flux.standins import Duration, TestClass, TestEnum
-from dskype.topology.validation import validate_submission
+from dskype.topology.flux.storm_compat import Duration, TestClass, TestEnum
+from dskype.topology.planning.validation import validate_submission
 
 SAMPLE = "tests.topology.flux.sample"
 WORDS = "spouts: [{id: words, className: org.apache.storm.testing.TestWordSpout, parallelism: 2}]\n"

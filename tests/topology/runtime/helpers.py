@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dskype.topology.core.frames import InRecord
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+from dskype.topology.tuples import InRecord
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:

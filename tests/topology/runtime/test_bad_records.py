@@ -6,7 +6,7 @@ from collections import Counter
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
 from dskype.topology.core.frames import encode_data, encode_segment
-from dskype.topology.plan import dead_letters_topic, inbox_topic
+from dskype.topology.planning.plan import dead_letters_topic, inbox_topic
 from dskype.topology.runtime.kafka import read_to_end
 
 from .components import Recorder, magic_number, sum_chain, sums_expected

@@ -9,7 +9,7 @@ import pytest
 
 from dskype.spouts.settings import CHANGEABLE_SETTINGS
 from dskype.topology import Fields, TopologyBuilder
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import FIRST_OFFSETS, MANIFEST, ControlFileError, Manifest, differences, read_json, write_json
 from dskype.topology.runtime.inputs import ExternalInputs
 from dskype.topology.runtime.kafka import KafkaSettings

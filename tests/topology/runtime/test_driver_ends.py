@@ -14,7 +14,7 @@ from kafka import TopicPartition
 from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
-from dskype.topology.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime import driver as driver_module
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, ResumeRefusedError
 from dskype.topology.runtime.driver import TopologyDriver
@@ -55,7 +55,7 @@ def test_a_component_that_fails_for_ever_ends_its_topology_and_says_why_to_every
         assert driver["restarts"] == {"broken": 2} and driver["problems"]["query"] == 3 and driver["state"] == "failed"
     finally:
         cluster.kill_topology(name, wait_secs=0)
-        wait_for(lambda: name not in cluster.keeper.topologies, 30, "the removal")
+        wait_for(lambda: name not in cluster.manager.topologies, 30, "the removal")
 
 
 class NotYetError(TopologyError):

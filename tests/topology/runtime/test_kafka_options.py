@@ -8,6 +8,7 @@ from kafka.errors import MessageSizeTooLargeError
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError, TopologyPlan
 from dskype.topology.runtime.driver import TopologyDriver
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
+from dskype.topology.runtime.topics import TopologyTopics
 
 
 def driver(tmp_path: Path, spout: KafkaSpout, bolt: KafkaBolt) -> TopologyDriver:
@@ -38,7 +39,7 @@ def test_a_kafka_bolt_with_a_producer_of_its_own_is_refused(tmp_path):
         refused.open()
 
 
-def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_others_are_warned_of(bootstrap_servers, name, tmp_path):
+def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_others_are_warned_of(bootstrap_servers, name):
     class Reads(KafkaSpout):
         def external_topics(self, topology, conf):
             return {f"{name}-made": {"max.message.bytes": "300000"}}
@@ -59,12 +60,11 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
         builder.set_bolt(f"out-{index}", KafkaBolt(f"{name}-{topic}")).shuffle_grouping("made")
     plan = TopologyPlan.build("t", "t-1-0", {}, builder.create_topology())
     try:
-        driver = TopologyDriver(plan, None, kafka, tmp_path)
-        driver._make_external_topics(admin)
+        warnings = TopologyTopics(plan, kafka).make_external(admin)
         made = admin.configs([f"{name}-made", f"{name}-written"])
         assert (made[f"{name}-made"]["compression.type"], made[f"{name}-made"]["max.message.bytes"]) == ("uncompressed", "300000")
         assert (made[f"{name}-written"]["compression.type"], made[f"{name}-written"]["max.message.bytes"]) == ("producer", str(16 << 20))
-        assert [warning.partition(" records")[0] for warning in driver.warnings] == [
+        assert [warning.partition(" records")[0] for warning in warnings] == [
             f"topic '{name}-large' takes",
             f"topic '{name}-others' takes compressed",
             f"topic '{name}-small' refuses",

@@ -9,8 +9,8 @@ import pytest
 
 from dskype.topology import BasicBolt, Fields, Spout, TopologyBuilder
 from dskype.topology.errors import TopologyError
-from dskype.topology.lifecycle import Keeper
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.nimbus.manager import TopologyManager
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime import nimbus_topic
 from dskype.topology.runtime.kept_files import declared_files, keep_files
 
@@ -176,12 +176,12 @@ class Backend:
 def test_a_resume_that_is_refused_removes_nothing(words):
     topology = topology_of()
     made, changes = [], []
-    first = Keeper(lambda plan: made.append(Backend(plan)) or made[-1], lambda: 0, on_change=lambda managed, removed=False: changes.append(removed))
+    first = TopologyManager(lambda plan: made.append(Backend(plan)) or made[-1], lambda: 0, on_change=lambda managed, removed=False: changes.append(removed))
     with pytest.raises(TopologyError):
         first.submit("t", {"words.file": str(words)}, topology)
     assert made[-1].removed and changes == [False, True]
     state = first.nimbus.submit("t", {"words.file": str(words)}, topology.components, 0)[0]
-    again = Keeper(
+    again = TopologyManager(
         lambda plan: made.append(Backend(plan)) or made[-1], lambda: 0, on_change=lambda managed, removed=False: changes.append(removed), resumed=[state]
     )
     for _ in range(2):

@@ -15,8 +15,8 @@ from kafka import TopicPartition
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError, TransitionException
-from dskype.topology.lifecycle import Keeper
-from dskype.topology.plan import inbox_topic, metrics_topic
+from dskype.topology.nimbus.manager import TopologyManager
+from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.runtime import liveness, nimbus_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, ClusterClient, NimbusService, load_removed, load_states, watch_drivers
@@ -60,10 +60,10 @@ def driver(kafka: KafkaSettings, name: str) -> Iterator[Backend]:
     """Yield the backend of a topology that this process runs."""
     lock = threading.RLock()
     service = NimbusService(kafka, lock)
-    keeper = Keeper(Backend, lambda: time.time_ns() // 1_000_000, on_change=service.publish)
-    service.start(keeper)
+    manager = TopologyManager(Backend, lambda: time.time_ns() // 1_000_000, on_change=service.publish)
+    service.start(manager)
     try:
-        yield keeper.submit(name, {"topology.message.timeout.secs": 1}, word_topology()).backend
+        yield manager.submit(name, {"topology.message.timeout.secs": 1}, word_topology()).backend
     finally:
         service.close()
         put(kafka, f"topology:{name}", None)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from dskype.topology.local import LocalCluster
-from dskype.topology.plan import inbox_topic
+from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime import driver as driver_module
 from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import TopicAdmin

@@ -15,7 +15,7 @@ import pytest
 
 from dskype.topology.core.executor import PendingSnapshot
 from dskype.topology.core.snapshots import FileSnapshotStore, LostStateError, WriteError, encode_snapshot
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.resident import LogFile, Payload, _Resident
 from tests.topology.simulated.fault_topologies import TOPOLOGIES

@@ -11,7 +11,7 @@ import pytest
 
 from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.errors import AlreadyAliveException, NotAliveException, TransitionException
-from dskype.topology.plan import dead_letters_topic
+from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import read_to_end
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 
@@ -182,7 +182,7 @@ def test_two_topologies_do_not_meet(cluster, name, diary):
             assert Counter(r.value for r in records.values()) == sums_expected(totals[i])
             if i == 0:  # the end of one is nothing to the other
                 cluster.kill_topology(handle.name, wait_secs=0)
-                wait_for(lambda handle=handle: handle.name not in cluster.keeper.topologies, 30, "the removal")
+                wait_for(lambda handle=handle: handle.name not in cluster.manager.topologies, 30, "the removal")
     finally:
         for handle in handles:
             handle.__exit__()

@@ -145,12 +145,12 @@ class Joiner(Bolt):
         self.collector.ack(tup)
 
     def snapshot(self):
-        from dskype.topology.core.task import pack_tuple
+        from dskype.topology.core.values import pack_tuple
 
         return {number: pack_tuple(t) for number, t in self.waiting.items()}
 
     def restore(self, state):
-        from dskype.topology.core.task import unpack_tuple
+        from dskype.topology.core.values import unpack_tuple
 
         self.waiting = {number: unpack_tuple(t) for number, t in state.items()}
 

@@ -11,7 +11,7 @@ import pytest
 from dskype.topology import Bolt, Fields, Spout, TopologyBuilder, TopologyError
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.local import LocalCluster
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout, TestWordCounter

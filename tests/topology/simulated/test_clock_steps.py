@@ -7,7 +7,7 @@ import pytest
 
 from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.frames import encode_control
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Duration

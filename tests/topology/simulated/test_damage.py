@@ -7,7 +7,7 @@ import pytest
 from dskype.topology.core.executor import LostInputError, check_journals, lost_tails
 from dskype.topology.core.frames import encode_control
 from dskype.topology.core.snapshots import LostStateError, SnapshotError
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

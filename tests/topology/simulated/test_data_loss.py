@@ -9,7 +9,7 @@ from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core import spout as spouts
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

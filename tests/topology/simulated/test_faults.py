@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from dskype.topology.core.clock import TopologyClock  # noqa: F401  (the engine's own parts are under test)
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

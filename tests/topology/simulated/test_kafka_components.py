@@ -7,7 +7,7 @@ import pytest
 
 from dskype.topology import Bolt, DeadLetter, Fields, IllegalArgumentException, InvalidTopologyException, KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.local import LocalCluster
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

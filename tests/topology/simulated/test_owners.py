@@ -6,7 +6,7 @@ from dskype.topology import BasicBolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.executor import Executor
 from dskype.topology.core.frames import decode_frame, encode_control, encode_pulse
 from dskype.topology.core.snapshots import FencedError, FileSnapshotStore, JournalTakenError, LostStateError
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import TOPOLOGIES

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
-from dskype.topology.core import task as tasks
-from dskype.topology.core.frames import unpack_state
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.core import bolt_task as tasks
+from dskype.topology.core.values import unpack_state
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 

@@ -6,7 +6,7 @@ import pytest
 from dskype.topology import BatchBolt, TopologyBuilder
 from dskype.topology.core.frames import OutRecord, OutRecords, one_by_one
 from dskype.topology.local import LocalCluster
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.wire import OUTPUT, decode_batches, encode_batches, out_batches
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog

@@ -8,7 +8,7 @@ import pytest
 from dskype.topology import Bolt, Fields, IllegalArgumentException, Spout, TopologyBuilder
 from dskype.topology.core.executor import Executor
 from dskype.topology.core.snapshots import MemorySnapshotStore
-from dskype.topology.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration, WindowedBolt

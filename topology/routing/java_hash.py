@@ -25,9 +25,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -38,6 +41,7 @@ __all__ = [
     "double_hash",
     "hash_column",
     "hash_columns",
+    "kernels",
     "key_bytes_seed",
     "long_hash",
     "string_hash",
@@ -228,17 +232,25 @@ def two_candidates(seed: int, num_tasks: int) -> tuple[int, int]:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
+def kernels() -> ModuleType:
+    """Return the compiled kernels, imported when first used.
+
+    Importing numba takes a quarter of a second, as much as the rest of the emulator: topologies that group no columns do without.
+    """
+    from dskype.topology.routing import _kernels
+
+    return _kernels
+
+
 def hash_columns(columns: Sequence[Any], n: int) -> np.ndarray:
     """Return :func:`deep_hash` of every row.
 
     :param columns: the columns in the order of the grouping's fields, each of length ``n``.
     :returns: int32 array of length ``n``.
     """
-    from dskype.topology import _kernels
-
     h = np.ones(n, np.int32)
     for column in columns:
-        _kernels.combine(h, hash_column(column))
+        kernels().combine(h, hash_column(column))
     return h
 
 
@@ -268,8 +280,6 @@ def _hash_list(values: Sequence[Any]) -> np.ndarray:
         kinds = set(map(type, values))
         kinds.discard(type(None))
         if kinds == {str}:
-            import pyarrow as pa
-
             try:
                 return _hash_arrow(pa.array(values, pa.large_string()))
             except UnicodeEncodeError:  # lone surrogates are no UTF-8
@@ -283,18 +293,16 @@ def _hash_list(values: Sequence[Any]) -> np.ndarray:
 
 
 def _hash_numpy(column: np.ndarray) -> np.ndarray:
-    from dskype.topology import _kernels
-
     kind = column.dtype.kind
     if column.ndim == 1:
         if kind == "b":
-            return _kernels.hash_bool(column)
+            return kernels().hash_bool(column)
         if kind == "i" or (kind == "u" and column.dtype.itemsize < 8):
-            return _kernels.hash_int64(column.astype(np.int64, copy=False))
+            return kernels().hash_int64(column.astype(np.int64, copy=False))
         if kind == "u" and (len(column) == 0 or column.max() <= _INT64_MAX):
-            return _kernels.hash_int64(column.astype(np.int64))
+            return kernels().hash_int64(column.astype(np.int64))
         if kind == "f" and column.dtype.itemsize <= 8:
-            return _kernels.hash_float64(column.astype(np.float64, copy=False))
+            return kernels().hash_float64(column.astype(np.float64, copy=False))
     if kind in "mMV":
         # tolist() would turn these into integers or dates and hide that they have no Java counterpart
         return _hash_list(list(column))
@@ -302,11 +310,6 @@ def _hash_numpy(column: np.ndarray) -> np.ndarray:
 
 
 def _hash_arrow(column: Any) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from dskype.topology import _kernels
-
     if isinstance(column, pa.ChunkedArray):
         parts = [_hash_arrow(chunk) for chunk in column.chunks]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
@@ -326,9 +329,9 @@ def _hash_arrow(column: Any) -> np.ndarray:
     if len(column) == 0:
         return np.empty(0, np.int32)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        out = _kernels.hash_utf8(*_offsets_and_data(column))
+        out = kernels().hash_utf8(*_offsets_and_data(column))
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        out = _kernels.hash_bytes(*_offsets_and_data(column))
+        out = kernels().hash_bytes(*_offsets_and_data(column))
     elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         filled = pc.fill_null(column, False if pa.types.is_boolean(kind) else pa.scalar(0, kind)) if column.null_count else column
         out = _hash_numpy(filled.to_numpy(zero_copy_only=False))

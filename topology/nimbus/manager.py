@@ -1,4 +1,4 @@
-"""Carries out the life of topologies: what :mod:`~dskype.topology.nimbus` decides, a *backend* does.
+"""Carries out the life of topologies: what :mod:`~dskype.topology.nimbus.states` decides, a *backend* does.
 
 Nothing here knows a transport; a backend is the simulated topology, or the driver on Spark and Kafka.
 """
@@ -10,15 +10,15 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Protocol
 
-from dskype.topology.builder import StormTopology, is_system_id
 from dskype.topology.config import Config
+from dskype.topology.core.redaction import filled, redact, redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.nimbus import Action, Event, Nimbus, Rebalance, TopologyState
-from dskype.topology.plan import TopologyPlan
-from dskype.topology.redaction import filled, redact, redact_text
-from dskype.topology.validation import validate_submission
+from dskype.topology.model import StormTopology, is_system_id
+from dskype.topology.nimbus.states import Action, Event, Nimbus, Rebalance, TopologyState
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.planning.validation import validate_submission
 
-__all__ = ["Backend", "Keeper", "ManagedTopology"]
+__all__ = ["Backend", "TopologyManager", "ManagedTopology"]
 
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class ManagedTopology:
         return self.backend.stats
 
 
-class Keeper:
+class TopologyManager:
     """Keeps the topologies of one process.
 
     :param make_backend: (plan) -> backend.

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException
-from dskype.topology.nimbus import Action, Nimbus, Rebalance, TopologyState, topology_id
+from dskype.topology.nimbus.states import Action, Nimbus, Rebalance, TopologyState, topology_id
 
 T0 = 1_700_000_000_000
 COMPONENTS = ["words", "count"]

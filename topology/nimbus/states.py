@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from dskype.topology.config import DEFAULTS, Config
+from dskype.topology.core.redaction import redact
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, NotAliveException, TransitionException, explain
-from dskype.topology.redaction import redact
 
 __all__ = ["Action", "Nimbus", "Rebalance", "TopologyState", "topology_id"]
 
@@ -287,7 +287,7 @@ class Nimbus:
         try:
             return self._topologies[name]
         except KeyError:
-            raise NotAliveException.of(name) from None
+            raise NotAliveException.for_topology(name) from None
 
     def submit(
         self, name: str, conf: Mapping[str, Any], components: Iterable[str], now_ms: int, *, active: bool = True, owner: str = ""
@@ -299,7 +299,7 @@ class Nimbus:
         :raises AlreadyAliveException: ``x is already alive``.
         """
         if name in self._topologies:
-            raise AlreadyAliveException.of(name)
+            raise AlreadyAliveException.for_topology(name)
         self.counter += 1
         state = TopologyState(
             topology_id(name, self.counter, now_ms), name, dict(conf), sorted(components), now_ms, status="ACTIVE" if active else "INACTIVE", owner=owner

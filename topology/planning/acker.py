@@ -13,7 +13,13 @@ from typing import Any
 from dskype.topology.components import BatchBolt
 from dskype.topology.tuples import Tuple, TupleBatch
 
-__all__ = ["Acker"]
+__all__ = ["ACKER_ACK_STREAM_ID", "ACKER_COMPONENT_ID", "ACKER_FAIL_STREAM_ID", "ACKER_INIT_STREAM_ID", "ACKER_RESET_TIMEOUT_STREAM_ID", "Acker"]
+
+ACKER_COMPONENT_ID = "__acker"
+ACKER_INIT_STREAM_ID = "__ack_init"
+ACKER_ACK_STREAM_ID = "__ack_ack"
+ACKER_FAIL_STREAM_ID = "__ack_fail"
+ACKER_RESET_TIMEOUT_STREAM_ID = "__ack_reset_timeout"
 
 _VALUE, _SPOUT, _FAILED, _SINCE = range(4)
 

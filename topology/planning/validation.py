@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from dskype.topology import config
-from dskype.topology.builder import ComponentSpec, StormTopology, is_system_id
-from dskype.topology.components import Component, stateful
 from dskype.topology.config import Config
 from dskype.topology.errors import AlreadyAliveException, IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.fields import Fields
 from dskype.topology.groupings import CustomGrouping, DirectGrouping, FieldsGrouping, PartialKeyGrouping
+from dskype.topology.model import Component, ComponentSpec, StormTopology, is_system_id, stateful
+from dskype.topology.planning.system import with_system
 from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
 
 __all__ = ["find_cycles", "find_unreachable", "validate_name", "validate_submission"]
@@ -54,13 +54,13 @@ def validate_submission(
     """
     validate_name(name)
     if name in existing_names:
-        raise AlreadyAliveException.of(name)
+        raise AlreadyAliveException.for_topology(name)
     conf = _validate_conf(conf)
     if not local and not topology.spouts:
         raise InvalidTopologyException(explain(f"Topology {name} does not have any spout", given=sorted(topology.components), hint="add one with set_spout"))
     _validate_basic(topology)
     _validate_component_confs(topology)
-    system = topology.with_system(conf)
+    system = with_system(topology, conf)
     _validate_structure(system)
     full = config.merge(config.DEFAULTS, conf)
     for spec in system.components.values():

@@ -1,4 +1,4 @@
-"""Python stand-ins of the Java classes that Storm's own Flux files name.
+"""Python classes in place of the Java classes that Storm's own Flux files name.
 
 Those that would need what is not here (a shell component's protocol, HDFS) can be built and looked at, so that a file
 passes a dry run, but carry ``emulator_refusal``: the reason why a topology with them is not run.
@@ -10,14 +10,17 @@ import enum
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from dskype.topology.builder import StormTopology, TopologyBuilder
-from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, OutputFieldsDeclarer, Spout
+from dskype.topology.builder import TopologyBuilder
+from dskype.topology.components import BasicBolt, Bolt, KafkaSpout, Spout
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields
+from dskype.topology.model import OutputFieldsDeclarer, StormTopology
 from dskype.topology.testing import LogInfoBolt, TestGlobalCount, TestWordCounter, TestWordSpout
 from dskype.topology.tuples import Tuple
+
+_Class = TypeVar("_Class")
 
 __all__ = [
     "BaseWorkerHook",
@@ -36,6 +39,30 @@ __all__ = [
     "TestClass",
     "TestEnum",
 ]
+
+
+def _with_setters(attribute: str, **kinds: type) -> Callable[[type[_Class]], type[_Class]]:
+    """Give a class setters that put their value into a dict of the object, and return the object.
+
+    :param attribute: the attribute that is the dict.
+    :param kinds: method -> type of its value, which a Flux file's value is checked by; the key is the name without its verb.
+    """
+
+    def add(cls: type[_Class]) -> type[_Class]:
+        for method, kind in kinds.items():
+            setattr(cls, method, _setter(attribute, method.partition("_")[2], kind))
+        return cls
+
+    return add
+
+
+def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
+    def set_value(self: Any, value: Any) -> Any:
+        getattr(self, attribute)[key] = value
+        return self
+
+    set_value.__annotations__ = {"value": kind}
+    return set_value
 
 
 # --- flux wrappers ----------------------------------------------------------------------------------------------------
@@ -284,6 +311,15 @@ class OnlyValueRecordTranslator:
         return ["default"]
 
 
+@_with_setters(
+    "ignored",
+    set_max_uncommitted_offsets=int,  # topology.max.spout.pending and back-pressure bound what is on its way
+    set_offset_commit_period_ms=int,  # positions are kept with the snapshots
+    set_poll_timeout_ms=int,  # Spark polls
+    set_partition_refresh_period_ms=int,  # Spark watches the partitions
+    set_emit_null_tuples=bool,  # a record without a tuple is done at once
+    set_metrics_time_bucket_size_in_secs=int,
+)
 class KafkaSpoutConfigBuilder:
     """Collects what a Kafka spout needs, with the setters of Storm's ``KafkaSpoutConfig.Builder``.
 
@@ -332,34 +368,6 @@ class KafkaSpoutConfigBuilder:
             )
         self.translator = translator
         return self
-
-    def _ignore(self, name: str, value: Any) -> KafkaSpoutConfigBuilder:
-        self.ignored[name] = value
-        return self
-
-    def set_max_uncommitted_offsets(self, n: int) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore: topology.max.spout.pending and back-pressure bound what is on its way."""
-        return self._ignore("maxUncommittedOffsets", n)
-
-    def set_offset_commit_period_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore: positions are kept with the snapshots."""
-        return self._ignore("offsetCommitPeriodMs", ms)
-
-    def set_poll_timeout_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore: Spark polls."""
-        return self._ignore("pollTimeoutMs", ms)
-
-    def set_partition_refresh_period_ms(self, ms: int) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore: Spark watches the partitions."""
-        return self._ignore("partitionRefreshPeriodMs", ms)
-
-    def set_emit_null_tuples(self, emit: bool) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore: a record without a tuple is done at once."""
-        return self._ignore("emitNullTuples", emit)
-
-    def set_metrics_time_bucket_size_in_secs(self, secs: int) -> KafkaSpoutConfigBuilder:
-        """Accept and ignore."""
-        return self._ignore("metricsTimeBucketSizeInSecs", secs)
 
     def build(self) -> KafkaSpoutConfig:
         """Return the configuration."""
@@ -417,6 +425,9 @@ class StormKafkaSpout(KafkaSpout):
 # --- storm-hdfs -------------------------------------------------------------------------------------------------------
 
 
+@_with_setters(
+    "settings", with_path=str, with_prefix=str, with_extension=str, with_field_delimiter=str, with_record_delimiter=str, with_fields=Fields, to_destination=str
+)
 class HdfsPart:
     """A policy or format of the HDFS bolt: keeps its arguments, does nothing.
 
@@ -427,39 +438,17 @@ class HdfsPart:
         self.args = args
         self.settings: dict[str, Any] = {}
 
-    def _set(self, name: str, value: Any) -> HdfsPart:
-        self.settings[name] = value
-        return self
 
-    def with_path(self, path: str) -> HdfsPart:
-        """Keep the path."""
-        return self._set("path", path)
-
-    def with_prefix(self, prefix: str) -> HdfsPart:
-        """Keep the prefix."""
-        return self._set("prefix", prefix)
-
-    def with_extension(self, extension: str) -> HdfsPart:
-        """Keep the extension."""
-        return self._set("extension", extension)
-
-    def with_field_delimiter(self, delimiter: str) -> HdfsPart:
-        """Keep the delimiter."""
-        return self._set("field_delimiter", delimiter)
-
-    def with_record_delimiter(self, delimiter: str) -> HdfsPart:
-        """Keep the delimiter."""
-        return self._set("record_delimiter", delimiter)
-
-    def with_fields(self, fields: Fields) -> HdfsPart:
-        """Keep the fields."""
-        return self._set("fields", fields)
-
-    def to_destination(self, destination: str) -> HdfsPart:
-        """Keep the destination."""
-        return self._set("destination", destination)
-
-
+@_with_setters(
+    "settings",
+    with_config_key=str,
+    with_fs_url=str,
+    with_file_name_format=HdfsPart,
+    with_record_format=HdfsPart,
+    with_sync_policy=HdfsPart,
+    with_rotation_policy=HdfsPart,
+    add_rotation_action=HdfsPart,
+)
 class HdfsBolt(Bolt):
     """Storm's HDFS bolt: can be configured, is not run."""
 
@@ -467,38 +456,6 @@ class HdfsBolt(Bolt):
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
-
-    def _set(self, name: str, value: Any) -> HdfsBolt:
-        self.settings[name] = value
-        return self
-
-    def with_config_key(self, key: str) -> HdfsBolt:
-        """Keep the key."""
-        return self._set("config_key", key)
-
-    def with_fs_url(self, url: str) -> HdfsBolt:
-        """Keep the address."""
-        return self._set("fs_url", url)
-
-    def with_file_name_format(self, part: HdfsPart) -> HdfsBolt:
-        """Keep the format."""
-        return self._set("file_name_format", part)
-
-    def with_record_format(self, part: HdfsPart) -> HdfsBolt:
-        """Keep the format."""
-        return self._set("record_format", part)
-
-    def with_sync_policy(self, part: HdfsPart) -> HdfsBolt:
-        """Keep the policy."""
-        return self._set("sync_policy", part)
-
-    def with_rotation_policy(self, part: HdfsPart) -> HdfsBolt:
-        """Keep the policy."""
-        return self._set("rotation_policy", part)
-
-    def add_rotation_action(self, part: HdfsPart) -> HdfsBolt:
-        """Keep the action."""
-        return self._set("rotation_action", part)
 
     def execute(self, tup: Tuple) -> None:
         """Refuse."""

@@ -2,13 +2,14 @@ import time
 
 import pytest
 
-from dskype.topology import local, steady_clock
+from dskype.topology import local
+from dskype.topology.core import steady_clock
 from dskype.topology.runtime import driver, resident
 
 
 @pytest.mark.parametrize("module", [steady_clock, driver, resident, local])
 def test_the_time_of_day_is_read_once(module, monkeypatch):
-    """The clocks of the driver, the executors and the keeper go on when the machine's clock is set."""
+    """The clocks of the driver, the executors and the manager go on when the machine's clock is set."""
     assert abs(module.now_ms() - time.time_ns() // 1_000_000) < 60_000
     real = time.time_ns
     for hours in (-1, 1):

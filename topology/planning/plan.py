@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dskype.topology.builder import ComponentSpec, StormTopology, is_system_id
 from dskype.topology.config import DEFAULTS, Config, merge
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.model import ComponentSpec, StormTopology, is_system_id
+from dskype.topology.planning.system import with_system
 
 __all__ = ["FIRST_PORT", "TopologyPlan", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed"]
 
@@ -103,7 +104,7 @@ class TopologyPlan:
         :raises InvalidTopologyException: tasks without executors.
         """
         full = merge(DEFAULTS, conf)
-        system = topology.with_system(full)
+        system = with_system(topology, full)
         counts = {c.id: 1 if c.parallelism_hint is None else c.parallelism_hint for c in system.components.values()}
         return cls(name, topology_id, full, system, full[Config.TOPOLOGY_WORKERS] or 1, counts)
 

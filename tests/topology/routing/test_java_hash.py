@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.topology import IllegalArgumentException, _kernels, java_hash
-from dskype.topology.java_hash import choose_task_index, deep_hash, hash_column, hash_columns, key_bytes_seed, two_candidates, value_hash
+from dskype.topology import IllegalArgumentException
+from dskype.topology.routing import _kernels, java_hash
+from dskype.topology.routing.java_hash import choose_task_index, deep_hash, hash_column, hash_columns, key_bytes_seed, two_candidates, value_hash
 
 STRINGS = [
     ("", 0),

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from dskype.topology import AlreadyAliveException, Bolt, Fields, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder
-from dskype.topology.validation import find_cycles, find_unreachable, validate_name, validate_submission
+from dskype.topology.planning.validation import find_cycles, find_unreachable, validate_name, validate_submission
 
 
 class S(Spout):

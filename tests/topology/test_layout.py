@@ -1,0 +1,94 @@
+"""What a user of the emulator imports is separate from what runs it, and no import leads back to where it began."""
+
+import ast
+from pathlib import Path
+
+TOPOLOGY = Path(__file__).parents[2] / "topology"
+ROOT = "dskype.topology"
+RUNTIME = ("planning", "routing", "core", "nimbus", "simulated", "runtime")
+"""The packages that run topologies; the modules beside them, and ``flux``, are what users import."""
+
+CONTRACT = {
+    "": {"planning.plan"},  # TopologyPlan: what ``context.plan`` is
+    "local": {"core.steady_clock", "nimbus.manager", "nimbus.states", "planning.plan", "simulated.engine", "simulated.log"},  # a cluster runs topologies
+    "mixins": {"core.shared_log"},
+    "testing": {"core.shared_log"},  # a file that tasks and tests share
+    "windows": {"core.values", "core.window_policies"},  # a windowed bolt keeps and cuts its queue by itself
+}
+"""What modules of the API import of the runtime, and why; all others import nothing of it."""
+
+
+def modules() -> dict[str, Path]:
+    """Return the modules of ``topology``, named from there."""
+    named = {}
+    for path in sorted(TOPOLOGY.rglob("*.py")):
+        parts = path.relative_to(TOPOLOGY).with_suffix("").parts
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def imported(path: Path, known: dict[str, Path]) -> set[str]:
+    """Return the modules of ``topology`` that a file imports, in functions and for annotations, too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == ROOT or name.startswith(ROOT + "."):
+                inner = name.removeprefix(ROOT).removeprefix(".")
+                found.add(inner if inner in known else inner.rpartition(".")[0])
+    return found
+
+
+def test_modules_of_the_api_import_of_the_runtime_only_what_the_contract_names():
+    known = modules()
+    used = {
+        name: {i for i in imported(path, known) if i.split(".")[0] in RUNTIME}
+        for name, path in known.items()
+        if name.split(".")[0] not in RUNTIME  # fmt: skip
+    }
+    assert {name: found for name, found in used.items() if found} == CONTRACT
+
+
+def test_imports_inside_functions_have_a_measured_reason():
+    """Each saves a quarter of a second, and is said so there."""
+    inside = {
+        (name, alias.name)
+        for name, path in modules().items()
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    assert inside == {("builder", "cloudpickle"), ("routing.java_hash", "_kernels")}
+
+
+def test_every_package_is_the_api_or_the_runtime():
+    assert {path.parent.name for path in TOPOLOGY.glob("*/__init__.py")} == {*RUNTIME, "flux"}
+
+
+def test_no_import_leads_back_to_where_it_began():
+    known = modules()
+    edges = {name: imported(path, known) - {name} for name, path in known.items()}
+    while free := [name for name, targets in edges.items() if not targets & edges.keys()]:
+        for name in free:
+            del edges[name]
+    assert not edges, f"circles among {sorted(edges)}"
+
+
+def test_packages_depend_on_each_other_one_way():
+    """Each package imports only packages that stand before it."""
+    order = ["", "flux", *RUNTIME]
+    known = modules()
+    for name, path in known.items():
+        package = name.split(".")[0] if name.split(".")[0] in order else ""
+        for target in imported(path, known):
+            other = target.split(".")[0] if target.split(".")[0] in order else ""
+            if package in RUNTIME and other in RUNTIME:
+                assert order.index(other) <= order.index(package), f"{name} imports {target}"

@@ -1,0 +1,190 @@
+"""What a topology consists of: components, the streams between them and how they are grouped.
+
+Spouts and bolts (:mod:`~dskype.topology.components`), groupings (:mod:`~dskype.topology.groupings`) and the builder refer to these
+classes; the classes here refer to none of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.fields import DEFAULT_STREAM_ID, Fields, GlobalStreamId, StreamInfo, as_fields
+
+__all__ = ["Component", "ComponentSpec", "Grouping", "OutputFieldsDeclarer", "StormTopology", "is_system_id", "stateful"]
+
+
+def is_system_id(name: str) -> bool:
+    """Tell whether a component or stream id is reserved for the system: it starts with ``__``."""
+    return name.startswith("__")
+
+
+class OutputFieldsDeclarer:
+    """Collects the streams that a component declares; handed to ``declare_output_fields``."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, StreamInfo] = {}
+
+    def declare(self, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
+        """Declare the stream ``default``.
+
+        :raises IllegalArgumentException: the stream is already declared.
+        """
+        self.declare_stream(DEFAULT_STREAM_ID, fields, direct)
+
+    def declare_stream(self, stream_id: str, fields: Fields | str | Iterable[str], direct: bool = False) -> None:
+        """Declare a stream by its id.
+
+        :param stream_id: the id; ids that start with ``__`` are reserved and refused at submission.
+        :param fields: its fields, in the order of the values of an emit.
+        :param direct: the stream is meant for ``emit_direct``; default False.
+        :raises IllegalArgumentException: no stream id, declared twice (``Fields for S already set``), bad fields.
+        """
+        if not isinstance(stream_id, str):
+            raise IllegalArgumentException(explain("streamId can't be null", given=stream_id, legal="a string"))
+        if stream_id in self.streams:
+            raise IllegalArgumentException(explain(f"Fields for {stream_id} already set", given=list(as_fields(fields))))
+        self.streams[stream_id] = StreamInfo(as_fields(fields), bool(direct))
+
+    def declare_direct(self, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> None:
+        """Declare a direct stream; short for ``declare_stream(stream_id, fields, direct=True)``."""
+        self.declare_stream(stream_id, fields, True)
+
+
+class Component(ABC):
+    """What spouts and bolts have in common.
+
+    State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
+    overrides neither loses it, as in Storm.
+
+    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
+    """
+
+    changeable_settings: frozenset[str] = frozenset()
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
+
+    def get_component_configuration(self) -> Mapping[str, Any] | None:
+        """Return configuration of this component alone, over the topology's; default None."""
+        return None
+
+    def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
+        """Refuse a topology in which this component cannot work; called at submission. Default: anything goes.
+
+        :param component_id: this component's id.
+        :param conf: the topology's configuration with defaults.
+        :param topology: all components, ackers included.
+        :raises InvalidTopologyException: with the reason.
+        """
+
+    def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+        """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
+
+        Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
+
+        :param topology: the topology's name.
+        :param conf: the component's configuration.
+        """
+        return {}
+
+    def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
+        """Return the files that tasks of this component read: where ``conf`` names each, and its path. Default: none.
+
+        On Spark they are copied into the topology's folder when it starts, and ``conf`` names the copies from then on: whatever becomes of the
+        files, tasks read the same after every restart.
+
+        :param conf: the component's configuration.
+        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``, and
+            the keys of the maps within it.
+        """
+        return {}
+
+    def snapshot(self) -> Any:
+        """Return the state of this task, to be given to ``restore`` later, maybe in another process.
+
+        Called between two calls of the task, in a forked copy of its process. What is returned must be made of dict,
+        list, tuple, set, str, bytes, int, float, bool, None and numpy arrays; tuples and sets nested at most 32 deep in each other. While it cannot
+        be written the task goes on without snapshots, and reports why.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
+
+    def restore(self, state: Any) -> None:
+        """Take over ``state``; called after ``open``/``prepare`` and before the first tuple, if there is a snapshot."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
+
+
+def stateful(component: Component) -> bool:
+    """Tell whether ``component`` keeps state: its class overrides both ``snapshot`` and ``restore``."""
+    cls = type(component)
+    return getattr(cls, "snapshot", None) not in (None, Component.snapshot) and getattr(cls, "restore", None) not in (None, Component.restore)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How a bolt shares a stream's tuples among its tasks; base of the specs below."""
+
+    kind: ClassVar[str] = ""
+    """Name of the grouping, e.g. ``local_or_shuffle``."""
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass
+class ComponentSpec:
+    """One component of a topology.
+
+    :param id: its id, unique among spouts and bolts.
+    :param kind: ``spout`` or ``bolt``.
+    :param obj: the component; every task works on a copy of its own.
+    :param parallelism_hint: initial executors; None means 1.
+    :param conf: the component's own configuration.
+    :param outputs: stream id -> fields and direct flag.
+    :param inputs: (source component, source stream) -> grouping.
+    """
+
+    id: str
+    kind: Literal["spout", "bolt"]
+    obj: Component
+    parallelism_hint: int | None = None
+    conf: dict[str, Any] = field(default_factory=dict, repr=False)
+    outputs: dict[str, StreamInfo] = field(default_factory=dict)
+    inputs: dict[GlobalStreamId, Grouping] = field(default_factory=dict)
+
+    @property
+    def is_spout(self) -> bool:
+        """True for a spout."""
+        return self.kind == "spout"
+
+
+@dataclass
+class StormTopology:
+    """A topology's logical plan; made by :class:`TopologyBuilder`, not by hand.
+
+    :param components: component id -> spec, in the order they were declared.
+    """
+
+    components: dict[str, ComponentSpec]
+
+    @property
+    def spouts(self) -> dict[str, ComponentSpec]:
+        """The spouts alone."""
+        return {c.id: c for c in self.components.values() if c.kind == "spout"}
+
+    @property
+    def bolts(self) -> dict[str, ComponentSpec]:
+        """The bolts alone, system bolts included."""
+        return {c.id: c for c in self.components.values() if c.kind == "bolt"}
+
+    def consumers(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> dict[str, Grouping]:
+        """Return who subscribes to a stream, and how: {component id: grouping}, in string order of the ids."""
+        key = (component_id, stream_id)
+        return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}  # type: ignore[index]
+
+    def without_system(self) -> StormTopology:
+        """Return the user's own components alone, still with their system streams."""
+        return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})

@@ -1,0 +1,1 @@
+"""Which tasks get a tuple: groupers, and Java's hash codes that they follow."""

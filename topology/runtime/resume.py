@@ -1,0 +1,85 @@
+"""Taking a topology up again: what an earlier driver started, what may have changed since, and the next term."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import logging
+import os
+import platform
+from pathlib import Path
+
+from dskype.topology.core.snapshots import FileSnapshotStore, TermTakenError
+from dskype.topology.errors import explain
+from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
+
+__all__ = ["SNAPSHOTS", "check_changes", "installed_version", "started_before", "take_term"]
+
+log = logging.getLogger(__name__)
+
+SNAPSHOTS = "snapshots"
+"""The folder of snapshots and journals, within the topology's."""
+
+
+def started_before(plan: TopologyPlan, folder: Path) -> Manifest | None:
+    """Return what is to be resumed; None: it never came so far as to have topics and snapshots of its own.
+
+    :raises ControlFileError: there are snapshots, and nothing that says of what.
+    """
+    started = Manifest.read(folder)
+    if started is None:
+        if any((folder / SNAPSHOTS).glob("[0-9]*/*")):
+            raise ControlFileError(
+                explain(
+                    f"Topology {plan.name!r} cannot be resumed: {folder} holds snapshots, but no {MANIFEST} that says of what.",
+                    hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
+                )
+            )
+    elif started.topology_id != plan.topology_id:
+        raise ControlFileError(
+            explain(
+                f"The files of {folder} belong to two topologies.",
+                given=f"{MANIFEST} of {started.topology_id}",
+                legal=plan.topology_id,
+                hint="put the files back from one copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
+            )
+        )
+    return started
+
+
+def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> bool:
+    """Refuse changes since the topology was started that its state cannot bear; tell whether there are others.
+
+    :raises ResumeRefusedError: something else has changed.
+    """
+    changeable = {key for spec in plan.topology.components.values() for key in spec.obj.changeable_settings}
+    refused, taken = differences(started, given, changeable)
+    if refused:
+        lines = "\n".join(f"  {line}" for line in refused)
+        raise ResumeRefusedError(
+            f"topology {plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
+            f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
+            "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state"
+        )
+    for line in taken:
+        log.info("topology %s is resumed with %s", plan.name, line)
+    return bool(taken)
+
+
+def take_term(store: FileSnapshotStore, now_ms: int) -> int:
+    """Take the next term of a topology, and return it: the processes of drivers with lower terms write nothing any more."""
+    while True:
+        # Seconds: a folder that was removed and made again begins above every term that it ever had.
+        term = store.newest_term() + 1 if store.newest_term() else now_ms // 1000
+        with contextlib.suppress(TermTakenError):
+            store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms})
+            return term
+
+
+def installed_version() -> str:
+    """Return the version of dskype; "unknown" where it is not installed."""
+    try:
+        return importlib.metadata.version("dskype")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

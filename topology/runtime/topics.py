@@ -1,0 +1,177 @@
+"""The topics of one topology: inboxes, statistics, dead letters, and those outside that its components need."""
+
+from __future__ import annotations
+
+import logging
+
+from dskype.topology.components import KafkaBolt, KafkaSpout
+from dskype.topology.config import RECORD_BYTES, Config
+from dskype.topology.core.executor import start_positions
+from dskype.topology.core.snapshots import FileSnapshotStore
+from dskype.topology.core.stats import TopologyStats
+from dskype.topology.errors import FatalError, TopologyError, explain
+from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
+from dskype.topology.runtime.kafka import INPUT_TOPIC, OUTPUT_TOPIC, KafkaSettings, TopicAdmin, refuse_own_security, topic_warnings
+
+__all__ = ["METRICS_RETENTION_MS", "TopologyTopics", "check_kafka_options"]
+
+log = logging.getLogger(__name__)
+
+METRICS_RETENTION_MS = 10 * 60_000
+
+
+class TopologyTopics:
+    """Makes the topics of a topology, keeps them in order while it runs, and removes them.
+
+    :param plan: the topology's plan.
+    :param kafka: the brokers.
+    """
+
+    def __init__(self, plan: TopologyPlan, kafka: KafkaSettings) -> None:
+        self.plan, self._kafka = plan, kafka
+        self._positions: dict[tuple[str, int], int] = {}  # inbox of a spout task -> its position when old records were dropped last
+
+    @property
+    def inboxes(self) -> dict[str, int]:
+        """Inbox topic -> partitions."""
+        return {inbox_topic(self.plan.name, c): len(self.plan.component_tasks(c)) for c in self.plan.component_ids}
+
+    def make(self, resume: bool, store: FileSnapshotStore) -> list[str]:
+        """Make all topics, or check that those of a topology that is resumed are as it left them.
+
+        :returns: what is not right with external topics, though it can be worked with.
+        :raises TopologyError: an inbox is missing, or has other partitions.
+        :raises FatalError: an inbox lacks what a task has to go on with.
+        """
+        inboxes = self.inboxes
+        with TopicAdmin(self._kafka) as admin:
+            existing = admin.existing(inboxes)
+            if resume:
+                wrong = {t: (n, existing.get(t)) for t, n in inboxes.items() if existing.get(t) != n}
+                if wrong:
+                    raise TopologyError(
+                        explain(
+                            f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
+                            given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
+                            hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')",
+                        )
+                    )
+            else:
+                admin.delete([*existing, metrics_topic(self.plan.name)])
+            # Kafka must not drop what a snapshot may need: the watch does that itself.
+            admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)})
+            for topic, config in self._side_topics().items():
+                admin.create({topic: 1}, config)
+            warnings = self.make_external(admin)
+            if resume:
+                for component in self.plan.component_ids:
+                    self.check_retention(component, admin, store)
+        return warnings
+
+    def _side_topics(self) -> dict[str, dict[str, str]]:
+        """Return the topics of statistics and dead letters, with their configurations."""
+        size, conf = {"max.message.bytes": str(2 * RECORD_BYTES)}, self.plan.conf
+        return {
+            metrics_topic(self.plan.name): {"retention.ms": str(METRICS_RETENTION_MS), "segment.ms": str(METRICS_RETENTION_MS // 5), **size},
+            dead_letters_topic(self.plan.name): {
+                "retention.ms": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS]),
+                "segment.bytes": str(64 << 20),
+                "retention.bytes": str(conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES]),
+                **size,
+            },
+        }
+
+    def make_again(self, admin: TopicAdmin) -> list[str]:
+        """Make the topics of statistics and dead letters again if they were deleted, for every query writes there; return those that were."""
+        topics = self._side_topics()
+        existing = admin.existing(topics)
+        deleted = sorted(topics.keys() - existing.keys())
+        for topic in deleted:
+            admin.create({topic: 1}, topics[topic])
+        return deleted
+
+    def make_external(self, admin: TopicAdmin) -> list[str]:
+        """Make the topics that components need where they are missing: brokers need not do so by themselves.
+
+        :returns: what is not right with those that exist.
+        """
+        wanted: dict[str, dict[str, str]] = {}
+        for spec in self.plan.topology.components.values():
+            for topic, config in spec.obj.external_topics(self.plan.name, self.plan.component_conf(spec.id)).items():
+                wanted.setdefault(topic, {}).update(config)
+        existing = admin.existing(wanted)
+        spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
+        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern))}
+        for topic, config in wanted.items():
+            if topic not in existing:
+                admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
+        largest = self.plan.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES]
+        warnings = topic_warnings(admin, inputs, dict.fromkeys(wanted.keys() - inputs, largest))
+        for warning in warnings:
+            log.warning("topology %s: %s", self.plan.name, warning)
+        return warnings
+
+    def check_retention(self, component: str, admin: TopicAdmin, store: FileSnapshotStore) -> None:
+        """Check that the inbox of a component holds what its tasks have to go on with.
+
+        :raises FatalError: it does not.
+        """
+        topic = inbox_topic(self.plan.name, component)
+        begin_end = admin.begin_and_end(topic)
+        for (name, partition), offset in start_positions(self.plan, component, store).items():
+            if name != topic:
+                continue
+            if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
+                raise FatalError(
+                    explain(
+                        f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
+                        given=f"the log holds {begin_end.get(partition, 'nothing')}",
+                        component=component,
+                        hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')",
+                    )
+                )
+
+    def drop_old_records(self, store: FileSnapshotStore, stats: TopologyStats) -> None:
+        """Let Kafka drop inbox records below the oldest snapshot of their task."""
+        before: dict[tuple[str, int], int] = {}
+        positions: dict[tuple[str, int], int] = {}
+        for component in self.plan.component_ids:
+            topic = inbox_topic(self.plan.name, component)
+            for task in self.plan.component_tasks(component):
+                where = topic, self.plan.task_index(task)
+                if self.plan.spec(component).is_spout:
+                    # A spout goes on from its newest journal entry, which is younger than the last round's position.
+                    if where in self._positions:
+                        before[where] = self._positions[where]
+                    positions[where] = stats.tasks.get(task, {}).get("version", 0)
+                elif versions := store.versions(task):
+                    before[where] = versions[0]
+        self._positions = positions
+        with TopicAdmin(self._kafka) as admin:
+            admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
+
+    def delete(self) -> None:
+        """Delete the inboxes and the topic of statistics; dead letters and external topics stay."""
+        with TopicAdmin(self._kafka) as admin:
+            admin.delete([*self.inboxes, metrics_topic(self.plan.name)])
+
+
+def check_kafka_options(plan: TopologyPlan, kafka: KafkaSettings) -> None:
+    """Refuse options of Kafka components that this runtime cannot honour, rather than leave them out."""
+    for component in plan.component_ids:
+        obj = plan.spec(component).obj
+        if isinstance(obj, KafkaBolt) and obj.kafka_options:
+            raise TopologyError(
+                explain(
+                    "A KafkaBolt writes with the topology's own producer.",
+                    given=sorted(obj.kafka_options),
+                    component=component,
+                    hint="give kafka.* settings to the cluster",
+                )
+            )
+        refuse_own_security(getattr(obj, "kafka_options", {}), component)
+        servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
+        if servers not in (None, kafka.bootstrap_servers):
+            raise TopologyError(
+                explain("A KafkaSpout reads from the brokers that carry the topology.", given=servers, component=component, legal=kafka.bootstrap_servers)
+            )
