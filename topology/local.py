@@ -69,7 +69,7 @@ class LocalCluster:
     :param faults: simulated only: what goes wrong, with a seed.
     :param start_ms: simulated only: the time at the start, epoch milliseconds.
     :param options: on Spark: ``bootstrap_servers``, ``master``, ``conf`` (``spark.*`` and ``kafka.*`` settings),
-        ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.bringup``.
+        ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.machine.environment``.
     """
 
     def __init__(

@@ -28,12 +28,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dskype.deploy.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
+from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
+from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "main", "measure", "problems", "run", "segment_bytes"]
 
-_TOPOLOGY = Path(__file__).parents[1] / "topologies" / "dskype.yaml"
+_TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
 _STEP_S = 0.25
 _LEAST_BACKLOG, _LEAST_BACKLOG_S = 10_000, 4
@@ -133,7 +134,6 @@ class _Run:
     """
 
     def __init__(self, cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> None:
-        from dskype.deploy.cli import registry
         from dskype.spouts.topics import Topics
         from dskype.topology.flux import load
 
@@ -183,7 +183,7 @@ class _Run:
         Lists are compacted as much, but later: the first list with a message must still be there when it is looked for. With a warm-up that is
         longer than that, throughput is measured with compaction, too.
         """
-        from dskype.deploy.pubsub import ensure_topics
+        from dskype.deploy.client.pubsub import ensure_topics
         from dskype.spouts.topics import TOPIC_CONFIG
         from dskype.topology.runtime.kafka import TopicAdmin
 
@@ -563,14 +563,14 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
     """
-    from dskype.deploy import cluster as clusters
     from dskype.deploy.benchmarks import throughput_report
+    from dskype.deploy.machine import cluster
     from dskype.topology.local import LocalCluster
 
     if not 0 < args.latency_load <= 1:
         raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
     where = target(args)
-    clusters._end_on_sigterm()
+    cluster._end_on_sigterm()
     found: dict[str, Any] = {"machine": throughput_report.machine(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
         conf = configuration(args, build_vocabulary(args, Path(folder)))
@@ -600,7 +600,7 @@ def problems(r: Mapping[str, Any]) -> list[str]:
 
 def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
     """Build the vocabulary of a sample of the messages."""
-    from dskype.deploy.places import places
+    from dskype.deploy.demo.places import places
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 

@@ -22,6 +22,7 @@ from kafka.errors import KafkaError
 from dskype.deploy.chaos.components import expected_sums, paced_key
 from dskype.deploy.chaos.store import HangingStore, server_program
 from dskype.deploy.chaos.system import System
+from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.writes import Dump, check_writes, delta_place
 from dskype.topology.plan import dead_letters_topic
@@ -335,7 +336,7 @@ class Dskype(Workload):
     WINDOW, SUBSCRIPTIONS, K = 2_000, 400, 5
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
-        from dskype.deploy import places
+        from dskype.deploy.demo import places
         from dskype.spouts.topics import Topics
 
         super().__init__(rate, planned_s, seed)
@@ -360,7 +361,7 @@ class Dskype(Workload):
 
         vocabulary = folder / "words.tsv"
         Vocabulary.build(self._texts, Tokenizer()).save(vocabulary)
-        document = yaml.safe_load((Path(__file__).parents[1] / "topologies" / "dskype.yaml").read_text())
+        document = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())
         self._conf = {"dskype.window.messages": self.WINDOW, "dskype.vocabulary": str(vocabulary), "topology.emulator.snapshot.interval.ms": 3000}
         if self.store is not None:
             self._conf |= {"dskype.store": "redis", "dskype.store.options": {"url": self.store.url, "topic": True}}
@@ -407,7 +408,7 @@ class Dskype(Workload):
 
     def complete(self) -> bool:
         """Every message is numbered, and nothing has come out for some seconds."""
-        from dskype.deploy.verify import at_rest
+        from dskype.deploy.cli.verify import at_rest
 
         if time.monotonic() - self.newest < 5:
             return False

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dskype.deploy import cli, paths
-from dskype.deploy.broker import EmbeddedBroker
-from dskype.deploy.folders import OwnedFolder
-from dskype.deploy.jars import JarsError, read_manifest
-from dskype.deploy.showcase import Plan, open_folder
+from dskype.deploy.cli import main as cli
+from dskype.deploy.demo.run import Plan, open_folder
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.deploy.machine.folders import OwnedFolder
+from dskype.deploy.machine.jars import JarsError, read_manifest
 from dskype.topology.core.snapshots import FileSnapshotStore, encode_snapshot
 from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dskype.deploy import cli
-from dskype.deploy.arguments import conf_item, file_conf, pair
-from dskype.deploy.cluster import Target
-from dskype.deploy.pubsub import PubSub
+from dskype.deploy.cli import main as cli
+from dskype.deploy.cli.arguments import conf_item, file_conf, pair
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.machine.cluster import Target
+from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
@@ -116,7 +117,7 @@ def test_ordinary_keys_are_none(key: str) -> None:
 
 
 def test_no_setting_of_ours_is_taken_for_a_secret() -> None:
-    ours = yaml.safe_load((Path(cli.__file__).parent / "topologies" / "dskype.yaml").read_text())["config"]
+    ours = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())["config"]
     assert redact({**DEFAULTS, **ours}) == json.loads(json.dumps({**DEFAULTS, **ours}))
 
 

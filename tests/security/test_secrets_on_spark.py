@@ -23,9 +23,10 @@ import pytest
 import yaml
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from dskype.deploy import cli, paths
-from dskype.deploy.connection import client_arguments
-from dskype.deploy.prometheus import Exporter
+from dskype.deploy.cli import main as cli
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.connection import client_arguments
+from dskype.deploy.metrics.prometheus import Exporter
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.security.conftest import PASSWORD, SCRAM, Secured
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dskype.topology import Bolt, Fields, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder, TopologyPlan
+from dskype.topology import Bolt, IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder, TopologyPlan
 from dskype.topology.plan import dead_letters_topic, inbox_topic, metrics_topic, partition_fixed
 
 
