@@ -28,8 +28,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
+from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split, target
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.deploy.machine.terminal import say
 from dskype.topology.errors import TopologyError, explain
 
 __all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "main", "measure", "problems", "run", "segment_bytes"]
@@ -63,7 +65,7 @@ def _counts(text: str) -> list[int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the benchmark's own options; those of ``arguments.common()`` belong to the parser's parents."""
+    """Add the benchmark's own options, behind those of ``arguments.common``."""
     parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
@@ -147,7 +149,7 @@ class _Run:
     def measure(self) -> dict[str, Any]:
         """Run it all and return what was found."""
         from dskype.deploy.benchmarks.feeder import Feeder
-        from dskype.deploy.benchmarks.history import Recorder
+        from dskype.deploy.benchmarks.latencies import Recorder
 
         args, result = self.args, self.result
         result["load_average"] = [os.getloadavg()[0]]
@@ -450,7 +452,7 @@ class _Run:
             result["delta_bytes"] = found.bytes / found.records
 
     def _read_latencies(self, first: int, stop: int, begin: Mapping[str, int]) -> Any:
-        from dskype.deploy.benchmarks.history import Latencies, sequence_numbers
+        from dskype.deploy.benchmarks.latencies import Latencies, sequence_numbers
 
         number = sequence_numbers([json.loads(r.value) for r in self._read(self.topics.sequence)])
         arrived = {}
@@ -564,13 +566,12 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
     """
     from dskype.deploy.benchmarks import throughput_report
-    from dskype.deploy.machine import cluster
     from dskype.topology.local import LocalCluster
 
     if not 0 < args.latency_load <= 1:
         raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
     where = target(args)
-    cluster._end_on_sigterm()
+    end_on_sigterm()
     found: dict[str, Any] = {"machine": throughput_report.machine(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
         conf = configuration(args, build_vocabulary(args, Path(folder)))
@@ -640,7 +641,8 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], parents=[common()], allow_abbrev=False)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
+    common(parser)
     add_arguments(parser)
     args = parser.parse_args()
     try:

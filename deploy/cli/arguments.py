@@ -1,4 +1,4 @@
-"""What the verbs of the command line share: types of arguments, common options, where to talk to."""
+"""What the commands share: kinds of arguments, common options, the cluster that is meant."""
 
 from __future__ import annotations
 
@@ -7,32 +7,39 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dskype.deploy.machine.cluster import Target
+from dskype.deploy.machine.terminal import say
 
 __all__ = [
+    "Actions",
     "Ignored",
+    "LazyParser",
     "UsageError",
+    "check_options",
+    "client_options",
     "common",
     "conf_item",
-    "counted",
     "executor",
     "file_conf",
     "from_environment",
+    "join_negative",
+    "layers",
+    "open_client",
     "output",
     "pair",
-    "plain",
     "port",
     "positive",
     "positive_seconds",
-    "say",
     "seconds",
     "split",
     "target",
 ]
 
 
+_NEGATIVE = re.compile(r"-[\d.]")
 _FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
 
 
@@ -130,6 +137,60 @@ def positive_seconds(text: str) -> float:
     return value
 
 
+class LazyParser(argparse.ArgumentParser):
+    """A parser that adds its arguments when it is first used: those of a command that is not called cost no time.
+
+    :param fill: adds the arguments; called once, with this parser.
+    """
+
+    def __init__(self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._fill = fill
+
+    def fill(self) -> None:
+        """Add the arguments unless they are there."""
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, with all arguments."""
+        self.fill()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        """Return the help, with all arguments."""
+        self.fill()
+        return super().format_help()
+
+    def choices(self) -> dict[str, LazyParser]:
+        """Return the commands, or the actions of a command, by name."""
+        self.fill()
+        return next((action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)), {})
+
+
+class Actions:
+    """The actions of a command, as in ``dskype sub add``; the command alone prints them and fails."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        def run(_: argparse.Namespace) -> int:
+            parser.print_help(sys.stderr)
+            return 2
+
+        parser.set_defaults(act=run)
+        self._actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", parser_class=LazyParser)
+
+    def add(self, name: str, run: Callable[[argparse.Namespace], int], text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
+        """Add an action.
+
+        :param run: does it, and returns the exit code.
+        :param text: one line that explains it.
+        :param fill: adds its arguments.
+        """
+        parser = self._actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False, fill=fill)
+        parser.set_defaults(act=run)
+
+
 class Ignored(argparse.Action):
     """An option of Storm that has no meaning here: accepted, and said so."""
 
@@ -137,10 +198,9 @@ class Ignored(argparse.Action):
         namespace.ignored = [*(getattr(namespace, "ignored", None) or []), option_string]
 
 
-def common(kafka: bool = True) -> argparse.ArgumentParser:
-    """Return the parent parser of every verb; ``kafka``: with the options that name a cluster."""
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("common options")
+def common(parser: argparse.ArgumentParser, kafka: bool = True) -> None:
+    """Add the options of every command; ``kafka``: with those that name a cluster."""
+    group = parser.add_argument_group("common options")
     group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
     group.add_argument(
         "-c", dest="conf", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key, above all others; repeatable"
@@ -156,33 +216,22 @@ def common(kafka: bool = True) -> argparse.ArgumentParser:
             default=[],
             help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable",
         )
-    return parent
+
+
+def join_negative(arguments: Sequence[str]) -> list[str]:
+    """Let the values of ``--near`` and ``--bbox`` begin with a minus, as half of the world's do."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] in ("--near", "--bbox") and _NEGATIVE.match(argument):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def output(parser: argparse.ArgumentParser) -> None:
     """Add ``-o text|json``."""
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-
-
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-
-
-def plain(text: str) -> str:
-    """Return a text with what steers a terminal, or turns the direction of writing, as ``u001b`` behind a backslash.
-
-    Ids, words and errors may hold anything. Line feeds and tabs stay; JSON stays the same JSON.
-    """
-    return _STEERING.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
-
-
-def say(text: str) -> None:
-    """Print a line that is no result."""
-    print(plain(text), file=sys.stderr, flush=True)
-
-
-def counted(n: int, what: str) -> str:
-    """Return a number with its noun: ``1 message``, ``2,000 messages``."""
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def file_conf(args: argparse.Namespace) -> dict[str, Any]:
@@ -212,3 +261,53 @@ def target(args: argparse.Namespace, conf: dict[str, Any] | None = None) -> Targ
     settings = split({**file_conf(args), **(conf or {}), **dict(args.conf)})[1]
     settings.update({k if k.startswith("kafka.") else f"kafka.{k}": v for k, v in args.kafka})
     return Target(args.bootstrap_servers, getattr(args, "master", None), settings)
+
+
+def client_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that talks to a topology of DSkype, the common ones included."""
+    common(parser)
+    group = parser.add_argument_group("options of publish/subscribe")
+    group.add_argument("-t", "--topology", metavar="NAME", default="dskype", help="the topology, whose topics are called NAME....; default: dskype")
+    group.add_argument("--timeout", metavar="SECS", type=positive_seconds, default=30, help="how long the brokers may take; default: 30")
+
+
+def check_options(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the configuration to check records by."""
+    parser.add_argument(
+        "--file", metavar="YAML", dest="topology_file", help="check by the config of this topology file; default: the running topology's, else the defaults"
+    )
+
+
+def layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
+    """Return the configurations of ``--config``, of ``--file`` (None without it) and of ``-c``: each lies above the one before it."""
+    below, above = split(file_conf(args))[0], split(dict(args.conf))[0]
+    file = getattr(args, "topology_file", None)
+    if file is None:
+        return below, None, above
+    from dskype.topology.flux import FluxException
+    from dskype.topology.flux.loader import read_yaml
+
+    data = read_yaml(file)
+    conf = data.get("config", {}) if isinstance(data, dict) else data
+    if not isinstance(conf, dict):
+        raise FluxException(f"{file} must be a topology file with a map 'config'. given: a {type(conf).__name__}")
+    return below, split(conf)[0], above
+
+
+def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
+    """Return the client that the options ask for; it checks by the running topology's configuration, or that of ``--file``.
+
+    :param offline: without a named cluster, return one that can only check.
+    """
+    from dskype.deploy.client.pubsub import PubSub
+    from dskype.deploy.machine import cluster, connection
+    from dskype.topology.runtime.kafka import KafkaSettings
+
+    below, conf, above = layers(args)
+    where = target(args)
+    if offline and connection.resolve_bootstrap(where.bootstrap_servers).embedded:
+        return PubSub(KafkaSettings(""), args.topology, conf={**below, **(conf or {}), **above})
+    kafka = cluster.kafka_settings(where)
+    if conf is None and (below or above):
+        conf = PubSub(kafka, args.topology, timeout_s=args.timeout).running_conf() or {}
+    return PubSub(kafka, args.topology, conf=None if conf is None else {**below, **conf, **above}, timeout_s=args.timeout)

@@ -1,18 +1,19 @@
-"""What the verbs of publish/subscribe share: their client, lines of files, a pace, progress, what was refused."""
+"""Lines in, records out: files of JSON lines, a pace, what was sent and what was refused."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import io
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dskype.deploy.cli.arguments import file_conf, say, split, target
+from dskype.deploy.machine.terminal import Progress, counted, say
 
-__all__ = ["LINE_BYTES", "Pace", "Progress", "Refused", "layers", "lines", "open_client"]
+__all__ = ["LINE_BYTES", "Pace", "Refused", "Sending", "lines"]
 
 LINE_BYTES = 4 << 20
 """Longest line that is read: nothing longer fits into a record."""
@@ -20,41 +21,6 @@ LINE_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
 """Each read lets other threads run, and getting the interpreter back from a busy producer takes milliseconds."""
 _SHOWN_ERRORS = 20
-
-
-def layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
-    """Return the configurations of ``--config``, of ``--file`` (None without it) and of ``-c``: each lies above the one before it."""
-    below, above = split(file_conf(args))[0], split(dict(args.conf))[0]
-    file = getattr(args, "topology_file", None)
-    if file is None:
-        return below, None, above
-    from dskype.topology.flux import FluxException
-    from dskype.topology.flux.loader import read_yaml
-
-    data = read_yaml(file)
-    conf = data.get("config", {}) if isinstance(data, dict) else data
-    if not isinstance(conf, dict):
-        raise FluxException(f"{file} must be a topology file with a map 'config'. given: a {type(conf).__name__}")
-    return below, split(conf)[0], above
-
-
-def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
-    """Return the client that the options ask for; it checks by the running topology's configuration, or that of ``--file``.
-
-    :param offline: without a named cluster, return one that can only check.
-    """
-    from dskype.deploy.client.pubsub import PubSub
-    from dskype.deploy.machine import cluster, connection
-    from dskype.topology.runtime.kafka import KafkaSettings
-
-    below, conf, above = layers(args)
-    where = target(args)
-    if offline and connection.resolve_bootstrap(where.bootstrap_servers).embedded:
-        return PubSub(KafkaSettings(""), args.topology, conf={**below, **(conf or {}), **above})
-    kafka = cluster.kafka_settings(where)
-    if conf is None and (below or above):
-        conf = PubSub(kafka, args.topology, timeout_s=args.timeout).running_conf() or {}
-    return PubSub(kafka, args.topology, conf=None if conf is None else {**below, **conf, **above}, timeout_s=args.timeout)
 
 
 def _standard_input(stack: contextlib.ExitStack) -> Any:
@@ -107,37 +73,6 @@ class Pace:
             self._done += 1
 
 
-class Progress:
-    """One line on standard error while many lines are worked on: written over itself on a terminal, else a line now and then."""
-
-    def __init__(self) -> None:
-        self._tty = sys.stderr.isatty()
-        self._every_s = 0.2 if self._tty else 5
-        self._width = 0
-        self._began = self._last = time.monotonic()
-
-    def __call__(self, text: Callable[[], str]) -> None:
-        """Show a text, if it is time for one."""
-        now = time.monotonic()
-        if now - self._last < self._every_s:
-            return
-        self._last = now
-        shown = text()
-        print(f"\r{shown:<{self._width}}" if self._tty else shown, end="" if self._tty else "\n", file=sys.stderr, flush=True)
-        self._width = len(shown)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self._began
-
-    def end(self) -> None:
-        """End the line, so that another text can follow."""
-        if self._tty and self._width:
-            print(file=sys.stderr, flush=True)
-        self._width = 0
-
-
 class Refused:
     """Collects what is wrong with lines, and says the first of it."""
 
@@ -155,3 +90,56 @@ class Refused:
             say(f"error: {error}" if line is None else f"error: line {line}: {error}")
         elif self.count == _SHOWN_ERRORS + 1:
             say("further errors are counted and not shown")
+
+
+class Sending:
+    """Sends many records: shows progress, counts, and closes the client at the end, also after Ctrl-C."""
+
+    def __init__(self, args: argparse.Namespace, client: Any, what: str) -> None:
+        self._args, self._client, self._what = args, client, what
+        self._dry = getattr(args, "dry_run", False)
+        self._progress = Progress(on_terminal_s=0.2)
+        self._refused = Refused(self._progress)
+        self._checked = 0
+
+    def __enter__(self) -> Sending:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        from dskype.deploy.client.pubsub import SendError
+
+        try:
+            self._client.flush()
+        except SendError as ex:
+            self._progress.end()
+            say(f"error: {ex}")
+        finally:
+            self._progress.end()
+            self._client.close(check=False)
+        if kind is not None and self._checked:
+            self.summary({})
+
+    def refuse(self, line: int | None, error: str) -> None:
+        """Count a line that is not sent."""
+        self._refused.add(line, error)
+
+    def one(self, send: Callable[[], Any]) -> None:
+        """Send one, unless this is a dry run."""
+        if not self._dry:
+            send()
+        self._checked += 1
+        self._progress(self._so_far)
+
+    def _so_far(self) -> str:
+        return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
+
+    def summary(self, more: dict[str, Any]) -> int:
+        """Print the counts; returns the exit code."""
+        done = self._checked if self._dry else self._client.stored
+        failed = self._checked - done
+        lost = f", {failed:,} not taken by Kafka" if failed else ""
+        say(f"{counted(done, self._what)} {'would be sent' if self._dry else 'sent'}, {self._refused.count:,} refused{lost}")
+        if self._args.output == "json":
+            counts = {"valid" if self._dry else "sent": done, "refused": self._refused.count, "failed": failed}
+            print(json.dumps({**counts, "errors": self._refused.shown, **more}))
+        return 1 if self._refused.count or failed else 0

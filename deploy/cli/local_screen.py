@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from dskype.deploy.cli.arguments import plain
+from dskype.deploy.machine.terminal import plain
 
 __all__ = ["TopWords", "show", "top_words_topic"]
 

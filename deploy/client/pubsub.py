@@ -24,14 +24,15 @@ from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from dskype.deploy.client.records import Follower, Once, Registered, Result, TopK, json_object, make_consumer, subscription_type
+from dskype.deploy.client.follower import Follower, Once, make_consumer
+from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 
-__all__ = ["Follower", "PubSub", "Registered", "Result", "SendError", "TopK", "UnknownTopicError", "UnreachableError", "ensure_topics", "subscription_type"]
+__all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
 _CREATE_S = 30
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dskype.deploy.machine import paths
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Pin", "draw", "write"]
@@ -122,13 +123,7 @@ def draw(
 def write(path: str | os.PathLike[str], svg: str) -> Path:
     """Write a picture, all of it or nothing; returns where it is."""
     target = Path(path)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        partial.write_text(svg, encoding="utf-8")
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    paths.write_whole(target, svg)
     return target
 
 

@@ -1,4 +1,4 @@
-"""``dskype demo``: DSkype on the world's places, live; what ``make run`` does.
+"""The demo: DSkype on the world's places, live; what ``dskype demo`` and ``make run`` do.
 
 A broker and Spark are started on this machine, and on them the topology of ``topologies/dskype.yaml``. A feeder publishes places as
 messages and registers subscriptions meanwhile; the results are followed, shown and in the end compared with a plain computation.
@@ -6,34 +6,42 @@ messages and registers subscriptions meanwhile; the results are followed, shown 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import logging
 import os
 import shutil
-import signal
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
-from dskype.deploy.cli.arguments import plain
+from dskype.deploy.client.pubsub import PubSub, ensure_topics
+from dskype.deploy.demo import result_map
 from dskype.deploy.demo.feeder import SHOWN, Feeder, Plan, subscriptions_of
+from dskype.deploy.demo.places import Places, places
 from dskype.deploy.demo.screen import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
+from dskype.deploy.machine import connection, jars, paths, warmup
+from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.signals import hold_interrupts
+from dskype.deploy.machine.terminal import plain, say
+from dskype.deploy.verification import verify
+from dskype.deploy.verification.topics import read_inputs
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology import flux
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.local import LocalCluster
+from dskype.topology.runtime.kafka import TopicAdmin
 
-if TYPE_CHECKING:
-    from dskype.deploy.demo.places import Places
-
-__all__ = ["add_options", "main", "open_folder", "run", "run_arguments"]
+__all__ = ["open_folder", "run"]
 
 _STATE = "demo.json"
 _OWN = ("broker", "topologies", "logs", "vocabulary.tsv", _STATE)
@@ -56,8 +64,6 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
     :returns: the folder, the plan, and whether an earlier run goes on.
     :raises TopologyError: the folder holds other things, or the plan does not fit the run that is to be resumed.
     """
-    from dskype.deploy.machine.folders import OwnedFolder
-
     plan = _sized(Plan(**given), given)
     if folder is None:
         return None, plan, False
@@ -88,9 +94,7 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
             for name in _OWN:
                 path = owned.path / name
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        partial = state.with_name(f".{_STATE}")
-        partial.write_text(json.dumps(asdict(plan)))
-        os.replace(partial, state)
+        paths.write_whole(state, json.dumps(asdict(plan)))
         return owned.path, plan, resume and earlier is not None
     finally:
         owned.release()
@@ -116,10 +120,6 @@ class _Preparation(threading.Thread):
 
     def run(self) -> None:
         try:
-            from dskype.deploy.demo.places import places
-            from dskype.spouts.text import Tokenizer
-            from dskype.spouts.vocabulary import Vocabulary
-
             whole = places(self._plan.seed, max(self._plan.messages, _SAMPLE))
             if not self._vocabulary.exists():
                 sample = np.random.default_rng([self._plan.seed, 3]).choice(len(whole), _SAMPLE, replace=False)
@@ -143,7 +143,14 @@ class _Preparation(threading.Thread):
 
 
 def run(
-    plan: Plan, *, folder: Path | None = None, resumed: bool = False, picture: Path | None = None, verify: bool = True, say: Any = None, console: Any = None
+    plan: Plan,
+    *,
+    folder: Path | None = None,
+    resumed: bool = False,
+    picture: Path | None = None,
+    verify: bool = True,
+    say: Callable[[str], None] = say,
+    console: Any = None,
 ) -> int:
     """Run the demo from its start to its results.
 
@@ -155,11 +162,6 @@ def run(
     :param console: a rich console; default: standard output.
     :returns: the exit code: 0, or 1 when the results are not as computed.
     """
-    from dskype.deploy.machine import connection, jars, warmup
-    from dskype.deploy.machine.folders import OwnedFolder
-    from dskype.topology.local import LocalCluster
-
-    say = say or _say
     if os.environ.pop(connection.BOOTSTRAP_VARIABLE, None):
         say(f"note: the demo has a broker of its own; {connection.BOOTSTRAP_VARIABLE} is not used")
     began = time.monotonic()
@@ -176,7 +178,7 @@ def run(
         # What takes long may be interrupted; the start of Spark may not: its JVM would be left behind.
         jars.spark_jars(lambda p: say(str(p)))
         jars.broker_jars(lambda p: say(str(p)))
-        with _uninterrupted(say):
+        with hold_interrupts(say):
             cluster = LocalCluster(folder=folder, resume=resumed, progress=say)
             parts.callback(cluster.shutdown, remove=folder is None)
         handle = _submit(cluster, plan, vocabulary, preparation, say)
@@ -198,10 +200,6 @@ def run(
 
 def _verify(console: Any, live: _Live, say: Any) -> int:
     """Compare everything that was published with a plain computation; returns the exit code."""
-    from dskype.deploy.cli.verify import read_inputs
-    from dskype.deploy.verification import verify
-    from dskype.spouts.settings import Settings
-
     say("comparing all results with a plain computation")
     began = time.monotonic()
     inputs = read_inputs(live.cluster.environment.kafka, live.handle.name)
@@ -219,14 +217,10 @@ def _verify(console: Any, live: _Live, say: Any) -> int:
 
 
 def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparation, say: Any) -> Any:
-    from dskype.deploy.client import pubsub
-    from dskype.spouts.settings import Settings
-    from dskype.topology import flux
-
     config = {"dskype.vocabulary": str(vocabulary), "dskype.window.messages": plan.window}
     loaded = flux.load(TOPOLOGIES / "dskype.yaml", registry=registry(), config=config)
     loaded.check_runnable()
-    for problem in pubsub.ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):
+    for problem in ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):
         say(f"warning: {problem}")
     preparation.result()  # the vocabulary has to be there
     handle = cluster.submit_topology(loaded.name, loaded.config, loaded.topology)
@@ -243,8 +237,6 @@ class _Live:
     """
 
     def __init__(self, cluster: Any, handle: Any, plan: Plan, preparation: _Preparation, parts: contextlib.ExitStack) -> None:
-        from dskype.deploy.client.pubsub import PubSub
-
         messages = preparation.result()
         self.plan, self.handle, self.cluster, self._preparation = plan, handle, cluster, preparation
         kafka = cluster.environment.kafka
@@ -352,8 +344,6 @@ class _Live:
 
 def _end(kafka: Any, topic: str) -> int:
     """Return how many records a topic of one partition has got so far."""
-    from dskype.topology.runtime.kafka import TopicAdmin
-
     admin = TopicAdmin(kafka)
     try:
         return admin.begin_and_end(topic)[0][1]
@@ -365,9 +355,6 @@ def _end(kafka: Any, topic: str) -> int:
 
 
 def _summary(console: Any, plan: Plan, m: Moment, live: _Live, preparation: _Preparation) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     console.print()
     facts = Table.grid(padding=(0, 3))
     for name, value in _facts(plan, m, live):
@@ -410,8 +397,6 @@ def _facts(plan: Plan, m: Moment, live: _Live) -> list[tuple[str, str]]:
 
 def _draw(path: Path, plan: Plan, live: _Live, preparation: _Preparation) -> None:
     """Draw the results of the first of :data:`SHOWN`."""
-    from dskype.deploy.demo import result_map
-
     shown, messages = SHOWN[0], preparation.messages
     pins = []
     for message, score in live.watcher.topk(shown.id):
@@ -429,144 +414,3 @@ def _draw(path: Path, plan: Plan, live: _Live, preparation: _Preparation) -> Non
         cell_px=2.3,
     )
     result_map.write(path, svg)
-
-
-# --- command line -----------------------------------------------------------------------------------------------------
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _number(least: float, kind: type = int) -> Any:
-    def read(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'}, {least:g} or more, given: {text!r}")
-        return value
-
-    return read
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the demo's options to a parser."""
-    default = Plan()
-    parser.add_argument("--messages", metavar="N", type=_number(1), help=f"how many places are published; default: {default.messages}")
-    parser.add_argument("--subscriptions", metavar="N", type=_number(0), help=f"how many are registered; default: {default.subscriptions}")
-    parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
-    parser.add_argument("--window", metavar="N", type=_number(1), help="the last messages that are searched; default: half of the messages")
-    parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
-    parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run begins anew")
-    parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
-    parser.add_argument("--no-picture", action="store_true", help="draw no map")
-    parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``dskype demo``.
-
-    :param argv: the arguments; default ``sys.argv[1:]``.
-    :returns: the exit code: 0; 1 failed; 2 the arguments make no sense; 130 Ctrl-C.
-    """
-    parser = argparse.ArgumentParser(prog="dskype demo", description="DSkype on the world's places, live.")
-    add_options(parser)
-    try:
-        args = parser.parse_args(argv)
-    except SystemExit as ex:
-        return int(ex.code or 0)
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised
-    try:
-        return run_arguments(args)
-    except TopologyError as ex:
-        _say(f"error: {ex}")
-        return 1
-
-
-def run_arguments(args: argparse.Namespace) -> int:
-    """Run the demo with parsed arguments; see :func:`add_options`.
-
-    :raises TopologyError: it cannot be run so, or has failed.
-    """
-    if args.resume and args.folder is None:
-        _say("error: --resume needs the folder of the run; expected --folder DIR")
-        return 2
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # names of places are written in many scripts, which not every terminal knows
-    terminated = _end_on_sigterm()
-    given = {k: v for k in ("messages", "subscriptions", "rate", "window", "seed") if (v := getattr(args, k)) is not None}
-    try:
-        folder, plan, resumed = open_folder(args.folder, args.resume, given, _say)
-        picture = None if args.no_picture else _writable(args.picture)
-        return run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify)
-    except KeyboardInterrupt:
-        pass
-    except Exception as ex:
-        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
-        if not terminated.is_set():
-            raise
-        _say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
-    _say(f"stopped; to go on: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
-    return 130
-
-
-def _writable(picture: Path | None) -> Path:
-    """Return where the map goes, absolute; said now, not at the end, when it cannot be written."""
-    wanted = (picture or Path("dskype-map.svg")).absolute()
-    if wanted.parent.is_dir() and os.access(wanted.parent, os.W_OK) and not wanted.is_dir():
-        return wanted
-    if picture is not None:
-        raise TopologyError(explain("The map cannot be written there.", given=str(wanted), hint="--picture FILE"))
-    return Path(tempfile.gettempdir()) / wanted.name
-
-
-@contextlib.contextmanager
-def _uninterrupted(say: Any) -> Iterator[None]:
-    """Hold the first Ctrl-C or SIGTERM back until the end of the block; a second one breaks it off."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = False
-
-    def hold(*_: Any) -> None:
-        nonlocal came
-        if came:
-            raise KeyboardInterrupt
-        came = True
-        say("stopping as soon as Spark has started")
-
-    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    except Exception:
-        if not came:
-            raise
-        # A signal to the whole process group ends what was being started as well: that is why it failed.
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is hold:  # PySpark sets one of its own
-                signal.signal(number, handler)
-    if came:
-        raise KeyboardInterrupt
-
-
-def _end_on_sigterm() -> threading.Event:
-    """Let SIGTERM end a run as Ctrl-C does; returns what is set once it has come."""
-    terminated = threading.Event()
-
-    def interrupt(*_: Any) -> None:
-        if not terminated.is_set():  # a second one must not break off the taking down
-            terminated.set()
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
-    return terminated
-
-
-if __name__ == "__main__":
-    sys.exit(main())

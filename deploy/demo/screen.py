@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dskype.deploy.cli.arguments import plain
+from dskype.deploy.machine.terminal import plain
 from dskype.spouts import streams
 
 if TYPE_CHECKING:

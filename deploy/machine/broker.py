@@ -375,7 +375,7 @@ class EmbeddedBroker:
             settings.update(_AFTER_CRASH)
         settings.update(self._properties)
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        paths.write_private(self.folder / "server.properties", text.encode("latin-1"))  # may hold passwords
+        paths.write_whole(self.folder / "server.properties", text.encode("latin-1"), 0o600)  # may hold passwords
         (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.topology.errors import AlreadyAliveException
 from dskype.topology.lifecycle import Keeper, ManagedTopology
-from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus import TopologyState
 from dskype.topology.plan import TopologyPlan, metrics_topic
 from dskype.topology.runtime.control_files import read_json, write_json
@@ -27,7 +24,7 @@ from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
 from dskype.topology.runtime.session import network_warning, start_session, stop_session
 
-__all__ = ["Environment", "submit"]
+__all__ = ["Environment"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +45,7 @@ class Environment:
     :param master: Spark master URL; default ``local[*]``.
     :param conf: ``spark.*`` and ``kafka.*`` settings, passed through untouched.
     :param folder: where snapshots live; default a temporary folder that is removed at the end. With a folder
-        of its own a topology can be resumed.
-    :param broker_folder: data of the embedded broker; default: within ``folder`` if that is given, else temporary.
+        of its own a topology can be resumed, and the embedded broker keeps its data there.
     :param resume: go on with topologies of the same name that are in ``folder``.
     :param progress: gets one line of text per step.
     """
@@ -180,39 +176,3 @@ def _stored_states(folder: Path) -> list[TopologyState]:
     :raises ControlFileError: one of them is damaged.
     """
     return [read_json(path, "the state of a topology", TopologyState.from_json) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]
-
-
-def submit(
-    flux: Any,
-    *,
-    active: bool = True,
-    bootstrap_servers: str | None = None,
-    master: str | None = None,
-    conf: Mapping[str, Any] | None = None,
-    fresh: bool = False,
-    progress: Progress = _quiet,
-) -> None:
-    """Run a topology in this process until it is killed, from here or from another shell.
-
-    A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.
-
-    :param flux: what ``load_flux`` returned: name, config, topology.
-    :param active: False: submitted inactive.
-    :param fresh: remove what an interrupted topology of that name has left, and begin anew.
-    :raises TopologyError: it was refused, or it ended by itself; what it has left can be resumed.
-    """
-    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(bootstrap_servers).servers).encode()).hexdigest()[:12]
-    folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
-    cluster = LocalCluster(bootstrap_servers=bootstrap_servers, master=master, conf=conf, folder=folder, resume=not fresh, progress=progress)
-    finished = False
-    try:
-        handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
-        for warning in handle.warnings:
-            progress(f"warning: {warning}")
-        progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
-        while flux.name in cluster.keeper.topologies:
-            handle.backend.check()
-            time.sleep(0.2)
-        finished = True
-    finally:
-        cluster.shutdown(remove=finished)

@@ -229,7 +229,7 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
         )
     if read_any and not problems:
         with contextlib.suppress(OSError):  # a read-only cache is checked in full every time; that is all
-            _write_atomically(folder / _STAMP, json.dumps(stamp))
+            paths.write_whole(folder / _STAMP, json.dumps(stamp), 0o644)  # a cache may be shared
     return problems
 
 
@@ -258,13 +258,6 @@ def spark_jars(progress: ProgressCallback | None = None) -> list[Path]:
 def broker_jars(progress: ProgressCallback | None = None) -> list[Path]:
     """Return the broker's class path, fetched when missing and checked."""
     return fetch(["broker"], progress)["broker"]
-
-
-def append_spark_jars(existing: str | None, progress: ProgressCallback | None = None) -> str:
-    """Return a value for ``spark.jars`` that keeps the user's entries and adds the connector where it is not among them."""
-    entries = [e.strip() for e in (existing or "").split(",") if e.strip()]
-    names = {e.rsplit("/", 1)[-1] for e in entries}
-    return ",".join(entries + [str(p) for p in spark_jars(progress) if p.name not in names])
 
 
 def fetch(names: Iterable[str] = SETS, progress: ProgressCallback | None = None, *, force: bool = False) -> dict[str, list[Path]]:
@@ -343,19 +336,6 @@ def _file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
             on_wait()
             fcntl.flock(f, fcntl.LOCK_EX)
         yield
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    handle, temp = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.chmod(temp, 0o644)  # a cache may be shared; mkstemp makes it private
-        os.replace(temp, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 # ---------------------------------------------------------------------------------------------------- Ivy

@@ -3,7 +3,6 @@
 ============================  ===============================================================
 ``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
 ``jars_dir()``                connector and broker jars, kept for good
-``broker_data_dir()``         data of a broker that the user asked to keep
 ``topology_dir(name)``        local files of one topology (snapshots, sockets are elsewhere)
 ``numba_cache_dir()``         compiled kernels
 ``scratch_dir()``             what may vanish at any time: ``$DSKYPE_HOME/scratch`` when it is set, else ``<tmp>/dskype-<uid>``
@@ -19,6 +18,7 @@ import os
 import re
 import stat
 import tempfile
+import uuid
 import warnings
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -88,11 +88,6 @@ def readable_jars_dirs() -> list[Path]:
     return dirs
 
 
-def broker_data_dir() -> Path:
-    """Return the folder of the embedded broker's data when the user wants it kept between starts."""
-    return _made(home() / "broker")
-
-
 def topology_dir(name: str) -> Path:
     """Return the local folder of the topology ``name``; names that a file system refuses are escaped, one to one."""
     if not name:
@@ -133,13 +128,22 @@ def make_writable(path: Path) -> bool:
         return False
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, whatever the umask; one that is there is replaced as a whole."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    os.replace(partial, path)
+def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
+    """Replace a file as a whole: readers find the old one or the new one, and a failure leaves the old one.
+
+    :param data: what it holds; text is written as UTF-8.
+    :param mode: its permissions, whatever the umask: 0o600 for one that only its owner can read. Default: as the umask says.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(data.encode() if isinstance(data, str) else data)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _check_ours(path: Path) -> None:

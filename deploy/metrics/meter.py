@@ -18,14 +18,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-
-from dskype.deploy.benchmarks.history import History
+from dskype.deploy.metrics.history import History
 from dskype.spouts import streams
-from dskype.spouts.topics import Topics
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import TopologyError
-from dskype.topology.plan import metrics_topic
 
 __all__ = [
     "BATCH_BUCKETS_S",
@@ -35,10 +30,8 @@ __all__ = [
     "Meter",
     "Passage",
     "Passages",
-    "Source",
     "checkpoint_age_ms",
     "consumer_lag",
-    "describe",
     "in_flight",
     "measure",
     "placements",
@@ -56,7 +49,6 @@ _ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
 _REGISTERED = ("subscriptions_registered", "registered")
 _POINTS = 64
 _NEEDED = {"component", "executor", "pid", "tasks", "time_ms"}
-_CATCH_UP_S = 60
 
 
 def _now_ms() -> int:
@@ -254,6 +246,10 @@ class Meter:
             if self._fed % 500 == 0:
                 self.history.forget(record["time_ms"] - int(self.window_s * 1000))
         self.stats.take(record)
+
+    def inputs(self) -> list[tuple[str, int]]:
+        """Return (topic, partition) of everything that the topology's spouts read."""
+        return sorted({(t, p) for task in list(self.stats.tasks.values()) for t, p, *_ in task.get("kafka", ())})
 
     @property
     def components(self) -> list[str]:
@@ -516,72 +512,3 @@ def rejected(meter: Meter) -> dict[tuple[str, str, str], int]:
             at = task["component"], stage, reason
             found[at] = found.get(at, 0) + n
     return found
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-class Source:
-    """Reads the metrics topic of one topology into a :class:`Meter`.
-
-    :param kafka: the brokers.
-    :param topology: its name.
-    """
-
-    def __init__(self, kafka: Any, topology: str, window_s: float = WINDOW_S) -> None:
-        self.topology, self.meter = topology, Meter(window_s)
-        self._consumer = kafka.consumer(fetch_max_wait_ms=200, allow_auto_create_topics=False)
-        self._where = TopicPartition(metrics_topic(topology), 0)
-        self._consumer.assign([self._where])
-        self._consumer.seek_to_beginning(self._where)
-
-    def poll(self, timeout_ms: int = 0) -> int:
-        """Take in what has come; returns how many records."""
-        records = self._consumer.poll(timeout_ms=timeout_ms).get(self._where, ())
-        for record in records:
-            self.meter.feed(record.value)
-        return len(records)
-
-    def catch_up(self) -> None:
-        """Take in everything that is there now."""
-        end = self._consumer.end_offsets([self._where])[self._where]
-        deadline = time.monotonic() + _CATCH_UP_S
-        while self._consumer.position(self._where) < end:
-            if not self.poll(500) and time.monotonic() > deadline:
-                msg = f"the statistics of topology {self.topology!r} could not be read within {_CATCH_UP_S} s"
-                raise TopologyError(msg)
-
-    def ends(self) -> dict[tuple[str, int], int]:
-        """Return (topic, partition) -> next offset, of everything that the topology's spouts read."""
-        partitions = sorted({(t, p) for task in list(self.meter.stats.tasks.values()) for t, p, *_ in task.get("kafka", ())})
-        if not partitions:
-            return {}
-        return {(tp.topic, tp.partition): end for tp, end in self._consumer.end_offsets([TopicPartition(*p) for p in partitions]).items()}
-
-    def expired(self) -> dict[str, int]:
-        """Return topic -> records that Kafka has dropped by age or size, of the topics that the topology writes and that are there."""
-        written = Topics.of(self.topology)
-        topics = [t for t in (written.results, written.registrations, written.sequence, written.dead_letters) if self._consumer.partitions_for_topic(t)]
-        begins = self._consumer.beginning_offsets([TopicPartition(t, p) for t in topics for p in self._consumer.partitions_for_topic(t)]) if topics else {}
-        return {t: sum(offset for tp, offset in begins.items() if tp.topic == t) for t in topics}
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
-
-
-def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
-    """Return what :func:`measure` wants to know about a topology, from its record of the nimbus topic.
-
-    :param alive: whether its driver is there; None: not known yet.
-    """
-    state = record["state"]
-    return {
-        "name": state["name"],
-        "id": state["id"],
-        "status": record["summary"]["status"],
-        "conf": state["conf"],
-        "driver_alive": alive,
-        "health": record["summary"].get("health"),
-        "uptime_secs": max(0, (_now_ms() - state["submitted_ms"]) // 1000),
-    }

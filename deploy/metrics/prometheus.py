@@ -10,7 +10,6 @@ held at its highest value.
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import logging
 import threading
@@ -28,20 +27,19 @@ from dskype.deploy.metrics.meter import (
     BATCH_BUCKETS_S,
     BUCKETS_S,
     Meter,
-    Source,
     checkpoint_age_ms,
     consumer_lag,
-    describe,
     in_flight,
     placements,
     registered_subscriptions,
     rejected,
 )
+from dskype.deploy.metrics.reader import MetricsReader, describe
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.liveness import Watched
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
-__all__ = ["METRICS", "Collector", "Exporter", "Metric", "add_options", "run", "serve"]
+__all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -333,7 +331,7 @@ class Exporter:
     def __init__(self, kafka: Any, *, names: list[str] | None = None, port: int = 0, host: str = "127.0.0.1") -> None:
         self._kafka, self._names = kafka, None if names is None else set(names)
         self._lock = threading.Lock()
-        self._sources: dict[str, tuple[dict[str, Any], Source]] = {}
+        self._sources: dict[str, tuple[dict[str, Any], MetricsReader[Meter]]] = {}
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._watched = Watched()
@@ -350,7 +348,7 @@ class Exporter:
     def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
         records = dict(self._records)
         return [
-            (describe(records[name], self._watched.verdict(name, records[name])), source.meter, self._ends.get(name, {}))
+            (describe(records[name], self._watched.verdict(name, records[name])), source.sink, self._ends.get(name, {}))
             for name, (_, source) in sorted(self._sources.items())
             if name in records
         ]
@@ -383,8 +381,8 @@ class Exporter:
                     self._poll()
                     if time.monotonic() - ends > _ENDS_EVERY_S:
                         for name, (_, source) in self._sources.items():
-                            self._ends[name] = source.ends()
-                            source.meter.expired = source.expired()
+                            self._ends[name] = source.ends(source.sink.inputs())
+                            source.sink.expired = source.expired()
                         ends = time.monotonic()
                 except KafkaError as error:
                     log.warning("the metrics cannot be read: %s; trying again", error)
@@ -430,8 +428,8 @@ class Exporter:
                 source.close()
         for name, record in self._records.items():
             if name not in self._sources:
-                source = Source(self._kafka, name)
-                source.meter.observe_from(self._started_ms)
+                source = MetricsReader(self._kafka, name, Meter())
+                source.sink.observe_from(self._started_ms)
                 with self._lock:
                     self._sources[name] = record["state"], source
 
@@ -441,9 +439,6 @@ class Exporter:
             while more and not self._stop.is_set():
                 with self._lock:
                     more = source.poll(0) > 0
-
-
-# --- the verb ---------------------------------------------------------------------------------------------------------
 
 
 def serve(
@@ -479,20 +474,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``dskype metrics``."""
-    from dskype.deploy.cli.arguments import port
-
-    parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, also those that start later")
-    parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone")
-    parser.add_argument("--allow-remote", action="store_true", help="take a --host that other machines reach; there is no password")
-
-
-def run(args: argparse.Namespace, kafka: Any, say: Callable[[str], None]) -> int:
-    """Serve until Ctrl-C."""
-    with serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say, allow_remote=args.allow_remote):
-        threading.Event().wait()
-    return 0

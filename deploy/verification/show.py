@@ -22,7 +22,7 @@ _OPS = ("add", "remove")
 
 
 def _clean(text: str, width: int = _TEXT_WIDTH) -> str:
-    from dskype.deploy.cli.tail import clean
+    from dskype.deploy.machine.terminal import clean
 
     return clean(text, width)
 

@@ -76,7 +76,7 @@ def test_a_private_file_replaces_a_link_and_does_not_follow_it(tmp_path: Path) -
     (tmp_path / "other").write_text("x")
     (tmp_path / "secret").symlink_to(tmp_path / "other")
     (tmp_path / ".secret.partial").symlink_to(tmp_path / "other")
-    paths.write_private(tmp_path / "secret", b"hush")
+    paths.write_whole(tmp_path / "secret", b"hush", 0o600)
     assert (tmp_path / "other").read_text() == "x"
     assert (tmp_path / "secret").read_bytes() == b"hush"
     assert stat.S_IMODE(os.lstat(tmp_path / "secret").st_mode) == 0o600

@@ -166,11 +166,10 @@ def run(secured: Secured) -> Iterator[Run]:
         (work / "hushed_module.py").write_text(MODULE)
         (work / "hushed.yaml").write_text(FILE)
         config = work / "config.yaml"
-        paths.write_private(
+        paths.write_whole(
             config,
-            yaml.safe_dump(
-                {**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key", "spark.local.dir": str(work / "tmp")}
-            ).encode(),
+            yaml.safe_dump({**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key", "spark.local.dir": str(work / "tmp")}),
+            0o600,
         )
         log = work / "submit.log"
         before = set((paths.home() / "topologies").glob(f"{NAME}-*"))

@@ -11,8 +11,8 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine.broker import live_cluster
-from dskype.deploy.machine.doctor import check_brokers
 from dskype.deploy.machine.connection import Bootstrap, client_arguments
+from dskype.deploy.machine.doctor import check_brokers
 from dskype.deploy.machine.errors import OptionError
 from dskype.spouts.topics import Topics
 from dskype.topology.plan import inbox_topic

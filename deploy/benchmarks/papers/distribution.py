@@ -16,7 +16,8 @@ from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NA
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
 from dskype.deploy.benchmarks.papers.experiments import Experiment, Found, run_experiment
-from dskype.deploy.cli.arguments import UsageError, output, positive, say
+from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, Distributor, make_distributor
 
 __all__ = ["Bench", "add_arguments", "run", "run_experiments"]
@@ -29,7 +30,7 @@ FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the benchmark's own options; those of ``arguments.common()`` belong to the parser's parents."""
+    """Add the benchmark's own options, behind those of ``arguments.common``."""
     parser.add_argument(
         "messages",
         metavar="FILE",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.benchmarks.papers.distribution_workload import View, sample_of
-from dskype.deploy.client.partition import balance, decide
+from dskype.deploy.client.balancing import balance, decide
 from dskype.distribution.base import Distributor
 from dskype.distribution.partitioned import Partitioned, measure
 

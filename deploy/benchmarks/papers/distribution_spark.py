@@ -15,7 +15,9 @@ import numpy as np
 from dskype.deploy.benchmarks import throughput
 from dskype.deploy.benchmarks.papers.distribution_workload import PLACES, DataSet, Scale, Workload
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
-from dskype.deploy.cli.arguments import UsageError, common, say, target
+from dskype.deploy.cli.arguments import UsageError, common, target
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, distributor_class
 
 __all__ = ["markdown", "run", "settings", "summary"]
@@ -28,7 +30,8 @@ def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | Non
 
     :param plan: file of the method's plan; None: it needs none.
     """
-    parser = argparse.ArgumentParser(parents=[common()], allow_abbrev=False)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    common(parser)
     throughput.add_arguments(parser)
     line = [
         "--subscriptions",
@@ -65,13 +68,12 @@ def run(args: argparse.Namespace) -> int:
     """
     from dskype.deploy.benchmarks import throughput_report
     from dskype.deploy.benchmarks.emulator.measure import print_table
-    from dskype.deploy.machine import cluster
     from dskype.topology.local import LocalCluster
 
     if unknown := [name for name in args.methods if name not in DISTRIBUTORS]:
         raise UsageError(f"--methods: expected some of {', '.join(DISTRIBUTORS)}; given: {unknown[0]}")
     where = target(args)
-    cluster._end_on_sigterm()
+    end_on_sigterm()
     found: dict[str, Any] = {"machine": throughput_report.machine(), "rows": []}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dskype-distribution-") as folder:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.experiments import HELD, table_line, two_plots
-from dskype.deploy.cli.arguments import say
+from dskype.deploy.machine.terminal import say
 
 __all__ = ["Report"]
 

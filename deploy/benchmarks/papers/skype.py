@@ -22,7 +22,8 @@ from dskype.bolts.window.base import WINDOWS
 from dskype.deploy.benchmarks.papers.experiments import Found, run_experiment
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Experiment, Setting
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, read_file, read_places, shorten
-from dskype.deploy.cli.arguments import UsageError, output, positive, say
+from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.machine.terminal import say
 
 __all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
 

@@ -20,7 +20,7 @@ from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, 
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError, common
-from dskype.deploy.client.partition import balance
+from dskype.deploy.client.balancing import balance
 from dskype.distribution import DISTRIBUTORS, make_distributor
 from dskype.distribution.partitioned import measure
 from tests import naive
@@ -383,7 +383,8 @@ def test_senseless_arguments_are_refused(tmp_path, capsys):
 
 
 def parsed(*line: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(parents=[common()])
+    parser = argparse.ArgumentParser()
+    common(parser)
     distribution.add_arguments(parser)
     return parser.parse_args(line)
 

@@ -13,7 +13,7 @@ import pytest
 
 from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
-from dskype.deploy.machine import cluster
+from dskype.deploy.machine import cluster, launch
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import NotAliveException, TopologyError
@@ -103,8 +103,8 @@ def words(tmp_path: Path) -> str:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Record what would be run."""
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(cluster, "run_local", lambda flux, target, **more: calls.append({"flux": flux, "target": target, **more}))
-    monkeypatch.setattr(cluster, "submit", lambda flux, target, **more: calls.append({"flux": flux, "target": target, **more}))
+    monkeypatch.setattr(launch, "run_local", lambda flux, target, **more: calls.append({"flux": flux, "target": target, **more}))
+    monkeypatch.setattr(launch, "submit", lambda flux, target, **more: calls.append({"flux": flux, "target": target, **more}))
     return calls
 
 
@@ -114,12 +114,24 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_help_is_printed_without_spark_or_numpy() -> None:
     code = (
         "import sys; from dskype.deploy.cli.main import main; code = main(['--help']); "
-        "print([m for m in ('pyspark', 'numpy', 'kafka', 'numba', 'rich', 'yaml') if m in sys.modules], code)"
+        "print([m for m in ('pyspark', 'numpy', 'kafka', 'numba', 'rich', 'yaml') if m in sys.modules], "
+        "[m for m in sys.modules if m.startswith('dskype.') and not m.startswith('dskype.deploy') or '.commands.' in m], code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("[] 0\n")
-    for verb in ("local", "submit", "list", "rebalance", "monitor", "doctor", "jars"):
-        assert verb in done.stdout
+    assert done.stdout.endswith("[] [] 0\n")
+
+
+def test_the_help_of_a_command_waits_for_nothing_heavy() -> None:
+    code = """if True:
+        import sys
+        from dskype.deploy.cli.main import COMMANDS, main
+
+        light = [c.name for commands in COMMANDS.values() for c in commands if c.name not in ('partition', 'stats', 'demo')]  # their options need more
+        codes = {main([command, '-h']) for command in light}
+        print(len(light) > 20, [m for m in ('pyspark', 'numpy', 'kafka', 'numba', 'rich', 'yaml') if m in sys.modules], codes)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("True [] {0}\n")
 
 
 def test_no_command_prints_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,8 +331,8 @@ def test_a_users_module_beside_the_file_is_used_only_when_allowed(
     assert cli.main(["local", str(tmp_path / "t.yaml"), "--allow-module", "cli_test_components"]) == 0
     assert runs[0]["flux"].modules == ["cli_test_components"]
     monkeypatch.setenv("PYTHONPATH", "/already")
-    cluster.ship_modules(["cli_test_components"], None)
-    cluster.ship_modules(["cli_test_components"], "local[2]")
+    launch.ship_modules(["cli_test_components"], None)
+    launch.ship_modules(["cli_test_components"], "local[2]")
     assert os.environ["PYTHONPATH"] == f"/already{os.pathsep}{tmp_path}"
 
 
@@ -331,7 +343,7 @@ def test_a_package_ships_the_folder_that_holds_it(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     __import__("cli_test_package.inner.leaf")
     for name in ("cli_test_package", "cli_test_package.inner", "cli_test_package.inner.leaf"):
-        assert cluster._root(name) == str(tmp_path)
+        assert launch._root(name) == str(tmp_path)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -348,7 +360,7 @@ def test_an_unexpected_error_names_its_type_and_the_way_to_see_more(words: str, 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(cluster, "run_local", fail)
+    monkeypatch.setattr(launch, "run_local", fail)
     assert cli.main(["local", "-n", "-q", words]) == 1
     assert capsys.readouterr().err == "error: RuntimeError: odd\n  --verbose shows where\n"
 
@@ -357,7 +369,7 @@ def test_ctrl_c_ends_with_130(words: str, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster, "run_local", interrupt)
+    monkeypatch.setattr(launch, "run_local", interrupt)
     assert cli.main(["local", words]) == 130
 
 
@@ -456,7 +468,7 @@ def test_monitor_lists_the_components_or_prints_the_throughput_of_one(fake: Fake
 
 
 def test_monitor_divides_what_was_emitted_by_the_time_between(capsys: pytest.CaptureFixture[str]) -> None:
-    from dskype.deploy.cli.monitor import monitor
+    from dskype.deploy.cli.commands.monitor import monitor
 
     times = iter([0.0, 4.0, 8.0])
     assert monitor(FakeClient(), "wc", "words", count=2, clock=lambda: next(times), sleep=lambda _: None) == 0

@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from dskype.deploy.cli import commands
+from dskype.deploy.cli import lines
 from dskype.deploy.cli import main as cli
-from dskype.deploy.cli.tail import clean, clock_text
+from dskype.deploy.cli.arguments import join_negative
 from dskype.deploy.client.pubsub import PubSub, ensure_topics
 from dskype.deploy.machine.registry import DSKYPE, registry
+from dskype.deploy.machine.terminal import clean, clock_text, put
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 from tests.deploy.client.test_pubsub import COFFEE, PARK, delta, event, write
@@ -100,13 +101,14 @@ def test_every_verb_has_help(verb: tuple[str, ...], capsys: pytest.CaptureFixtur
 
 def test_engines_are_given_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     from dskype.deploy.benchmarks import throughput
-    from dskype.deploy.cli import verify
+    from dskype.deploy.cli.commands import verify
+    from dskype.deploy.demo import command as demo
 
     monkeypatch.setenv("DSKYPE_BOOTSTRAP_SERVERS", "h:1")
     calls: list[Any] = []
-    monkeypatch.setattr(verify, "run", lambda args, kafka, topology: calls.append((args.sample, kafka.bootstrap_servers, topology)) or 1)
+    monkeypatch.setattr(verify, "_run", lambda args, kafka, topology: calls.append((args.sample, kafka.bootstrap_servers, topology)) or 1)
     monkeypatch.setattr(throughput, "run", lambda args: calls.append(args.seed))
-    monkeypatch.setattr(run, "run_arguments", lambda args: calls.append(args.seed) or 0)
+    monkeypatch.setattr(demo, "run", lambda args: calls.append(args.seed) or 0)
     assert [cli.main(["verify", "--sample", "7", "-t", "x"]), cli.main(["bench", "throughput", "--seed", "3"]), cli.main(["demo", "--seed", "5"])] == [1, 0, 0]
     assert calls == [(7, "h:1", "x"), 3, 5]
 
@@ -153,7 +155,7 @@ def test_arguments_that_make_no_sense_end_with_2(arguments: list[str], capsys: p
 
 
 def test_a_place_west_or_south_needs_no_equals_sign() -> None:
-    assert commands.join_negative(["sub", "add", "--near", "-33.9,151", "--bbox", "-.5,0,1,1", "-k", "-3", "--near", "1,2", "--near", "-k"]) == [
+    assert join_negative(["sub", "add", "--near", "-33.9,151", "--bbox", "-.5,0,1,1", "-k", "-3", "--near", "1,2", "--near", "-k"]) == [
         "sub",
         "add",
         "--near=-33.9,151",
@@ -408,7 +410,7 @@ def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
 
 
 def test_a_line_that_fits_into_no_record_is_left_out(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
-    file = json_lines(tmp_path / "m", [b"x" * (commands.LINE_BYTES * 2 + 5), MESSAGES[0]])
+    file = json_lines(tmp_path / "m", [b"x" * (lines.LINE_BYTES * 2 + 5), MESSAGES[0]])
     code, _, err = run("publish", file, "--no-check")
     assert code == 1
     assert "error: line 1: longer than 4,194,304 bytes" in err
@@ -451,7 +453,7 @@ def test_a_rate_is_kept_and_what_was_late_is_caught_up_with() -> None:
         slept.append(round(seconds, 6))
         now[0] += seconds
 
-    pace = commands.Pace(10, clock=lambda: now[0], sleep=sleep)
+    pace = lines.Pace(10, clock=lambda: now[0], sleep=sleep)
     for _ in range(3):
         pace.wait()
     now[0] += 0.35
@@ -459,15 +461,15 @@ def test_a_rate_is_kept_and_what_was_late_is_caught_up_with() -> None:
         pace.wait()
     assert slept == [0.1, 0.1, 0.05, 0.1]
     assert sum(slept) + 0.35 == pytest.approx(now[0])
-    free = commands.Pace(None, sleep=lambda _: pytest.fail("no wait"))
+    free = lines.Pace(None, sleep=lambda _: pytest.fail("no wait"))
     free.wait()
 
 
 def test_lines_are_numbered_and_blank_ones_left_out(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"\n a \r\n\n" + b"x" * (commands.LINE_BYTES + 9) + b"\nb")
-    assert list(commands.lines(str(tmp_path / "f"))) == [(2, b"a"), (4, None), (5, b"b")]
-    (tmp_path / "f").write_bytes(b"x" * commands.LINE_BYTES + b"\n")
-    assert [len(line) for _, line in commands.lines(str(tmp_path / "f"))] == [commands.LINE_BYTES]
+    (tmp_path / "f").write_bytes(b"\n a \r\n\n" + b"x" * (lines.LINE_BYTES + 9) + b"\nb")
+    assert list(lines.lines(str(tmp_path / "f"))) == [(2, b"a"), (4, None), (5, b"b")]
+    (tmp_path / "f").write_bytes(b"x" * lines.LINE_BYTES + b"\n")
+    assert [len(line) for _, line in lines.lines(str(tmp_path / "f"))] == [lines.LINE_BYTES]
 
 
 # --- tail -------------------------------------------------------------------------------------------------------------
@@ -536,9 +538,9 @@ def test_an_own_id_is_not_taken_for_the_place_of_another_message(run: Any, name:
 
 
 def test_only_new_results_are_followed_and_old_messages_are_looked_up(run: Any, results: Topics, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dskype.deploy.cli import tail
+    from dskype.deploy.cli import result_lines
 
-    monkeypatch.setattr(tail, "_BEFORE", 0)
+    monkeypatch.setattr(result_lines, "_BEFORE", 0)
 
     def later() -> None:
         for i in range(100):
@@ -670,8 +672,6 @@ def test_what_steers_a_terminal_is_not_shown() -> None:
 
 
 def test_output_that_cannot_be_encoded_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dskype.deploy.cli.tail import put
-
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     put("café")

@@ -10,11 +10,12 @@ from rich.console import Console
 
 from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
-from dskype.deploy.cli.arguments import plain, say
-from dskype.deploy.cli.tail import clean, result_line
+from dskype.deploy.cli.result_lines import result_line
 from dskype.deploy.client.records import Result
 from dskype.deploy.demo import screen
-from dskype.deploy.metrics import stats
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.terminal import clean, plain, say
+from dskype.deploy.metrics import tables
 from dskype.deploy.verification.report import Report
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \r over \x7f\x08 \u202etxt\u2066 [red]markup[/red] :smile: \ud800"
@@ -67,8 +68,8 @@ def test_notes_and_errors_have_no_escapes(capsys):
 
 
 def test_errors_of_a_topology_have_no_escapes(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "_client", lambda args: SimpleNamespace(errors=lambda name: {"bolt": [{"error": HOSTILE[:-1]}]}))
-    assert cli._get_errors(SimpleNamespace(name="t")) == 0
+    monkeypatch.setattr(cluster, "client", lambda target: SimpleNamespace(errors=lambda name: {"bolt": [{"error": HOSTILE[:-1]}]}))
+    assert cli.main(["get-errors", "t"]) == 0
     out = capsys.readouterr().out
     assert not steers(out) and json.loads(out)["Comp-Errors"]["bolt"] == HOSTILE[:-1]
 
@@ -86,8 +87,8 @@ def test_reasons_of_dead_letters_have_no_escapes_and_are_no_markup():
         "dead_letters": [{"count": 1, "component": "c", "stage": "translate", "reason": HOSTILE}],
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stats, "_headlines", lambda m: [])
-        out = rendered(stats.as_text(measured, tasks=False))
+        patch.setattr(tables, "_headlines", lambda m: [])
+        out = rendered(tables.as_text(measured, tasks=False))
     assert not steers(out) and "[red]markup[/red] :smile:" in out
 
 
@@ -111,14 +112,14 @@ def test_results_in_words_have_no_escapes_and_are_no_markup():
 
 
 def test_a_report_of_differences_has_no_escapes(monkeypatch, capsys):
-    from dskype.deploy.cli import verify
+    from dskype.deploy.cli.commands import verify
 
     report = Report(topology="t")
     report.differ("state", f"the list of {HOSTILE} differs", where="t.topk/0 offset 0", subscription=HOSTILE, details=(HOSTILE,))
     monkeypatch.setattr("dskype.deploy.verification.verify", lambda *args, **options: report)
     monkeypatch.setattr(verify, "_settings", lambda *args: None)
-    monkeypatch.setattr(verify, "read_inputs", lambda *args: SimpleNamespace(counts=lambda: {"t.topk": 1}))
+    monkeypatch.setattr("dskype.deploy.verification.topics.read_inputs", lambda *args: SimpleNamespace(counts=lambda: {"t.topk": 1}))
     args = SimpleNamespace(final=True, wait=None, since=None, sample=None, seed=0, output="text", show=5, inputs=None)
-    assert verify.run(args, None, "t") == 1
+    assert verify._run(args, None, "t") == 1
     out = capsys.readouterr().out
     assert not steers(out) and "[red]markup[/red]" in out and sys.stdout

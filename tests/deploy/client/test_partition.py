@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dskype.deploy.cli.main import main
-from dskype.deploy.client import partition
-from dskype.deploy.client.partition import Band, Change, decide, watch
+from dskype.deploy.client.balancing import Band, Change, decide, watch
+from dskype.deploy.client.plans import read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.topology.errors import IllegalArgumentException, TopologyError
@@ -148,10 +148,10 @@ class FakeClient:
 def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())
-    version, plan = partition.read_current(client)
+    version, plan = read_current(client)
     assert (version, plan) == (3, json.loads(json.dumps(found.plan())))
-    partition._send(client, version + 1, found.split(0, 1))
-    assert partition.read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
+    send_plan(client, version + 1, found.split(0, 1))
+    assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
 
 
 def test_a_plan_that_no_record_holds_is_refused():
@@ -159,7 +159,7 @@ def test_a_plan_that_no_record_holds_is_refused():
     plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
     client = FakeClient(plan)
     with pytest.raises(TopologyError, match="too large for a record.*20,000 partitions.*legal: up to 1,000,000 bytes"):
-        partition._send(client, 4, plan)
+        send_plan(client, 4, plan)
     assert len(client.records) == 3
 
 

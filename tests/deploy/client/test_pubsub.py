@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from kafka.errors import MessageSizeTooLargeError
 
-from dskype.deploy.client.pubsub import Follower, Once, PubSub, Result, SendError, TopK, UnknownTopicError, UnreachableError, ensure_topics, subscription_type
+from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError, ensure_topics
+from dskype.deploy.client.records import Result, TopK, subscription_type
 from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics

@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dskype.deploy.client.records import Once
-from dskype.deploy.demo import run
+from dskype.deploy.cli import main as cli
+from dskype.deploy.client.follower import Once
+from dskype.deploy.demo import command
 from dskype.deploy.demo.feeder import SHOWN, Feeder, Plan, Shown, subscriptions_of
 from dskype.deploy.demo.places import places
 from dskype.deploy.demo.run import open_folder
 from dskype.deploy.demo.screen import STREAMS, Arrivals, Counts, Figures, Moment, Quantiles, ResultsWatcher, Screen, Word, draw, line, milliseconds
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.signals import hold_interrupts
 from dskype.spouts import streams
 from dskype.spouts.records import Limits, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -426,22 +428,22 @@ def test_a_folder_in_use_is_refused(tmp_path):
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments, capsys):
-    assert run.main(arguments) == 2
+    assert cli.main(["demo", *arguments]) == 2
     assert "expected" in capsys.readouterr().err or arguments == ["--nonsense"]
 
 
 def test_a_map_that_cannot_be_written_is_refused_before_anything_starts(tmp_path, capsys):
-    assert run.main(["--picture", str(tmp_path / "missing" / "map.svg")]) == 1
+    assert cli.main(["demo", "--picture", str(tmp_path / "missing" / "map.svg")]) == 1
     assert "map cannot be written" in capsys.readouterr().err
 
 
 def test_without_a_writable_folder_the_map_goes_to_the_temp_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run._writable(None) == tmp_path / "dskype-map.svg"
+    assert command._writable(None) == tmp_path / "dskype-map.svg"
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
-    monkeypatch.setattr(run.tempfile, "gettempdir", lambda: str(tmp_path / "t"))
-    assert run._writable(None) == tmp_path / "t" / "dskype-map.svg"
+    monkeypatch.setattr(command.tempfile, "gettempdir", lambda: str(tmp_path / "t"))
+    assert command._writable(None) == tmp_path / "t" / "dskype-map.svg"
 
 
 def test_an_interrupt_is_held_back_until_the_end_of_a_block():
@@ -449,32 +451,32 @@ def test_an_interrupt_is_held_back_until_the_end_of_a_block():
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.getsignal(number)
         with pytest.raises(KeyboardInterrupt):
-            with run._uninterrupted(told.append):
+            with hold_interrupts(told.append):
                 os.kill(os.getpid(), number)
                 time.sleep(0.01)
                 steps.append(number)
         assert signal.getsignal(number) is before
     assert steps == [signal.SIGINT, signal.SIGTERM] and len(told) == 2
-    with run._uninterrupted(told.append):
+    with hold_interrupts(told.append):
         steps.append("quiet")
     assert steps[-1] == "quiet"
 
 
 def test_what_an_interrupt_makes_fail_is_no_failure():
     with pytest.raises(KeyboardInterrupt):
-        with run._uninterrupted(lambda text: None):
+        with hold_interrupts(lambda text: None):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
             raise OSError("the broker was interrupted as well")
     with pytest.raises(OSError, match="full"):
-        with run._uninterrupted(lambda text: None):
+        with hold_interrupts(lambda text: None):
             raise OSError("the disk is full")
 
 
 def test_a_second_interrupt_is_not_held_back():
     before, steps = signal.getsignal(signal.SIGINT), []
     with pytest.raises(KeyboardInterrupt):
-        with run._uninterrupted(lambda text: None):
+        with hold_interrupts(lambda text: None):
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.01)

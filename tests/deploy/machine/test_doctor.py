@@ -13,8 +13,8 @@ import pytest
 
 from dskype.deploy.machine import doctor, jars, java, paths
 from dskype.deploy.machine.broker import EmbeddedBroker
-from dskype.deploy.machine.doctor import FAIL, OK, WARN, Row
 from dskype.deploy.machine.connection import Bootstrap
+from dskype.deploy.machine.doctor import FAIL, OK, WARN, Row
 from dskype.deploy.machine.errors import JavaError
 
 

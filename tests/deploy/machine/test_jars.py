@@ -202,13 +202,6 @@ def test_another_pyspark_than_the_locked_one_is_refused_with_the_right_one(monke
         jars.spark_jars()
 
 
-def test_the_connector_is_appended_to_the_users_jars_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ours = [tmp_path / "a.jar", tmp_path / "b.jar"]
-    monkeypatch.setattr(jars, "spark_jars", lambda progress=None: ours)
-    assert jars.append_spark_jars(None) == f"{ours[0]},{ours[1]}"
-    assert jars.append_spark_jars("/mine/x.jar, /mine/b.jar") == f"/mine/x.jar,/mine/b.jar,{ours[0]}"
-
-
 def test_a_relative_home_is_refused_because_it_means_another_folder_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(paths.HOME_VARIABLE, "cache")
     with pytest.raises(OptionError, match="DSKYPE_HOME must be an absolute path, given: 'cache'"):

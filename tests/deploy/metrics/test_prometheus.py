@@ -310,7 +310,7 @@ def test_local_serves_while_the_topology_is_shown(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(prometheus, "serve", served)
     monkeypatch.setattr("dskype.deploy.cli.local_screen.show", lambda cluster, name, ttl_s: seen.append((name, ttl_s)))
-    monkeypatch.setattr("dskype.deploy.machine.cluster.run_local", lambda flux, where, *, ttl_s, watch, **_: watch(FakeCluster(), flux.name, ttl_s))
+    monkeypatch.setattr("dskype.deploy.machine.launch.run_local", lambda flux, where, *, ttl_s, watch, **_: watch(FakeCluster(), flux.name, ttl_s))
     assert cli.main(["local", str(tmp_path / "t.yaml"), "--metrics-port", "0", "--local-ttl", "3"]) == 0
     assert (seen[0]["port"], seen[0]["names"], seen[1]) == (0, ["wc"], ("wc", 3))
     assert cli.main(["local", str(tmp_path / "t.yaml"), "--local-ttl", "3"]) == 0

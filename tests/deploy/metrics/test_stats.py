@@ -12,10 +12,10 @@ import pytest
 
 from dskype.bolts.subscription_bolt import SubscriptionBolt
 from dskype.deploy.cli import main as cli
-from dskype.deploy.metrics import stats
+from dskype.deploy.metrics import reader
 from dskype.deploy.metrics.meter import BATCH_BUCKETS_S, Batches, Meter, Passage, Passages, measure
 from dskype.deploy.metrics.prometheus import Collector, Exporter
-from dskype.deploy.metrics.stats import as_text
+from dskype.deploy.metrics.tables import as_text
 from dskype.spouts.topics import Topics
 from dskype.topology.core.frames import encode_data, encode_segment, encode_watermark, segment_sizes
 from dskype.topology.core.stats import TaskStats, reason_of
@@ -489,12 +489,12 @@ def test_what_is_asked_for_must_run(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
     monkeypatch.setattr(nimbus_topic, "load_states", lambda kafka: {})
     with pytest.raises(NotAliveException):
-        stats.find(None, "dskype")
+        reader.find(None, "dskype")
     with pytest.raises(TopologyError, match="none runs"):
-        stats.find(None, None)
+        reader.find(None, None)
     monkeypatch.setattr(nimbus_topic, "load_states", lambda kafka: {"a": 1, "b": 2})
     with pytest.raises(TopologyError, match="legal: a, b"):
-        stats.find(None, None)
+        reader.find(None, None)
     monkeypatch.delenv("DSKYPE_BOOTSTRAP_SERVERS", raising=False)
     assert cli.main(["stats"]) == 1
     assert "No cluster is named" in capsys.readouterr().err

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dskype.deploy.cli.main import main
-from dskype.deploy.cli.verify import _last_time_ms
 from dskype.deploy.verification import Inputs, Record, Report, verify
 from dskype.deploy.verification.inputs import header
+from dskype.deploy.verification.topics import _last_time_ms
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
@@ -963,7 +963,7 @@ def test_a_topology_with_a_message_ahead_of_its_arrival_is_not_at_rest_before_it
         (records(5000), COUNT, 0),
         ([*records(3000), Record(0, 1, 1000, None, b"{")], TIME, 3000),
     ):
-        monkeypatch.setattr("dskype.topology.runtime.kafka.read_to_end", lambda kafka, topic, given=given: given)
+        monkeypatch.setattr("dskype.deploy.verification.topics.read_to_end", lambda kafka, topic, given=given: given)
         assert _last_time_ms(None, "t.messages", Settings.from_conf(conf)) == expected
 
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 import time
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
 from kafka import TopicPartition
 
-from dskype.deploy.cli.arguments import counted
+from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.pubsub import PubSub
-from dskype.deploy.client.records import Follower, Once, Result, TopK
+from dskype.deploy.client.records import Result, TopK
+from dskype.deploy.machine.terminal import clean, clock_text, counted
 
-__all__ = ["Texts", "clean", "clock_text", "follow_results", "follow_topk", "put", "result_line", "topk_lines"]
+__all__ = ["Texts", "follow_results", "follow_topk", "result_line", "topk_lines"]
 
 _DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
 _REMEMBERED = 100_000
@@ -33,50 +31,12 @@ _LOOK_UP_S = 0.3
 """Reading single messages may take so much of the time between two looks at the results."""
 
 
-class _Shown(dict):
-    """A table for ``str.translate``: what steers a terminal, or cannot be encoded, becomes a blank; directions are dropped."""
-
-    def __missing__(self, code: int) -> int | None:
-        category = unicodedata.category(chr(code))
-        hidden = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or code in (0x200E, 0x200F, 0x061C, 0xFEFF)
-        self[code] = None if hidden else 32 if category in ("Cc", "Cs", "Zl", "Zp") else code
-        return self[code]
-
-
-_SHOWN = _Shown()
-
-
-def clean(value: Any, width: int | None = None) -> str:
-    """Return a value as one line of plain text, cut to ``width`` characters."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if width is not None and len(text) > 4 * width:
-        text = text[: 4 * width]
-    text = " ".join(text.translate(_SHOWN).split())
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
-
-
-def put(*lines: str) -> None:
-    """Print lines of results at once; what standard output cannot encode is escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    for line in lines:
-        print(line.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
-
-
-def clock_text(time_ms: int | None, date: bool = False) -> str:
-    """Return a time in the local zone: ``12:03:04.123``, with ``date`` ``2025-01-31 12:03:04``."""
-    if time_ms is None or time_ms < 0:
-        return "-"
-    moment = datetime.fromtimestamp(time_ms / 1000).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S") if date else f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
-
-
 class Texts:
     """Finds the text of a message by its id.
 
     Messages are remembered as they come, the newest 100,000. A default id, ``<partition>-<offset>``, also says where to read.
 
-    :param start: where to begin to remember; see :class:`~dskype.deploy.client.records.Follower`. Default: the last 10,000 messages.
+    :param start: where to begin to remember; see :class:`~dskype.deploy.client.follower.Follower`. Default: the last 10,000 messages.
         From the beginning messages are read as far as they are asked for.
     """
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
 
-from dskype.topology.errors import TopologyError, explain
+from dskype.deploy.cli.arguments import common, positive, positive_seconds, target
+from dskype.deploy.machine import cluster
 
-__all__ = ["monitor"]
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=4, help="default: 4")
+    parser.add_argument("-m", "--component", metavar="ID", help="without it the components are listed")
+    parser.add_argument("-s", "--stream", metavar="ID", default="default", help="default: default")
+    parser.add_argument("-w", "--watch", choices=("emitted", "transferred"), default="emitted", help="default: emitted")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after so many lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print lines until ``--count`` is reached."""
+    return monitor(cluster.client(target(args)), args.name, args.component, args.stream, args.watch, args.interval, args.count)
 
 
 def monitor(
@@ -32,7 +48,9 @@ def monitor(
     :returns: the exit code.
     :raises TopologyError: no such topology or component.
     """
-    components = _components(client, name)
+    from dskype.topology.errors import TopologyError, explain
+
+    components = list(client.state(name).components)
     if component is None:
         print(f"Available components for {name} :\n------------------")
         print("\n".join(sorted(components)))
@@ -54,10 +72,6 @@ def monitor(
         print(f"{name}\t{component}\t{parallelism}\t{stream}\t{elapsed_ms}\t{diff}\t{diff / elapsed_ms if elapsed_ms else 0.0}", flush=True)
         before, before_at, lines = total, now, lines + 1
     return 0
-
-
-def _components(client: Any, name: str) -> list[str]:
-    return list(client.state(name).components)
 
 
 def _executors(stats: Any, component: str) -> int:

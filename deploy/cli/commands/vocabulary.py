@@ -1,4 +1,4 @@
-"""The verbs ``dskype vocabulary build`` and ``show``."""
+"""``dskype vocabulary``: build a vocabulary from a sample of messages, or look into one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, counted, positive, say
-from dskype.deploy.cli.lines import LINE_BYTES, Progress, Refused, layers, lines, open_client
-
-__all__ = ["build", "build_options", "show"]
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, layers, open_client, output, positive
+from dskype.deploy.cli.lines import LINE_BYTES, Refused, lines
+from dskype.deploy.machine.terminal import Progress, clean, counted, put, say
 
 _VOCABULARY = "vocabulary.tsv"
 
 
-def build_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``vocabulary build``."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = Actions(parser)
+    actions.add("build", _build, "count in how many messages each word occurs", _build_arguments)
+    actions.add("show", _show, "show a vocabulary's size and words", _show_arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that is named."""
+    return args.act(args)
+
+
+def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
     parser.add_argument("file", nargs="?", metavar="FILE", help="messages as JSON lines; -: standard input")
     parser.add_argument("-o", "--output", metavar="OUT", default=_VOCABULARY, help=f"default: {_VOCABULARY}")
     parser.add_argument("--force", action="store_true", help="replace OUT")
@@ -28,9 +39,18 @@ def build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample", metavar="N", type=positive, help="so many texts: the newest of a topic (default: 100000), a random sample of a file (default: all)"
     )
+    check_options(parser)
 
 
-def build(args: argparse.Namespace) -> int:
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser, kafka=False)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--top", metavar="N", type=positive, default=20, help="the most frequent words; default: 20")
+    parser.add_argument("--term", metavar="T", action="append", default=[], help="this word; repeatable")
+    output(parser)
+
+
+def _build(args: argparse.Namespace) -> int:
     """Build a vocabulary and write it."""
     if (args.file is None) == (args.topic is None):
         raise UsageError("expected a FILE (- is standard input), or --topic; given: " + ("neither" if args.file is None else "both"))
@@ -43,7 +63,7 @@ def build(args: argparse.Namespace) -> int:
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
-    progress = Progress()
+    progress = Progress(on_terminal_s=0.2)
     refused = Refused(progress)
     if args.topic is not None:
         source = open_client(args)
@@ -128,11 +148,10 @@ def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -
         yield text
 
 
-def show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> int:
     """Print a vocabulary's size and words."""
     import math
 
-    from dskype.deploy.cli.tail import clean, put
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 

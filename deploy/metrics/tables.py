@@ -1,41 +1,19 @@
-"""``dskype stats``: tables, or JSON, of what :mod:`~dskype.deploy.metrics.meter` finds out about a running topology."""
+"""Tables of what :mod:`~dskype.deploy.metrics.meter` finds out about a running topology."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.deploy.cli.arguments import plain
-from dskype.deploy.metrics.meter import WINDOW_S, Source, describe, measure
-from dskype.topology.errors import NotAliveException, TopologyError, explain
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-__all__ = ["add_options", "as_text", "find", "run"]
+from dskype.deploy.machine.terminal import plain
 
-
-def find(kafka: Any, topology: str | None) -> dict[str, Any]:
-    """Return what is known about a topology; None: about the only one.
-
-    :raises NotAliveException: there is none of that name.
-    :raises TopologyError: none or several run, and no name is given.
-    """
-    from dskype.topology.runtime.nimbus_topic import load_states, watch_drivers
-
-    states = load_states(kafka)
-    if topology is None and len(states) == 1:
-        topology = next(iter(states))
-    if topology is None:
-        raise TopologyError(
-            explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
-        )
-    if topology not in states:
-        raise NotAliveException.of(topology)
-    return describe(states[topology], watch_drivers(kafka, {topology: states[topology]})[topology])
-
-
-# --- text -------------------------------------------------------------------------------------------------------------
+__all__ = ["Screen", "as_text"]
 
 
 def _count(value: float | None) -> str:
@@ -113,10 +91,6 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
 
     :param tasks: with a line for every task.
     """
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     gone = "" if m["driver_alive"] in (None, True) else ", its process is gone"
     title = f"{m['topology']} ({m['id']}) {m['status'] or ''}{gone}, up {_count(m['uptime_s'])} s; rates over {_figure(m['window_s'], 0)} s"
     heads = Table.grid(padding=(0, 2))
@@ -197,63 +171,21 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     return Group(*found)
 
 
-# --- the verb ---------------------------------------------------------------------------------------------------------
+class Screen:
+    """Prints measurements: JSON, or tables, which a terminal draws over themselves.
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``dskype stats``."""
-    from dskype.deploy.cli.arguments import output, positive, positive_seconds
-
-    parser.add_argument("name", metavar="TOPOLOGY", nargs="?", help="default: the only one that runs")
-    parser.add_argument(
-        "--window", metavar="SECS", type=positive_seconds, default=WINDOW_S, help=f"rates, latency and balance over so long; default: {WINDOW_S:g}"
-    )
-    parser.add_argument("--tasks", action="store_true", help="a line for every task (JSON always has them)")
-    parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C; with -o json an object a line")
-    parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=2, help="of --watch; default: 2")
-    parser.add_argument("--count", metavar="N", type=positive, help="end --watch after so many")
-    output(parser)
-
-
-def run(args: argparse.Namespace, kafka: Any) -> int:
-    """Print what a topology does.
-
-    :param kafka: how to reach the brokers.
-    :returns: the exit code.
+    :param as_json: an object for each; with ``watch`` on one line.
+    :param watch: there will be several.
+    :param tasks: with a line for every task.
     """
-    about = find(kafka, args.name)
-    source = Source(kafka, about["name"], args.window)
-    try:
-        source.catch_up()
-        shown = 0
-        with _Screen(args.output == "json", args.watch, args.tasks) as screen:
-            while True:
-                screen.show(measure(source.meter, about, ends=source.ends()))
-                shown += 1
-                if not args.watch or shown == args.count:
-                    return 0
-                deadline = time.monotonic() + args.interval
-                while (left := deadline - time.monotonic()) > 0:
-                    source.poll(max(1, min(500, int(left * 1000))))
-                about = find(kafka, about["name"])
-    finally:
-        source.close()
-
-
-class _Screen:
-    """Prints measurements: JSON, or tables, which a terminal draws over themselves."""
 
     def __init__(self, as_json: bool, watch: bool, tasks: bool) -> None:
-        from rich.console import Console
-
         self._json, self._watch, self._tasks = as_json, watch, tasks
         self._console = Console() if Console().is_terminal else Console(width=140)
         self._live: Any = None
 
-    def __enter__(self) -> _Screen:
+    def __enter__(self) -> Screen:
         if self._watch and not self._json and self._console.is_terminal:
-            from rich.live import Live
-
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         return self
