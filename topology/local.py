@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from dskype.topology.builder import StormTopology
+from dskype.topology.environment import ENVIRONMENTS, Environment
 from dskype.topology.errors import IllegalStateException, TopologyError
 from dskype.topology.lifecycle import Backend, Keeper, ManagedTopology
 from dskype.topology.nimbus import Rebalance
@@ -21,9 +22,6 @@ from dskype.topology.steady_clock import now_ms
 __all__ = ["LocalCluster", "LocalTopology"]
 
 log = logging.getLogger(__name__)
-
-BRINGUP_GROUP = "dskype.bringup"
-"""Entry points that bring up Spark and Kafka; ``topology`` itself knows no broker and no jars."""
 
 
 class LocalTopology:
@@ -211,13 +209,13 @@ class LocalCluster:
                 managed.backend.run_until_quiet()
 
 
-def _bring_up(**options: Any) -> Any:
-    """Return what the installed bring-up makes: Spark, a broker, and backends on them."""
-    found = list(importlib.metadata.entry_points(group=BRINGUP_GROUP, name="local"))
+def _bring_up(**options: Any) -> Environment:
+    """Return the environment that is installed, with Spark and a broker running."""
+    found = list(importlib.metadata.entry_points(group=ENVIRONMENTS, name="local"))
     if not found:
         msg = (
             "nothing is installed that brings up Spark and Kafka (entry point group "
-            f"{BRINGUP_GROUP!r}, name 'local'); hint: install the package dskype as a whole"
+            f"{ENVIRONMENTS!r}, name 'local'); hint: install the package dskype as a whole"
         )
         raise TopologyError(msg)
     if "folder" in options and options["folder"] is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
 from dskype.deploy.machine.folders import OwnedFolder
+from dskype.topology import environment
 from dskype.topology.errors import AlreadyAliveException
 from dskype.topology.lifecycle import Keeper, ManagedTopology
 from dskype.topology.nimbus import TopologyState
@@ -38,7 +39,7 @@ def _quiet(_: str) -> None:
     """Say nothing."""
 
 
-class Environment:
+class Environment(environment.Environment):
     """Spark and Kafka for the topologies of this process.
 
     :param bootstrap_servers: the brokers; default: ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker.
