@@ -11,7 +11,15 @@ import sys
 import time
 from typing import Any
 
+from kafka import TopicPartition
+from rich.columns import Columns
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from dskype.deploy.machine.terminal import plain
+from dskype.topology.components import KafkaBolt
 
 __all__ = ["TopWords", "show", "top_words_topic"]
 
@@ -21,8 +29,6 @@ _LINE_EVERY_S = 5.0
 
 def top_words_topic(topology: Any) -> str | None:
     """Return the topic of top words that a topology writes, or None."""
-    from dskype.topology.components import KafkaBolt
-
     for spec in topology.components.values():
         topic = spec.obj.topic if isinstance(spec.obj, KafkaBolt) else None
         if topic and topic.endswith(".top-words"):
@@ -38,8 +44,6 @@ class TopWords:
     """
 
     def __init__(self, kafka: Any, topic: str) -> None:
-        from kafka import TopicPartition
-
         self._consumer = kafka.consumer()
         partitions = [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
         self._consumer.assign(partitions)
@@ -120,16 +124,10 @@ def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
 
 
 def _live() -> Any:
-    from rich.live import Live
-
     return Live(auto_refresh=False)
 
 
 def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
-    from rich.columns import Columns
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=f"{info['name']} {info['status']} {info['uptime_secs']} s")
     table.add_column("component")
     for column in ("tasks", "emitted", "transferred", "executed", "acked", "failed", "errors"):
@@ -148,6 +146,4 @@ def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
 
 
 def _print_tables(info: dict[str, Any], words: dict[str, Any]) -> None:
-    from rich.console import Console
-
     Console(width=120).print(_tables(info, words))

@@ -24,13 +24,17 @@ from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from dskype.bolts.results import make_store
+from dskype.bolts.results.base import Opening
 from dskype.deploy.client.follower import Follower, Once, make_consumer
 from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.spouts.records import parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.redaction import hidden_in
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
 
 __all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
 
@@ -196,14 +200,10 @@ class PubSub:
 
     def running(self) -> dict[str, Any] | None:
         """Return what nimbus has of the topology, see ``topology/runtime/nimbus_topic.py``; None when there is none of that name."""
-        from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, load_states
-
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:
         """Return the configuration of the topology as its tasks see it; None when there is none of that name."""
-        from dskype.topology.runtime.nimbus_topic import conf_of
-
         record = self.running()
         return None if record is None else conf_of(record)
 
@@ -212,8 +212,6 @@ class PubSub:
 
         :raises RecordError: it would be refused.
         """
-        from dskype.spouts.records import parse_subscription
-
         settings = self.settings
         if self._tokenizer is None:
             from dskype.spouts.costs import CostCeiling
@@ -229,8 +227,6 @@ class PubSub:
 
         :raises RecordError: it would be refused.
         """
-        from dskype.spouts.records import parse_message
-
         settings = self.settings
         return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
 
@@ -394,11 +390,8 @@ class PubSub:
         :raises UnknownTopicError: no such topic.
         """
         self.require(topic)
-        admin = TopicAdmin(self.kafka)
-        try:
+        with contextlib.closing(TopicAdmin(self.kafka)) as admin:
             return admin.existing([topic])[topic]
-        finally:
-            admin.close()
 
     def scan(self, topic: str, start: str | int = "beginning", progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
         """Yield the records of a topic that are there now, in order within each partition.
@@ -480,9 +473,6 @@ class PubSub:
         :raises StoreUnavailable: the store does not answer.
         :raises IllegalArgumentException: it needs a secret that is not given.
         """
-        from dskype.bolts.results import make_store
-        from dskype.bolts.results.base import Opening
-
         if hidden := hidden_in(self.settings.store_options):
             raise IllegalArgumentException(
                 explain(

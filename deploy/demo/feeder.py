@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from dskype.deploy.demo.places import subscriptions
+
 if TYPE_CHECKING:
     from dskype.deploy.client.pubsub import PubSub
     from dskype.deploy.demo.places import Places
@@ -171,7 +173,5 @@ class Feeder(threading.Thread):
 
 def subscriptions_of(plan: Plan, messages: Places) -> Iterator[tuple[str, bytes]]:
     """Return (id, JSON record) of all subscriptions of a run, those that are told in words first."""
-    from dskype.deploy.demo.places import subscriptions
-
     shown = ((s.id, json.dumps(s.record, ensure_ascii=False).encode()) for s in SHOWN)
     return chain(shown, subscriptions(messages, plan.subscriptions, plan.seed))

@@ -344,11 +344,8 @@ class _Live:
 
 def _end(kafka: Any, topic: str) -> int:
     """Return how many records a topic of one partition has got so far."""
-    admin = TopicAdmin(kafka)
-    try:
+    with contextlib.closing(TopicAdmin(kafka)) as admin:
         return admin.begin_and_end(topic)[0][1]
-    finally:
-        admin.close()
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

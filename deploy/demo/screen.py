@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from rich.console import Console, Group
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
+from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.client.records import Result
 from dskype.deploy.machine.terminal import plain
 from dskype.spouts import streams
 
@@ -137,8 +143,6 @@ class ResultsWatcher(threading.Thread):
 
     def run(self) -> None:
         """Read until :meth:`close`."""
-        from dskype.deploy.client.records import Follower, Once
-
         try:
             follower = Follower(self._kafka, [self._topic], "beginning")
             once = Once()
@@ -154,8 +158,6 @@ class ResultsWatcher(threading.Thread):
 
     def take(self, records: list[Any], once: Any) -> None:
         """Take in records of the results."""
-        from dskype.deploy.client.records import Result
-
         # A batch that is written again repeats its records; each counts once.
         records = [record for record in records if record.value and once.first(_identity(record))]
         values = [record.value for record in records]
@@ -355,8 +357,6 @@ class Screen:
     """
 
     def __init__(self, describe: Callable[[Word], str], console: Any = None) -> None:
-        from rich.console import Console
-
         self._describe = describe
         self.console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
         self._live: Any = None
@@ -406,11 +406,6 @@ def line(m: Moment) -> str:
 
 def draw(m: Moment, words: list[str], width: int, height: int = 30) -> Any:
     """Return a moment as something that rich can print, at most ``width`` x ``height`` characters."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
     wide = width >= _WIDE
     head = Table.grid(padding=(0, 2))
     parts = [Text("DSkype", style="bold cyan"), Text(f"{m.elapsed_s:.0f} s"), Text(m.phase)]
@@ -441,8 +436,6 @@ def draw(m: Moment, words: list[str], width: int, height: int = 30) -> Any:
 
 
 def _table(columns: tuple[str, ...], left: tuple[int, ...]) -> Any:
-    from rich.table import Table
-
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for i, name in enumerate(columns):
         table.add_column(name, justify="left" if i in left else "right", no_wrap=True)

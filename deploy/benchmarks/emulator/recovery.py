@@ -27,7 +27,7 @@ def main() -> None:
             with cluster.submit_topology(f"recovery-{mib}", conf, builder.create_topology()) as handle:
                 wait_for_first(handle, "bolt")
                 time.sleep(options.warm_up)
-                pid = min(p for p, name in descendants(os.getpid()).items() if name == "dsk:bolt")  # others write snapshots
+                pid = min(p.pid for p in descendants(os.getpid()) if p.name == "dsk:bolt")  # others write snapshots
                 killed = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
                 while any(t["pid"] == pid for t in list(handle.stats.tasks.values())):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dskype.deploy.benchmarks.papers import distribution_report
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
@@ -177,7 +178,6 @@ def run(args: argparse.Namespace) -> int:
         from dskype.deploy.benchmarks.papers import distribution_spark
 
         return distribution_spark.run(args)
-    from dskype.deploy.benchmarks.papers import distribution_report
 
     scale = _scale(args)
     names = [name for name in [PLACES, *file_names(args.messages), LONG] if not args.data or name in args.data]

@@ -12,13 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from dskype.deploy.benchmarks import throughput
+from dskype.deploy.benchmarks import throughput, throughput_report
+from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.distribution_workload import PLACES, DataSet, Scale, Workload
+from dskype.deploy.benchmarks.papers.experiments import table_line
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli.arguments import UsageError, common, target
+from dskype.deploy.demo.places import places
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, distributor_class
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.local import LocalCluster
 
 __all__ = ["markdown", "run", "settings", "summary"]
 
@@ -66,10 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 when figures are not to be trusted.
     """
-    from dskype.deploy.benchmarks import throughput_report
-    from dskype.deploy.benchmarks.emulator.measure import print_table
-    from dskype.topology.local import LocalCluster
-
     if unknown := [name for name in args.methods if name not in DISTRIBUTORS]:
         raise UsageError(f"--methods: expected some of {', '.join(DISTRIBUTORS)}; given: {unknown[0]}")
     where = target(args)
@@ -110,10 +112,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _workload(args: argparse.Namespace, vocabulary: Path) -> Workload:
     """Return the messages that will be published, and subscriptions like those that will be registered, by the topology's vocabulary."""
-    from dskype.deploy.demo.places import places
-    from dskype.spouts.text import Tokenizer
-    from dskype.spouts.vocabulary import Vocabulary
-
     found, known = places(args.seed, args.messages, args.places), Vocabulary.load(vocabulary)
     texts = found.texts.to_pylist()
     corpus = Corpus(PLACES, np.asarray(found.lat), np.asarray(found.lon), *known.weigh_texts(texts, Tokenizer()), known)
@@ -160,8 +158,6 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the page."""
-    from dskype.deploy.benchmarks.papers.experiments import table_line
-
     m = found["machine"]
     return "\n".join(
         [

@@ -13,6 +13,7 @@ from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import make_window
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Subscriptions, draw_subscriptions, look_up, read_rows, shorten
 from dskype.deploy.cli.arguments import UsageError
+from dskype.deploy.demo import places
 from dskype.distribution.base import Sample
 from dskype.spouts.batch import MessageBatch
 
@@ -92,8 +93,6 @@ def read_data(files: Sequence[str], wanted: Collection[str]) -> dict[str, DataSe
     :param wanted: names of those that are needed.
     :raises UsageError: two data sets have one name, or a file has no messages.
     """
-    from dskype.deploy.demo import places
-
     sets = {}
     if PLACES in wanted or LONG in wanted:
         found = places.load()

@@ -19,6 +19,7 @@ from dskype.bolts.skype import Skype
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS
+from dskype.deploy.benchmarks.papers import skype_report
 from dskype.deploy.benchmarks.papers.experiments import Found, run_experiment
 from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Experiment, Setting
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, read_file, read_places, shorten
@@ -242,8 +243,6 @@ def _plain(setting: Setting) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    from dskype.deploy.benchmarks.papers import skype_report
-
     base = FULL if args.full else Scale(50_000, 50_000, 5_000, -1)
     window = args.window or base.window
     warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window

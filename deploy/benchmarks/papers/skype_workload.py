@@ -16,6 +16,7 @@ import numpy as np
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.window.base import MessageWindow, QueryBatch
 from dskype.deploy.cli.arguments import UsageError
+from dskype.deploy.demo import places
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import RecordError, parse_message
 from dskype.spouts.space import WORLD
@@ -68,8 +69,6 @@ def read_places() -> Corpus:
 
     :raises IllegalArgumentException: they are not installed.
     """
-    from dskype.deploy.demo import places
-
     found = places.load()
     return Corpus.of_texts("GeoNames places (cities500)", found.texts.to_pylist(), found.lat, found.lon)
 

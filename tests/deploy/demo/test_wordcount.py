@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dskype.deploy.demo import wordcount
+from dskype.deploy.demo.places import places_file
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.topology import testing
 from dskype.topology.builder import TopologyBuilder
@@ -138,5 +139,5 @@ def test_a_file_that_holds_no_places_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_places_of_the_demo_are_installed_and_in_the_expected_layout() -> None:
-    with wordcount._places_file().open("rb") as file:
+    with places_file().open("rb") as file:
         assert re.match(wordcount._FIRST, file.read(64))

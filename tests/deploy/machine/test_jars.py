@@ -225,12 +225,6 @@ def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home
         paths.home()
 
 
-def test_names_of_topologies_become_folders_one_to_one(tmp_home: Path) -> None:
-    names = ["words", "a/b", "a%2Fb", "..", ".x", "ä", "a b"]
-    folders = [paths.topology_dir(n) for n in names]
-    assert len(set(folders)) == len(names) and {f.parent for f in folders} == {tmp_home / "topologies"}
-
-
 def test_a_temp_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(paths.HOME_VARIABLE, raising=False)
     monkeypatch.setattr(paths.tempfile, "tempdir", str(tmp_path))
