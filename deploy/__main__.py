@@ -2,7 +2,7 @@
 
 import sys
 
-from dskype.deploy.cli import main
+from dskype.deploy.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted  # type: ignore[attr-defined]
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
 from dskype.spouts.space import WORLD, Space

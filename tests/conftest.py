@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dskype.deploy import paths
+from dskype.deploy.machine import paths
 
 if TYPE_CHECKING:
     from dskype.topology.local import LocalCluster
@@ -27,7 +27,18 @@ _MACHINE = (
     "endtoend/test_on_spark.py",
     "endtoend/test_on_cluster.py",
     "bolts/results/test_stores.py",
-    *(f"deploy/test_{name}.py" for name in ("broker", "chaos_on_spark", "cli_on_spark", "doctor", "pubsub", "pubsub_cli", "stats")),
+    *(
+        f"deploy/{name}.py"
+        for name in (
+            "chaos/test_chaos_on_spark",
+            "cli/test_cli_on_spark",
+            "cli/test_pubsub_cli",
+            "client/test_pubsub",
+            "machine/test_broker",
+            "machine/test_doctor",
+            "metrics/test_stats",
+        )
+    ),
 )
 """Files whose tests need Spark or a broker."""
 
@@ -61,7 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[object]:
     """One embedded broker for the whole session; tests use topic names of their own."""
-    from dskype.deploy.broker import EmbeddedBroker
+    from dskype.deploy.machine.broker import EmbeddedBroker
 
     with EmbeddedBroker() as running:
         yield running

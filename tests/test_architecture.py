@@ -61,7 +61,7 @@ def test_kernels_import_numpy_and_numba_only(path):
 
 def test_only_component_code_is_pickled():
     users = {p.name for p in MODULES if uses(p, "pickle", "marshal", "shelve", "pyspark.cloudpickle")}
-    assert users <= {"resident.py", "builder.py", "cluster.py"}
+    assert users <= {"resident.py", "builder.py", "launch.py"}
 
 
 def test_yaml_is_read_safely():

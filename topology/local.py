@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalStateException, TopologyError
 from dskype.topology.model import StormTopology
+from dskype.topology.nimbus.environment import ENVIRONMENTS, Environment
 from dskype.topology.nimbus.manager import Backend, ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance
 from dskype.topology.planning.plan import TopologyPlan
@@ -21,9 +22,6 @@ from dskype.topology.simulated.log import MemoryLog
 __all__ = ["LocalCluster", "LocalTopology"]
 
 log = logging.getLogger(__name__)
-
-BRINGUP_GROUP = "dskype.bringup"
-"""Entry points that bring up Spark and Kafka; ``topology`` itself knows no broker and no jars."""
 
 
 class LocalTopology:
@@ -69,7 +67,7 @@ class LocalCluster:
     :param faults: simulated only: what goes wrong, with a seed.
     :param start_ms: simulated only: the time at the start, epoch milliseconds.
     :param options: on Spark: ``bootstrap_servers``, ``master``, ``conf`` (``spark.*`` and ``kafka.*`` settings),
-        ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.bringup``.
+        ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.machine.environment``.
     """
 
     def __init__(
@@ -211,13 +209,13 @@ class LocalCluster:
                 managed.backend.run_until_quiet()
 
 
-def _bring_up(**options: Any) -> Any:
-    """Return what the installed bring-up makes: Spark, a broker, and backends on them."""
-    found = list(importlib.metadata.entry_points(group=BRINGUP_GROUP, name="local"))
+def _bring_up(**options: Any) -> Environment:
+    """Return the environment that is installed, with Spark and a broker running."""
+    found = list(importlib.metadata.entry_points(group=ENVIRONMENTS, name="local"))
     if not found:
         msg = (
             "nothing is installed that brings up Spark and Kafka (entry point group "
-            f"{BRINGUP_GROUP!r}, name 'local'); hint: install the package dskype as a whole"
+            f"{ENVIRONMENTS!r}, name 'local'); hint: install the package dskype as a whole"
         )
         raise TopologyError(msg)
     if "folder" in options and options["folder"] is not None:

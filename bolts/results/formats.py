@@ -17,7 +17,6 @@ JSON is put together from columns of text; floats are written as the shortest te
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 

@@ -1,1 +1,1 @@
-"""Benchmarks of the emulator; each module prints a table: ``python -m dskype.deploy.benchmarks.chain --help``."""
+"""Benchmarks: of the emulator, of the whole system (``dskype bench throughput``), and of the papers' experiments."""

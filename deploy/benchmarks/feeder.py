@@ -31,7 +31,7 @@ class Feeder:
     """
 
     def __init__(self, kafka: Any, topics: tuple[str, str], *, messages: int | None = None, places: str | None = None, seed: int = 0) -> None:
-        from dskype.deploy.processes import spawn_tied
+        from dskype.deploy.machine.processes import spawn_tied
 
         self.written = 0
         """Messages written so far."""
@@ -101,8 +101,8 @@ class _Writer:
     """The other end, in the process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        from dskype.deploy import places
-        from dskype.deploy.connection import client_arguments
+        from dskype.deploy.demo import places
+        from dskype.deploy.machine.connection import client_arguments
         from dskype.topology.runtime.kafka import KafkaSettings
 
         self._seed = config["seed"]
@@ -144,7 +144,7 @@ class _Writer:
             time.sleep(_STEP_S)
 
     def subscriptions(self, producer: Any, n: int, k: int) -> None:
-        from dskype.deploy import places
+        from dskype.deploy.demo import places
 
         rows = places.subscriptions(self._places, n, self._seed, k=k)
         while block := list(islice(rows, 10_000)):

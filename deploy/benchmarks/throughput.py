@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import random
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -28,12 +27,35 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dskype.deploy.arguments import UsageError, common, conf_item, executor, file_conf, output, positive, positive_seconds, say, seconds, split, target
+from kafka import TopicPartition
+
+from dskype.deploy.benchmarks import throughput_report
+from dskype.deploy.benchmarks.feeder import Feeder
+from dskype.deploy.benchmarks.latencies import Latencies, Recorder, sequence_numbers
+from dskype.deploy.benchmarks.usage import Meter
+from dskype.deploy.cli.arguments import UsageError, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split, target
+from dskype.deploy.client.pubsub import ensure_topics
+from dskype.deploy.demo.places import places
+from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.deploy.machine.terminal import say
+from dskype.deploy.verification import Inputs, verify
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.core.frames import DataFrame, decode_frame, encode_segment
+from dskype.topology.core.values import FrameError
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.flux import load
+from dskype.topology.local import LocalCluster
+from dskype.topology.planning.plan import inbox_topic
+from dskype.topology.runtime.kafka import TopicAdmin
+from dskype.topology.tuples import InRecord
 
-__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "main", "measure", "problems", "run", "segment_bytes"]
+__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "measure", "problems", "run", "segment_bytes"]
 
-_TOPOLOGY = Path(__file__).parents[1] / "topologies" / "dskype.yaml"
+_TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
 _STEP_S = 0.25
 _LEAST_BACKLOG, _LEAST_BACKLOG_S = 10_000, 4
@@ -62,7 +84,7 @@ def _counts(text: str) -> list[int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the benchmark's own options; those of ``arguments.common()`` belong to the parser's parents."""
+    """Add the benchmark's own options, behind those of ``arguments.common``."""
     parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
@@ -133,10 +155,6 @@ class _Run:
     """
 
     def __init__(self, cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> None:
-        from dskype.deploy.cli import registry
-        from dskype.spouts.topics import Topics
-        from dskype.topology.flux import load
-
         self.cluster, self.args, self.n = cluster, args, n
         self.kafka = cluster.environment.kafka
         self.name = f"throughput-{n}"
@@ -146,9 +164,6 @@ class _Run:
 
     def measure(self) -> dict[str, Any]:
         """Run it all and return what was found."""
-        from dskype.deploy.benchmarks.feeder import Feeder
-        from dskype.deploy.benchmarks.history import Recorder
-
         args, result = self.args, self.result
         result["load_average"] = [os.getloadavg()[0]]
         made = self._make_topics()
@@ -183,12 +198,7 @@ class _Run:
         Lists are compacted as much, but later: the first list with a message must still be there when it is looked for. With a warm-up that is
         longer than that, throughput is measured with compaction, too.
         """
-        from dskype.deploy.pubsub import ensure_topics
-        from dskype.spouts.topics import TOPIC_CONFIG
-        from dskype.topology.runtime.kafka import TopicAdmin
-
-        admin = TopicAdmin(self.kafka)
-        try:
+        with closing(TopicAdmin(self.kafka)) as admin:
             if existing := admin.existing(self.topics):
                 raise TopologyError(
                     explain(
@@ -201,19 +211,12 @@ class _Run:
             admin.create({self.topics.results: 1}, {**TOPIC_CONFIG["results"], **clock})
             kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
             admin.create({self.topics.topk: 1}, {**TOPIC_CONFIG["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
-        finally:
-            admin.close()
         ensure_topics(self.kafka, self.name)
         return list(self.topics)
 
     def _delete(self, topics: list[str]) -> None:
-        from dskype.topology.runtime.kafka import TopicAdmin
-
-        admin = TopicAdmin(self.kafka)
-        try:
+        with closing(TopicAdmin(self.kafka)) as admin:
             admin.delete(topics)
-        finally:
-            admin.close()
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -273,8 +276,6 @@ class _Run:
         say(f"  {self.args.window:,} messages: window full after {self.result['fill_s']:.1f} s")
 
     def _throughput(self) -> None:
-        from dskype.deploy.benchmarks.usage import Meter
-
         args, result, feeder, history = self.args, self.result, self.feeder, self.history
         # The warm-up shows how fast it is; then so much is written that next to nothing has to be while it is measured.
         rate, backlog = self._warm_up(), []
@@ -397,14 +398,8 @@ class _Run:
         return found
 
     def _sizes(self) -> dict[tuple[str, str], float]:
-        from dskype.topology.core.frames import DataFrame, decode_frame
-        from dskype.topology.core.values import FrameError
-        from dskype.topology.planning.plan import inbox_topic
-        from dskype.topology.runtime.kafka import TopicAdmin
-
         plan, totals = self.handle.backend.plan, defaultdict(lambda: [0, 0])
-        admin = TopicAdmin(self.kafka)
-        try:
+        with closing(TopicAdmin(self.kafka)) as admin:
             for component in plan.component_ids:
                 topic = inbox_topic(plan.name, component)
                 for partition, (begin, end) in admin.begin_and_end(topic).items():
@@ -418,13 +413,9 @@ class _Run:
                                 entry = totals[plan.component_of(frame.source_task), stream]
                                 entry[0] += tuples
                                 entry[1] += size
-        finally:
-            admin.close()
         return {key: size / tuples for key, (tuples, size) in totals.items() if tuples}
 
     def _latency(self) -> None:
-        from dskype.deploy.benchmarks.usage import Meter
-
         args, result = self.args, self.result
         rate = args.latency_rate or result["messages_per_s"] * args.latency_load
         begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
@@ -451,8 +442,6 @@ class _Run:
             result["delta_bytes"] = found.bytes / found.records
 
     def _read_latencies(self, first: int, stop: int, begin: Mapping[str, int]) -> Any:
-        from dskype.deploy.benchmarks.history import Latencies, sequence_numbers
-
         number = sequence_numbers([json.loads(r.value) for r in self._read(self.topics.sequence)])
         arrived = {}
         for record in self._read(self.topics.messages, first, stop):
@@ -466,9 +455,6 @@ class _Run:
 
     def _verify(self) -> None:
         """Compare what was published for some subscriptions with what a plain program finds."""
-        from dskype.deploy.verification import Inputs, verify
-        from dskype.spouts.settings import Settings
-
         settings = Settings.from_conf(self.handle.backend.plan.conf)
         time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # the last lists are on their way
         chosen = {f"s{i}".encode() for i in random.Random(self.args.seed).sample(range(self.n), min(self.args.verify, self.n))}
@@ -490,18 +476,11 @@ class _Run:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _end(self, topic: str) -> int:
-        from dskype.topology.runtime.kafka import TopicAdmin
-
-        admin = TopicAdmin(self.kafka)
-        try:
+        with closing(TopicAdmin(self.kafka)) as admin:
             return admin.begin_and_end(topic)[0][1]
-        finally:
-            admin.close()
 
     def _read(self, topic: str, start: int = 0, stop: int | None = None, partition: int = 0) -> Iterator[Any]:
         """Yield the records of a partition from ``start`` to before ``stop`` (default: its present end)."""
-        from kafka import TopicPartition
-
         where = TopicPartition(topic, partition)
         consumer = self.kafka.consumer(max_poll_records=10_000, fetch_max_wait_ms=50)
         try:
@@ -521,8 +500,6 @@ class _Run:
 
 def segment_bytes(frame: Any) -> list[tuple[str, int, int]]:
     """Return (stream, tuples, bytes on the wire) of the segments of a frame, watermarks left out."""
-    from dskype.topology.core.frames import encode_segment
-
     return [(s.stream, s.n, len(encode_segment(s.stream, s.n, s.columns, s.anchors))) for s in frame.segments if s.stream is not None]
 
 
@@ -538,8 +515,6 @@ def _newest_bytes(folder: Path) -> int:
 
 
 def _plain(record: Any) -> Any:
-    from dskype.topology.tuples import InRecord
-
     return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or ()))
 
 
@@ -564,14 +539,10 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
     """
-    from dskype.deploy import cluster as clusters
-    from dskype.deploy.benchmarks import throughput_report
-    from dskype.topology.local import LocalCluster
-
     if not 0 < args.latency_load <= 1:
         raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
     where = target(args)
-    clusters._end_on_sigterm()
+    end_on_sigterm()
     found: dict[str, Any] = {"machine": throughput_report.machine(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="dskype-throughput-") as folder:
         conf = configuration(args, build_vocabulary(args, Path(folder)))
@@ -601,10 +572,6 @@ def problems(r: Mapping[str, Any]) -> list[str]:
 
 def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
     """Build the vocabulary of a sample of the messages."""
-    from dskype.deploy.places import places
-    from dskype.spouts.text import Tokenizer
-    from dskype.spouts.vocabulary import Vocabulary
-
     sample = places(args.seed, args.messages, args.places).slice(0, args.sample)
     path = folder / "vocabulary.tsv"
     Vocabulary.build(sample.texts.to_pylist(), Tokenizer()).save(path)
@@ -637,21 +604,3 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
         "tasks": dict(args.tasks),
         "conf": shown,
     }
-
-
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], parents=[common()], allow_abbrev=False)
-    add_arguments(parser)
-    args = parser.parse_args()
-    try:
-        sys.exit(run(args))
-    except (UsageError, TopologyError) as error:
-        if args.verbose:
-            raise
-        say(f"error: {error}")
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-
-
-if __name__ == "__main__":
-    main()

@@ -38,7 +38,7 @@ def _processor() -> str:
 
 def print_tables(found: Mapping[str, Any]) -> None:
     """Print one table of all runs, and two of each: where the time goes, and what travels."""
-    from dskype.deploy.benchmarks.measure import print_table
+    from dskype.deploy.benchmarks.emulator.measure import print_table
 
     m, s, runs = found["machine"], found["settings"], found["runs"]
     print(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dskype.deploy.machine import paths
+
 __all__ = ["SetClock"]
 
 _FILE_VARIABLE = "DSKYPE_CHAOS_CLOCK"
@@ -52,9 +54,7 @@ class SetClock:
     def step(self, seconds: int) -> None:
         """Let the clock jump ahead, or back."""
         self._offset_s += seconds
-        partial = self._folder / ".offset"
-        partial.write_text(str(self._offset_s))
-        os.replace(partial, self._file)
+        paths.write_whole(self._file, str(self._offset_s))
 
     def environ(self) -> dict[str, str]:
         """Return variables for a process that shall have this clock."""

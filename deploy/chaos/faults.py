@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import resource
 import signal
@@ -240,11 +241,8 @@ class DeleteMetrics(Fault):
 
         def delete() -> None:
             try:
-                admin = TopicAdmin(system.kafka)
-                try:
+                with contextlib.closing(TopicAdmin(system.kafka)) as admin:
                     admin.delete([metrics_topic(system.name)])
-                finally:
-                    admin.close()
             except Exception as error:
                 log.info("delete-metrics: %s", error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import time
@@ -86,13 +87,10 @@ def sample(system: System, load: Workload, at_s: float) -> Sample:
         kind = "driver" if pid == system.pid else "jvm" if process.name == "java" else "executors" if process.name.startswith("dsk:") else "workers"
         memory[kind] += processes.resident_bytes(pid)
     number, size = _files(system.data)
-    admin = TopicAdmin(system.kafka)
-    try:
+    with contextlib.closing(TopicAdmin(system.kafka)) as admin:
         topics = admin.names()
         own = [t for t in topics if t.startswith(f"{system.name}.") and t not in load.topics() and t != metrics_topic(system.name)]
         inbox, metrics = (sum(end - begin for topic in of for begin, end in admin.begin_and_end(topic).values()) for of in (own, [metrics_topic(system.name)]))
-    finally:
-        admin.close()
     return Sample(
         at_s,
         {

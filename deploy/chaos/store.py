@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dskype.deploy.broker import free_ports
-from dskype.deploy.processes import spawn_tied
+from dskype.deploy.machine.broker import free_ports
+from dskype.deploy.machine.processes import spawn_tied
 
 __all__ = ["HangingStore", "server_program"]
 

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from dskype.deploy import paths
-from dskype.deploy.broker import EmbeddedBroker
 from dskype.deploy.chaos import clock, processes
-from dskype.deploy.processes import spawn_tied
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.deploy.machine.processes import spawn_tied
 from dskype.topology.runtime.kafka import KafkaSettings
 
 __all__ = ["System"]

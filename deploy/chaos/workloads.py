@@ -19,11 +19,20 @@ from typing import Any, NamedTuple
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from dskype.bolts.results import make_store
+from dskype.bolts.results.base import Opening
 from dskype.deploy.chaos.components import expected_sums, paced_key
 from dskype.deploy.chaos.store import HangingStore, server_program
 from dskype.deploy.chaos.system import System
+from dskype.deploy.demo import places
+from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.deploy.verification import Inputs, Record, Report, verify
+from dskype.deploy.verification.topics import at_rest
 from dskype.deploy.verification.writes import Dump, check_writes, delta_place
+from dskype.spouts.settings import Settings
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
 
@@ -98,10 +107,9 @@ class Workload(ABC):
     def begin(self, system: System) -> None:
         """Make the topics, and feed and look from now on."""
         self._kafka = system.kafka
-        admin = TopicAdmin(system.kafka)
-        for topic, (partitions, config) in self.topics().items():
-            admin.create({topic: partitions}, config)
-        admin.close()
+        with contextlib.closing(TopicAdmin(system.kafka)) as admin:
+            for topic, (partitions, config) in self.topics().items():
+                admin.create({topic: partitions}, config)
         for run in (self._feed, self._look):
             thread = threading.Thread(target=run, name=f"chaos{run.__name__}", daemon=True)
             thread.start()
@@ -335,9 +343,6 @@ class Dskype(Workload):
     WINDOW, SUBSCRIPTIONS, K = 2_000, 400, 5
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
-        from dskype.deploy import places
-        from dskype.spouts.topics import Topics
-
         super().__init__(rate, planned_s, seed)
         self._topics = Topics.of(self.name)
         count = int(rate * (planned_s + 2_000))  # a slow machine starts and recovers for far longer than strikes are planned
@@ -355,12 +360,9 @@ class Dskype(Workload):
         """Return ``dskype.yaml`` with a small window and frequent snapshots."""
         import yaml
 
-        from dskype.spouts.text import Tokenizer
-        from dskype.spouts.vocabulary import Vocabulary
-
         vocabulary = folder / "words.tsv"
         Vocabulary.build(self._texts, Tokenizer()).save(vocabulary)
-        document = yaml.safe_load((Path(__file__).parents[1] / "topologies" / "dskype.yaml").read_text())
+        document = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())
         self._conf = {"dskype.window.messages": self.WINDOW, "dskype.vocabulary": str(vocabulary), "topology.emulator.snapshot.interval.ms": 3000}
         if self.store is not None:
             self._conf |= {"dskype.store": "redis", "dskype.store.options": {"url": self.store.url, "topic": True}}
@@ -378,8 +380,6 @@ class Dskype(Workload):
 
     def topics(self) -> dict[str, tuple[int, dict[str, str]]]:
         """Return DSkype's topics."""
-        from dskype.spouts.topics import TOPIC_CONFIG
-
         return {getattr(self._topics, name): (1, config) for name, config in TOPIC_CONFIG.items()}
 
     def records(self, n: int) -> list[tuple[str, int | None, bytes | None, bytes]]:
@@ -407,8 +407,6 @@ class Dskype(Workload):
 
     def complete(self) -> bool:
         """Every message is numbered, and nothing has come out for some seconds."""
-        from dskype.deploy.verify import at_rest
-
         if time.monotonic() - self.newest < 5:
             return False
         ends: dict[int, int] = {}
@@ -418,8 +416,6 @@ class Dskype(Workload):
 
     def check(self, *, final: bool) -> Check:
         """Verify everything that was published."""
-        from dskype.spouts.settings import Settings
-
         for attempt in range(5):
             report = verify(Inputs.read(self.name, lambda topic: read_to_end(self._kafka, topic)), Settings.from_conf(self._conf), final=final, writes=True)
             if report.ok:
@@ -434,9 +430,6 @@ class Dskype(Workload):
 
     def _check_store(self) -> list[str]:
         """Compare what Redis holds with the newest list of every subscription in the topic; what waited during an outage comes within seconds."""
-        from dskype.bolts.results import make_store
-        from dskype.bolts.results.base import Opening
-
         newest = {r.key.decode(): r.value for r in read_to_end(self._kafka, self._topics.topk)}
         store = make_store("redis", self._conf["dskype.store.options"])
         store.open(Opening(self.name))

@@ -14,7 +14,7 @@ from dskype.deploy.verification import _kernels, show
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
-from dskype.deploy.verification.replay import NEVER, History, parse_subscriptions, replay
+from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches, read_deltas, read_lists
 from dskype.deploy.verification.writes import check_topology_writes

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from dskype.deploy.machine.terminal import clean
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle, same_list
@@ -22,8 +23,6 @@ _OPS = ("add", "remove")
 
 
 def _clean(text: str, width: int = _TEXT_WIDTH) -> str:
-    from dskype.deploy.tail import clean
-
     return clean(text, width)
 
 

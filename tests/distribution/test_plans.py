@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dskype.deploy import places
+from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor
 from dskype.distribution.learning import Cost, Postings, learn_ranges, learn_tree
 from dskype.distribution.partitioned import measure

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from dskype.deploy import places
+from dskype.deploy.demo import places
 from dskype.topology.runtime.kafka import KafkaSettings
 from dskype.topology.runtime.nimbus_topic import ClusterClient
 from tests.topology.runtime.helpers import wait_for

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
-from dskype.deploy import places
+from dskype.deploy.demo import places
 from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
 from dskype.spouts.settings import Settings

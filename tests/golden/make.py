@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from dskype.deploy import paths
+from dskype.deploy.machine import paths
 
 paths.export_numba_cache()  # before anything imports numba
 

@@ -21,7 +21,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.machine.broker import EmbeddedBroker
 from tests.security.certificates import Authority, Identity
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -43,7 +43,7 @@ ALLOWED = {
     ("topology/builder.py", "cloudpickle"): "a component that cannot be pickled is refused at submission",
     ("topology/runtime/resident.py", "pickle"): "the code of a topology, from its driver to its executors",
     ("topology/runtime/resident.py", "cloudpickle"): "the same",
-    ("deploy/cluster.py", "cloudpickle"): "modules that the user allowed, sent with their topology",
+    ("deploy/machine/launch.py", "cloudpickle"): "modules that the user allowed, sent with their topology",
 }
 
 

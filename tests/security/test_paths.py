@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dskype.deploy import cli, paths
-from dskype.deploy.broker import EmbeddedBroker
-from dskype.deploy.folders import OwnedFolder
-from dskype.deploy.jars import JarsError, read_manifest
-from dskype.deploy.showcase import Plan, open_folder
+from dskype.deploy.cli import main as cli
+from dskype.deploy.demo.run import Plan, open_folder
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.broker import EmbeddedBroker
+from dskype.deploy.machine.folders import OwnedFolder
+from dskype.deploy.machine.jars import JarsError, read_manifest
 from dskype.topology.core.snapshots import FileSnapshotStore, encode_snapshot
 from dskype.topology.errors import InvalidTopologyException
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic, metrics_topic
@@ -48,8 +49,6 @@ def test_the_folder_and_topics_of_a_name_stay_in_their_place(name: str, tmp_home
     for component in (metrics_topic(name), inbox_topic("t", name), inbox_topic(name, name), dead_letters_topic(name), inbox_topic("x", name)[2:]):
         assert "/" not in component and "\\" not in component and "\0" not in component and component not in ("", ".", "..")
         assert len(component) <= 249 and (tmp_home / component).resolve().parent == tmp_home.resolve()
-    if len(name) < 100:
-        assert paths.topology_dir(name).resolve().parent == (tmp_home / "topologies").resolve()
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if set(n) & set("/.:\\")], ids=ascii)
@@ -75,7 +74,7 @@ def test_a_private_file_replaces_a_link_and_does_not_follow_it(tmp_path: Path) -
     (tmp_path / "other").write_text("x")
     (tmp_path / "secret").symlink_to(tmp_path / "other")
     (tmp_path / ".secret.partial").symlink_to(tmp_path / "other")
-    paths.write_private(tmp_path / "secret", b"hush")
+    paths.write_whole(tmp_path / "secret", b"hush", 0o600)
     assert (tmp_path / "other").read_text() == "x"
     assert (tmp_path / "secret").read_bytes() == b"hush"
     assert stat.S_IMODE(os.lstat(tmp_path / "secret").st_mode) == 0o600

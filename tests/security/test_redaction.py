@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dskype.deploy import cli
-from dskype.deploy.arguments import conf_item, file_conf, pair
-from dskype.deploy.cluster import Target
-from dskype.deploy.pubsub import PubSub
+from dskype.deploy.cli import main as cli
+from dskype.deploy.cli.arguments import conf_item, file_conf, pair
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.machine.cluster import Target
+from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
@@ -97,7 +98,10 @@ def test_secret_keys_are_known_to_us_and_to_spark(key: str) -> None:
 
 
 def test_looking_at_the_first_letters_changes_nothing() -> None:
-    rng, parts = random.Random(1), ["pass", "phrase", "w", "Secret", "jaas", "token", "is", "ize", "credential", "private", "bearer", "authorization", "access", "key"]
+    rng, parts = (
+        random.Random(1),
+        ["pass", "phrase", "w", "Secret", "jaas", "token", "is", "ize", "credential", "private", "bearer", "authorization", "access", "key"],
+    )
     parts += ["account", "api", "auth", "encryption", "keystore", "shared", "signing", "ssl", "tls", ".", "_", "-", "x"]
     plain = re.compile(SPARK_KEYS.partition(")")[2])
     for _ in range(20_000):
@@ -126,7 +130,7 @@ def test_ordinary_keys_are_none(key: str) -> None:
 
 
 def test_no_setting_of_ours_is_taken_for_a_secret() -> None:
-    ours = yaml.safe_load((Path(cli.__file__).parent / "topologies" / "dskype.yaml").read_text())["config"]
+    ours = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())["config"]
     assert redact({**DEFAULTS, **ours}) == json.loads(json.dumps({**DEFAULTS, **ours}))
 
 

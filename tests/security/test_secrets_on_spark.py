@@ -23,9 +23,10 @@ import pytest
 import yaml
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from dskype.deploy import cli, paths
-from dskype.deploy.connection import client_arguments
-from dskype.deploy.prometheus import Exporter
+from dskype.deploy.cli import main as cli
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.connection import client_arguments
+from dskype.deploy.metrics.prometheus import Exporter
 from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin
 from tests.security.conftest import PASSWORD, SCRAM, Secured
 
@@ -165,11 +166,10 @@ def run(secured: Secured) -> Iterator[Run]:
         (work / "hushed_module.py").write_text(MODULE)
         (work / "hushed.yaml").write_text(FILE)
         config = work / "config.yaml"
-        paths.write_private(
+        paths.write_whole(
             config,
-            yaml.safe_dump(
-                {**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key", "spark.local.dir": str(work / "tmp")}
-            ).encode(),
+            yaml.safe_dump({**kafka, "spark.hushed.secret": f"{HUSH}-spark", "spark.ssl.keyPassword": f"{HUSH}-key", "spark.local.dir": str(work / "tmp")}),
+            0o600,
         )
         log = work / "submit.log"
         before = set((paths.home() / "topologies").glob(f"{NAME}-*"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kafka.errors import TopicAuthorizationFailedError
 
-from dskype.deploy.broker import live_cluster
-from dskype.deploy.connection import Bootstrap, client_arguments
-from dskype.deploy.doctor import check_brokers
-from dskype.deploy.errors import OptionError
-from dskype.deploy.pubsub import PubSub
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.machine.broker import live_cluster
+from dskype.deploy.machine.connection import Bootstrap, client_arguments
+from dskype.deploy.machine.doctor import check_brokers
+from dskype.deploy.machine.errors import OptionError
 from dskype.spouts.topics import Topics
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin, read_to_end

@@ -10,7 +10,15 @@ RUNTIME = ("planning", "routing", "core", "nimbus", "simulated", "runtime")
 
 CONTRACT = {
     "": {"planning.plan"},  # TopologyPlan: what ``context.plan`` is
-    "local": {"core.steady_clock", "nimbus.manager", "nimbus.states", "planning.plan", "simulated.engine", "simulated.log"},  # a cluster runs topologies
+    "local": {
+        "core.steady_clock",
+        "nimbus.environment",
+        "nimbus.manager",
+        "nimbus.states",
+        "planning.plan",
+        "simulated.engine",
+        "simulated.log",
+    },  # a cluster runs topologies
     "mixins": {"core.shared_log"},
     "testing": {"core.shared_log"},  # a file that tasks and tests share
     "windows": {"core.values", "core.window_policies"},  # a windowed bolt keeps and cuts its queue by itself

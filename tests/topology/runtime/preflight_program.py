@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dskype.deploy import jars
+from dskype.deploy.machine import jars
 from dskype.topology.runtime.preflight import PreflightError, check_executors
 from dskype.topology.runtime.session import start_session
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from dskype.deploy import jars
+from dskype.deploy.machine import jars
 from dskype.topology.runtime.session import start_session
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyspark
 
-from dskype.deploy import paths
-from dskype.deploy.broker import free_ports
-from dskype.deploy.processes import spawn_tied
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.broker import free_ports
+from dskype.deploy.machine.processes import spawn_tied
 
 from .helpers import Process, descendants, wait_for
 

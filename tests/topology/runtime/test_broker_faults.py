@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import TopologyDriver, now_ms
 from dskype.topology.runtime.kafka import KafkaSettings

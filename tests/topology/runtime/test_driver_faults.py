@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dskype.deploy.folders import FolderInUseError
+from dskype.deploy.machine.folders import FolderInUseError
 from dskype.topology.runtime.kafka import KafkaSettings, read_to_end
 
 from .components import sums_expected

@@ -1,0 +1,44 @@
+"""``dskype bench``: measure."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from dskype.deploy.cli.arguments import Actions, common
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions; the module of each is imported when it is called."""
+    actions = Actions(parser)
+    actions.add("throughput", _runner("throughput"), "measure throughput and latency by the number of subscriptions", _filler("throughput"))
+    actions.add("skype", _runner("papers.skype"), "repeat the experiments of the Skype paper on one core", _filler("papers.skype", cluster=False))
+    actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that is named."""
+    return args.act(args)
+
+
+def _load(module: str) -> Any:
+    return importlib.import_module(f"dskype.deploy.benchmarks.{module}")
+
+
+def _runner(module: str) -> Callable[[argparse.Namespace], int]:
+    return lambda args: _load(module).run(args) or 0
+
+
+def _filler(module: str, cluster: bool = True) -> Callable[[argparse.ArgumentParser], None]:
+    def fill(parser: argparse.ArgumentParser) -> None:
+        if cluster:
+            common(parser)
+        else:
+            parser.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
+        _load(module).add_arguments(parser)
+
+    return fill

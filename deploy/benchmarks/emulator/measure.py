@@ -1,0 +1,126 @@
+"""What the benchmarks share: a cluster, the measuring topic, processor time of the whole process tree, tables."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+from dskype.deploy.benchmarks.usage import Process, processes
+from dskype.topology.local import LocalCluster, LocalTopology
+from dskype.topology.runtime.kafka import TopicAdmin
+
+__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "descendants", "parser", "print_table", "wait_for_first"]
+
+MEASURES = "bench"
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return an argument parser with the options of every benchmark."""
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--bootstrap-servers", help="default: an embedded broker")
+    result.add_argument("--warm-up", type=float, default=20, metavar="S", help="seconds before measuring (default 20)")
+    result.add_argument("--seconds", type=float, default=20, metavar="S", help="seconds of measuring (default 20)")
+    return result
+
+
+@contextmanager
+def bench_cluster(options: argparse.Namespace) -> Iterator[LocalCluster]:
+    """Bring up a local cluster with the measuring topic."""
+    with LocalCluster(bootstrap_servers=options.bootstrap_servers) as cluster:
+        with contextlib.closing(TopicAdmin(kafka_of(cluster))) as admin:
+            admin.create({MEASURES: 1}, {})
+        yield cluster
+
+
+def kafka_of(cluster: LocalCluster) -> Any:
+    """Return the broker settings of a cluster on Spark."""
+    return cluster.environment.kafka
+
+
+def descendants(pid: int) -> list[Process]:
+    """Return all processes below ``pid``."""
+    children: dict[int, list[Process]] = {}
+    for process in processes().values():
+        children.setdefault(process.parent, []).append(process)
+    found, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [process.pid for process in below]
+    return found
+
+
+def cpu_seconds() -> Counter[str]:
+    """Return processor seconds by kind of process: of this one, its children, and theirs."""
+    seconds: Counter[str] = Counter()
+    for process in [processes()[os.getpid()], *descendants(os.getpid())]:
+        kind = (
+            "broker"
+            if b"kafka.Kafka" in process.command
+            else "spark"
+            if process.name == "java"
+            else "executors"
+            if process.name.startswith("dsk:")
+            else "driver"
+            if process.pid == os.getpid()
+            else "python workers"
+        )
+        seconds[kind] += process.cpu_s
+    return seconds
+
+
+class Measures:
+    """Reads what the benchmarks' bolts report."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._consumer = kafka_of(cluster).consumer()
+        where = TopicPartition(MEASURES, 0)
+        self._consumer.assign([where])
+        self._consumer.seek_to_end(where)
+        self._consumer.position(where)
+
+    def collect(self, seconds: float) -> dict[str, dict[str, Any]]:
+        """Gather for some seconds; returns component -> {"hop": {ms: n}, "whole": {ms: n}, "rate": tuples/s}."""
+        result: dict[str, dict[str, Any]] = {}
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for batch in self._consumer.poll(timeout_ms=200).values():
+                for record in batch:
+                    line = json.loads(record.value)
+                    entry = result.setdefault(line["component"], {"hop": Counter(), "whole": Counter(), "counts": {}})
+                    entry["hop"].update(dict(line["hop"]))
+                    entry["whole"].update(dict(line["whole"]))
+                    entry["counts"].setdefault(line["task"], []).append((line["time_ms"], line["count"]))
+        for entry in result.values():
+            entry["rate"] = sum((c[-1][1] - c[0][1]) / max(1, c[-1][0] - c[0][0]) * 1000 for c in entry.pop("counts").values() if len(c) > 1)
+        return result
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+
+def wait_for_first(handle: LocalTopology, component: str, timeout_s: float = 90) -> None:
+    """Wait until a component has executed something."""
+    handle.backend.wait_until(lambda stats: stats.total(component, "executed") > 0, timeout_s, f"a first tuple at {component}")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table that also reads well in a file."""
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console(width=140).print(table)

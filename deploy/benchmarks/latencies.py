@@ -1,0 +1,144 @@
+"""What a benchmark records of a running topology, and how long messages took to their results."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
+from typing import Any
+
+from dskype.deploy.metrics.history import History
+from dskype.deploy.metrics.reader import MetricsReader
+
+__all__ = ["Latencies", "Recorder", "quantile", "sequence_numbers"]
+
+
+class Recorder:
+    """Reads the metrics of one topology into a :class:`History`, in a thread.
+
+    :param kafka: the brokers.
+    :param topology: its name.
+    """
+
+    def __init__(self, kafka: Any, topology: str) -> None:
+        self.history = History()
+        self.failure: BaseException | None = None
+        self._reader = MetricsReader(kafka, topology, self.history)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._reader.poll(200)
+        except Exception as error:  # told by whoever waits for what does not come
+            self.failure = error
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self._reader.close()
+
+
+def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0) -> Callable[[int], int | None]:
+    """Return a function from offsets of the messages' topic to sequence numbers.
+
+    :param runs: records of the topic of sequences.
+    """
+    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition)
+    starts = [run[0] for run in found]
+
+    def number(offset: int) -> int | None:
+        i = bisect_left(starts, offset + 1) - 1
+        if i < 0 or offset >= found[i][0] + found[i][2]:
+            return None
+        start, first, _, step = found[i]
+        return first + (offset - start) * step
+
+    return number
+
+
+class Latencies:
+    """Times from a message's arrival in Kafka to its results there.
+
+    :param messages: watermark of a message -> (when Kafka took it, epoch ms; its id as JSON text).
+    """
+
+    def __init__(self, messages: Mapping[int, tuple[int, bytes]]) -> None:
+        self._messages = messages
+        self.first: dict[int, int] = {}
+        """Watermark -> ms to the first delta of that message, or to the first list that has it."""
+        self.all: list[int] = []
+        """ms to each delta that a message caused when it came."""
+        self.records = self.bytes = self.lists = 0
+        self._watermarks = {id: watermark for watermark, (_, id) in messages.items()}
+        self._listed: list[int] = []
+        self._newest: dict[bytes, int] = {}  # subscription -> watermark of its last list
+
+    def add(self, value: bytes, time_ms: int) -> None:
+        """Take in a delta; what is not an ``add`` of the message at its own watermark is passed over."""
+        self.records += 1
+        self.bytes += len(value)
+        head, found, tail = value.partition(b',"op":"add","message":')
+        if not found:
+            return
+        watermark = int(head[head.rindex(b":") + 1 :])
+        message = self._messages.get(watermark)
+        if message is None or tail[: tail.index(b',"score":')] != message[1]:
+            return
+        self.all.append(self._came(watermark, time_ms))
+
+    def add_list(self, value: bytes | None, time_ms: int) -> None:
+        """Take in a whole list, all in order; counted are messages that came after the last one of this subscription.
+
+        An older one that is new in the list has moved up because another expired: the time since it came says nothing. One that comes later has come
+        before, too (where there are fewer places than messages).
+        """
+        self.lists += 1
+        if not value:
+            return
+        head, _, entries = value.partition(b',"topk":[')
+        subscription, _, rest = head.partition(b',"registration":')
+        last = self._newest.get(subscription, -1)
+        now = self._newest[subscription] = int(rest[rest.rindex(b":") + 1 :])
+        for entry in entries.split(b'{"message":')[1:]:
+            watermark = self._watermarks.get(entry[: entry.index(b',"score":')], -1)
+            if last < watermark <= now:
+                self._listed.append(self._came(watermark, time_ms))
+
+    def _came(self, watermark: int, time_ms: int) -> int:
+        """Note that a result of a message came; returns after how many ms."""
+        ms = time_ms - self._messages[watermark][0]
+        if ms < self.first.get(watermark, ms + 1):
+            self.first[watermark] = ms
+        return ms
+
+    def summary(self) -> dict[str, Any]:
+        """Return the quantiles."""
+        first = list(self.first.values())
+        return {
+            "messages": len(self._messages),
+            "messages_with_results": len(first),
+            "first_p50_ms": quantile(first, 0.5),
+            "first_p99_ms": quantile(first, 0.99),
+            "first_max_ms": max(first, default=None),
+            "deltas": self.records,
+            "deltas_p50_ms": quantile(self.all, 0.5),
+            "deltas_p99_ms": quantile(self.all, 0.99),
+            "lists": self.lists,
+            "lists_p50_ms": quantile(self._listed, 0.5),
+            "lists_p99_ms": quantile(self._listed, 0.99),
+        }
+
+
+def quantile(values: Iterable[float], q: float) -> float | None:
+    """Return the smallest value that at least ``q`` of all do not exceed; the median of an even number is between two. None of none."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    if q == 0.5:
+        return median(ordered)
+    return ordered[min(len(ordered) - 1, max(0, -int(-q * len(ordered) // 1) - 1))]

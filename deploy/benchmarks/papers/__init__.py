@@ -1,0 +1,1 @@
+"""The experiments of the papers, repeated: ``dskype bench skype`` and ``dskype bench distribution``."""

@@ -1,0 +1,127 @@
+"""What benchmarks that repeat a paper's experiments found: tables on the terminal; a Markdown page, a CSV file and plots in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.benchmarks.emulator.measure import print_table
+from dskype.deploy.benchmarks.papers.experiments import HELD, table_line, two_plots
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the findings of one benchmark are shown.
+
+    :ivar title: of the page; ``claims`` heads the column of what is claimed.
+    :ivar measures: measure -> (heading, digits), of all tables; ``printed``: those that a terminal has room for.
+    :ivar settings: column of the CSV file -> name in a row's setting; ``values``: measures in the CSV file.
+    :ivar conditions: returns a line for everything under which it was measured; ``legend``: lines that explain the headings.
+    :ivar draw: draws an experiment into two axes.
+    """
+
+    title: str
+    claims: str
+    measures: Mapping[str, tuple[str, int]]
+    printed: Sequence[str]
+    settings: Mapping[str, str]
+    values: Sequence[str]
+    conditions: Callable[[Mapping[str, Any]], list[str]]
+    legend: Sequence[str]
+    draw: Callable[[Mapping[str, Any], Any, Any], None]
+
+    def _cells(self, row: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
+        x = row["x"]
+        place = "-" if x is None else f"{x:g}" if isinstance(x, (int, float)) else x
+        return [row["series"], place, *(f"{row[name]:,.{self.measures[name][1]}f}" for name in measures)]
+
+    def _headings(self, experiment: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
+        return ["", experiment["x"], *(self.measures[name][0] for name in measures)]
+
+    def print_tables(self, found: Mapping[str, Any]) -> None:
+        """Print a table of each experiment, and below it what the paper says."""
+        for line in self.conditions(found):
+            print(line)
+        for e in found["experiments"]:
+            print_table(f"{e['name']}: {e['title']}", self._headings(e, self.printed), [self._cells(row, self.printed) for row in e["rows"]])
+            for note in e["notes"]:
+                print(f"  note: {note}")
+            for claim in e["claims"]:
+                print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
+
+    def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
+        """Print findings as the command line asks for it (``output``: tables or JSON), and write them to its ``folder`` if it names one."""
+        if args.output == "json":
+            print(json.dumps(found, indent=1))
+        else:
+            self.print_tables(found)
+        if args.folder:
+            say(f"written: {self.write(found, Path(args.folder))}")
+
+    def write(self, found: Mapping[str, Any], folder: Path) -> Path:
+        """Write ``report.md``, ``results.csv`` and, where matplotlib is installed, a plot of each experiment; return the page's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(["experiment", "series", "x", *self.settings, *self.values])
+            for e in found["experiments"]:
+                for row in e["rows"]:
+                    table.writerow(
+                        [e["name"], row["series"], row["x"], *(row["setting"][name] for name in self.settings.values()), *(row[name] for name in self.values)]
+                    )
+        plots = {e["name"]: name for e in found["experiments"] if e["rows"] and (name := self._plot(e, folder))}
+        page = folder / "report.md"
+        page.write_text(self._markdown(found, plots), encoding="utf-8")
+        return page
+
+    def _markdown(self, found: Mapping[str, Any], plots: Mapping[str, str]) -> str:
+        lines = [f"# {self.title}", "", *(f"- {line}" for line in self.conditions(found)), *(f"- {line}" for line in self.legend), ""]
+        if not plots:
+            lines += ["No plots: matplotlib is not installed (`pip install 'dskype[bench]'`).", ""]
+        lines += [
+            f"| {self.claims} | here | figures |",
+            "|---|---|---|",
+            *(
+                table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
+                for e in found["experiments"]
+                for claim in e["claims"]
+            ),
+            "",
+        ]
+        for e in found["experiments"]:
+            lines += [
+                f"## {e['title']}",
+                "",
+                table_line(self._headings(e, self.measures)),
+                table_line(["---"] + ["---:"] * (len(self.measures) + 1)),
+                *(table_line(self._cells(row, self.measures)) for row in e["rows"]),
+                "",
+            ]
+            if e["name"] in plots:
+                lines += [f"![{e['title']}]({plots[e['name']]})", ""]
+            lines += [f"- Note: {note}." for note in e["notes"]]
+            lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
+            lines.append("")
+        return "\n".join(lines)
+
+    def _plot(self, experiment: Mapping[str, Any], folder: Path) -> str | None:
+        """Draw an experiment; return the file's name, None without matplotlib."""
+        drawn = two_plots()
+        if drawn is None:
+            return None
+        figure, left, right = drawn
+        self.draw(experiment, left, right)
+        for axes in (left, right):
+            axes.set_ylim(bottom=0)
+        figure.suptitle(experiment["title"])
+        name = f"{experiment['name']}.png"
+        figure.savefig(folder / name, dpi=110)
+        return name

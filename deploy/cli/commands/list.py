@@ -1,0 +1,39 @@
+"""``dskype list``: list the topologies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from dskype.deploy.cli.arguments import common, output, target
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.terminal import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the topologies, and what is wrong with them."""
+    topologies = cluster.client(target(args)).topologies()
+    if args.output == "json":
+        print(json.dumps(topologies, indent=2))
+        return 0
+    if not topologies:
+        print("No topologies running.")
+        return 0
+    row = "%-20s %-10s %-10s %-12s %-12s %-20s %-20s"
+    print(row % ("Topology_name", "Status", "Num_tasks", "Num_workers", "Uptime_secs", "Topology_Id", "Owner"))
+    print("-" * 88)
+    for t in topologies:
+        print(row % (t["name"], t["status"], t["num_tasks"], t["num_workers"], t["uptime_secs"], t["id"], t["owner"]))
+    for t in topologies:
+        if not t.get("driver_alive", True):
+            say(f"note: the process that ran {t['name']} is gone; submit it again to resume it, or kill it")
+        health = t.get("health") or {}
+        if health.get("state", "running") not in ("running", "starting"):
+            say(f"note: {t['name']} is {health['state']}:" + "".join(f"\n  {line}" for line in health.get("why", ())))
+    return 0

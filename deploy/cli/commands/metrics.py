@@ -1,0 +1,29 @@
+"""``dskype metrics``: serve measurements to Prometheus, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+
+from dskype.deploy.cli.arguments import common, port, target
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.terminal import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, also those that start later")
+    parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone")
+    parser.add_argument("--allow-remote", action="store_true", help="take a --host that other machines reach; there is no password")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from dskype.deploy.metrics import prometheus
+
+    kafka = cluster.kafka_settings(target(args))
+    with prometheus.serve(kafka, port=args.port, host=args.host, names=args.names or None, say=say, allow_remote=args.allow_remote):
+        threading.Event().wait()
+    return 0

@@ -1,0 +1,79 @@
+"""``dskype monitor``: a component's throughput, line by line, as ``storm monitor`` prints it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dskype.deploy.cli.arguments import common, positive, positive_seconds, target
+from dskype.deploy.machine import cluster
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=4, help="default: 4")
+    parser.add_argument("-m", "--component", metavar="ID", help="without it the components are listed")
+    parser.add_argument("-s", "--stream", metavar="ID", default="default", help="default: default")
+    parser.add_argument("-w", "--watch", choices=("emitted", "transferred"), default="emitted", help="default: emitted")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after so many lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print lines until ``--count`` is reached."""
+    return monitor(cluster.client(target(args)), args.name, args.component, args.stream, args.watch, args.interval, args.count)
+
+
+def monitor(
+    client: Any,
+    name: str,
+    component: str | None,
+    stream: str = "default",
+    watch: str = "emitted",
+    interval_s: float = 4,
+    count: int | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Print a line every ``interval_s`` seconds: what was emitted or transferred since the line before.
+
+    :param client: a ``ClusterClient``.
+    :param name: the topology.
+    :param component: what to watch; None lists the components.
+    :param count: end after so many lines; None: never.
+    :returns: the exit code.
+    :raises TopologyError: no such topology or component.
+    """
+    from dskype.topology.errors import TopologyError, explain
+
+    components = list(client.state(name).components)
+    if component is None:
+        print(f"Available components for {name} :\n------------------")
+        print("\n".join(sorted(components)))
+        print("------------------\nPlease use -m to specify one component")
+        return 0
+    if component not in components:
+        raise TopologyError(explain(f"{component} is no component of {name}.", given=component, legal=", ".join(sorted(components))))
+    print(f"topology\tcomponent\tparallelism\tstream\ttime-diff ms\t{watch}\tthroughput (Kt/s)")
+    before, before_at = client.stats(name).total(component, watch, stream), clock()
+    lines = 0
+    while count is None or lines < count:
+        sleep(interval_s)
+        stats, now = client.stats(name), clock()
+        total = stats.total(component, watch, stream)
+        elapsed_ms = round((now - before_at) * 1000)
+        # A count falls when a task goes back to a snapshot; nothing negative was emitted then.
+        diff = max(0, total - before)
+        parallelism = _executors(stats, component)
+        print(f"{name}\t{component}\t{parallelism}\t{stream}\t{elapsed_ms}\t{diff}\t{diff / elapsed_ms if elapsed_ms else 0.0}", flush=True)
+        before, before_at, lines = total, now, lines + 1
+    return 0
+
+
+def _executors(stats: Any, component: str) -> int:
+    """Return how many tasks of the component report; their executors are not part of the reports."""
+    return sum(task["component"] == component for task in stats.tasks.values())

@@ -1,0 +1,283 @@
+"""``dskype partition``: plans of distributors are learned, shown, changed by hand or by a monitor, and sent to a running topology.
+
+The help of its options names the distributors, so the module imports them, and numpy with them, at the top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dskype.deploy.cli import plan_picture
+from dskype.deploy.cli.arguments import Actions, UsageError, client_options, conf_item, layers, open_client, output, positive, positive_seconds, target
+from dskype.deploy.client.balancing import Band, balance, watch
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan
+from dskype.deploy.machine import cluster, paths
+from dskype.deploy.machine.terminal import counted, put, say
+from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor, read_plan
+from dskype.distribution.partitioned import measure
+from dskype.distribution.sampling import read_sample
+from dskype.spouts.settings import Settings
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException, explain
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = Actions(parser)
+    actions.add("learn", _learn, "learn a plan from a sample", _learn_arguments)
+    actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
+    actions.add("split", _split, "give half of a partition to another task", _split_arguments)
+    actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
+    actions.add("publish", _publish, "let the running topology change to a plan", _publish_arguments)
+    actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that is named."""
+    return args.act(args)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _learn_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("--distributor", metavar="NAME", required=True, help=", ".join(sorted(DISTRIBUTORS)))
+    parser.add_argument("--tasks", metavar="N", type=positive, required=True, help="tasks of the subscription bolt")
+    parser.add_argument("--option", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="an option of the distributor; repeatable")
+    _sample_options(parser, required=True)
+    _output_options(parser)
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("plan", metavar="FILE", nargs="?", help="default: the plan of the running topology")
+    parser.add_argument("--picture", metavar="SVG", help="draw it: cells on a map, ranges of keywords as bars")
+    parser.add_argument("--messages", metavar="FILE", help="JSON lines: dots on the map")
+    parser.add_argument("--force", action="store_true", help="replace SVG")
+    output(parser)
+
+
+def _split_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser, "partition", "task")
+
+
+def _merge_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser, "one", "other")
+
+
+def _change_arguments(parser: argparse.ArgumentParser, *numbers: str) -> None:
+    client_options(parser)
+    for number in numbers:
+        parser.add_argument(number, metavar=number.upper(), type=_number, help="a task's index, from 0" if number == "task" else "a number of 'partition show'")
+    parser.add_argument("--plan", metavar="FILE", help="default: the plan of the running topology")
+    if "task" in numbers:
+        _sample_options(parser, required=False)
+    _output_options(parser)
+    parser.add_argument("--publish", action="store_true", help="let the running topology change to it")
+
+
+def _publish_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("plan", metavar="FILE")
+
+
+def _watch_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("--interval", metavar="SECS", type=positive_seconds, default=10, help="how often loads are measured; default: 10")
+    parser.add_argument("--high", metavar="X", type=float, default=1.5, help="begin when max / mean is above; default: 1.5")
+    parser.add_argument("--low", metavar="X", type=float, default=1.2, help="end when it is below; default: 1.2")
+    parser.add_argument("--patience", metavar="N", type=positive, default=3, help="so many measurements in a row, and so many after each change; default: 3")
+    parser.add_argument(
+        "--least", metavar="X", type=float, default=0.1, help="change nothing while no task is busy for more than this share of the time; default: 0.1"
+    )
+    parser.add_argument("--component", metavar="ID", default=SUBSCRIPTION_BOLT, help=f"default: {SUBSCRIPTION_BOLT}")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after so many measurements")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
+
+
+def _sample_options(parser: argparse.ArgumentParser, required: bool) -> None:
+    parser.add_argument("--messages", metavar="FILE", required=required, help="a sample of messages: JSON lines")
+    parser.add_argument("--subscriptions", metavar="FILE", required=required, help="a sample of subscriptions: JSON lines with an id")
+    parser.add_argument("--vocabulary", metavar="FILE", help="default: that of the configuration")
+
+
+def _output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="OUT", help="the file of the new plan")
+    parser.add_argument("--force", action="store_true", help="replace OUT")
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number from 0, given: {text!r}")
+    return int(text)
+
+
+# --- the actions ------------------------------------------------------------------------------------------------------
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    below, conf, above = layers(args)
+    return Settings.from_conf({**below, **(conf or {}), **above})
+
+
+def _sample(args: argparse.Namespace, settings: Any) -> Any:
+    if (args.messages is None) != (args.subscriptions is None):
+        raise UsageError("expected --messages and --subscriptions, or neither")
+    if args.messages is None:
+        return None
+    path = args.vocabulary or settings.vocabulary
+    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path) if path else Vocabulary.empty(), settings)
+
+
+def _write(path: str, text: str, force: bool) -> None:
+    if os.path.exists(path) and not force:
+        raise IllegalArgumentException(explain(f"{path} is there already.", given=path, hint="name another file, or --force"))
+    paths.write_whole(Path(path), text)
+
+
+def _learn(args: argparse.Namespace) -> int:
+    if args.output is None:
+        raise UsageError("expected -o OUT")
+    kind, options = distributor_class(args.distributor), dict(args.option)
+    if os.path.exists(args.output) and not args.force:
+        _write(args.output, "", False)
+    sample = _sample(args, _settings(args))
+    plan = kind.learn(args.tasks, sample, options)
+    _write(args.output, json.dumps(plan), args.force)
+    found = measure(make_distributor(args.distributor, args.tasks, options, plan), sample)
+    say(
+        f"{args.output}: {args.distributor} on {counted(args.tasks, 'task')}, from {counted(sample.messages.n, 'message')} and "
+        f"{counted(sample.n, 'subscription')}: {found.replication:.2f} tasks per subscription, {found.communication:.2f} per message, "
+        f"greatest load / mean {found.balance:.2f}"
+    )
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    version = None
+    if args.plan is not None:
+        plan = read_plan(args.plan)
+    else:
+        with open_client(args) as client:
+            version, plan = read_current(client)
+    distributor = distributor_of(plan)
+    rows = distributor.partitions() if isinstance(distributor, Partitioned) else []
+    if args.picture:
+        if not rows:
+            partitioned(plan)
+        _write(args.picture, plan_picture.draw(plan, messages=plan_picture.places_of(args.messages)), args.force)
+    loads = distributor.loads()
+    if args.output == "json":
+        put(
+            json.dumps(
+                {
+                    "version": version,
+                    "distributor": plan["distributor"],
+                    "tasks": plan["tasks"],
+                    "loads": loads.tolist(),
+                    "balance": balance(loads),
+                    "partitions": rows,
+                }
+            )
+        )
+        return 0
+    put(
+        f"{plan['distributor']} on {counted(plan['tasks'], 'task')}"
+        + ("" if version is None else f", version {version}")
+        + f"; greatest load / mean {balance(loads):.2f}"
+    )
+    if rows:
+        put(f"{'partition':>9}  {'tasks':<10} {'load':>12}  covers")
+    for row in rows:
+        put(f"{row['number']:>9}  {','.join(map(str, row['tasks'])):<10} {row['load']:>12,.1f}  {_covers(row)}")
+    return 0
+
+
+def _covers(row: Mapping[str, Any]) -> str:
+    parts = []
+    if "box" in row:
+        west, south, east, north = row["box"]
+        for name, low, high in (("lat", south, north), ("lon", west, east)):
+            if low is not None or high is not None:
+                parts.append(f"{name} {'' if low is None else f'{low:.3f}'}..{'' if high is None else f'{high:.3f}'}")
+    if "terms" in row:
+        first, end = row["terms"]
+        parts.append(f"words {first:,}.." + ("" if end is None else f"{end - 1:,}"))
+    return ", ".join(parts) or "everything"
+
+
+def _change(args: argparse.Namespace, change: Callable[[Partitioned, Any], dict[str, Any]]) -> int:
+    if args.output is None and not args.publish:
+        raise UsageError("expected -o OUT, --publish or both")
+    if args.plan is not None and not args.publish:
+        plan = change(partitioned(read_plan(args.plan)), _sample(args, _settings(args)) if hasattr(args, "messages") else None)
+    else:
+        with open_client(args) as client:
+            version, plan = read_current(client)
+            if args.plan is not None:
+                plan = read_plan(args.plan)
+            plan = change(partitioned(plan), _sample(args, client.settings) if hasattr(args, "messages") else None)
+            if args.publish:
+                send_plan(client, version + 1, plan)
+                say(f"version {version + 1} is sent to {client.name}")
+    if args.output is not None:
+        _write(args.output, json.dumps(plan), args.force)
+    loads = np.array(plan["loads"])
+    say(f"{counted(len(partitioned(plan).partitions()), 'partition')}; greatest load / mean {balance(loads):.2f} as the plan estimates it")
+    return 0
+
+
+def _split(args: argparse.Namespace) -> int:
+    return _change(args, lambda distributor, sample: distributor.split(args.partition, args.task, sample))
+
+
+def _merge(args: argparse.Namespace) -> int:
+    return _change(args, lambda distributor, _: distributor.merge(args.one, args.other))
+
+
+def _publish(args: argparse.Namespace) -> int:
+    plan = read_plan(args.plan)
+    with open_client(args) as client:
+        version, current = read_current(client)
+        for key in ("distributor", "tasks"):
+            if plan[key] != current[key]:
+                raise IllegalArgumentException(explain("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key]))
+        distributor_of(plan)
+        send_plan(client, version + 1, plan)
+        say(f"version {version + 1} is sent to {client.name}")
+    return 0
+
+
+def _watch(args: argparse.Namespace) -> int:
+    band = Band(args.high, args.low, args.patience)
+    with open_client(args) as client:
+        partitioned(read_current(client)[1])
+        tasks, nimbus = component_tasks(client, args.component), cluster.client(target(args))
+
+        def busy() -> dict[int, int]:
+            return {task: report["busy_ns"] for task, report in nimbus.stats(client.name).tasks.items() if report["component"] == args.component}
+
+        def in_force() -> int:
+            versions = [(report.get("metrics") or {}).get("plan_version") for report in nimbus.stats(client.name).tasks.values()]
+            return min((version for version in versions if version is not None), default=0)
+
+        watch(
+            busy,
+            tasks,
+            lambda: read_current(client),
+            None if args.dry_run else lambda version, plan: send_plan(client, version, plan),
+            band,
+            interval_s=args.interval,
+            count=args.count,
+            least=args.least,
+            in_force=in_force,
+        )
+    return 0

@@ -1,0 +1,280 @@
+"""``dskype sub``: add, list, show or remove subscriptions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, open_client, output, positive, positive_seconds
+from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
+from dskype.deploy.machine.terminal import clean, clock_text, counted, put, say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = Actions(parser)
+    actions.add("add", _add, "register subscriptions: JSON lines of a file, or one by options", _add_arguments)
+    actions.add("list", _list, "list the subscriptions and their states", _list_arguments)
+    actions.add("show", _show, "show a subscription, its state and its current top-k", _show_arguments)
+    actions.add("rm", _rm, "remove subscriptions", _rm_arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that is named."""
+    return args.act(args)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("file", nargs="?", metavar="FILE", help='{"id"?, "type": "topk"|"boolean", ...} a line; -: standard input')
+    parser.add_argument("--dry-run", action="store_true", help="check, send nothing")
+    check_options(parser)
+    output(parser)
+    one = parser.add_argument_group("one subscription by options")
+    one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
+    one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
+    one.add_argument("--meta", metavar="JSON", type=_json_value, help="comes back with every result")
+    topk = parser.add_argument_group("top-k of the window")
+    topk.add_argument("--text", help="the words looked for")
+    topk.add_argument("--near", metavar="LAT,LON", type=_numbers("LAT,LON", 2))
+    topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
+    topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
+    boolean = parser.add_argument_group("every message that fits")
+    boolean.add_argument("--bbox", metavar="W,S,E,N", type=_numbers("WEST,SOUTH,EAST,NORTH", 4))
+    boolean.add_argument("--expression", metavar="E", help="""e.g. 'coffee AND (wifi OR "late night")'""")
+    boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="forget it after so long")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("--type", choices=("topk", "boolean"), help="only these")
+    output(parser)
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("id", metavar="ID")
+    check_options(parser)
+    output(parser)
+
+
+def _rm_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("id", metavar="ID", nargs="+")
+    parser.add_argument("--ignore-missing", action="store_true", help="an unknown ID is no error")
+
+
+def _numbers(what: str, count: int) -> Callable[[str], list[float]]:
+    def read(text: str) -> list[float]:
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError:
+            values = []
+        if len(values) != count:
+            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
+        return values
+
+    return read
+
+
+def _json_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected JSON, given: {text!r}") from None
+
+
+# --- the actions ------------------------------------------------------------------------------------------------------
+
+
+def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the subscription that the options describe; None when there are none."""
+    fields = {
+        "id": args.id,
+        "text": args.text,
+        "keywords": args.keywords,
+        "expression": args.expression,
+        "bbox": args.bbox,
+        "ttl_s": args.ttl,
+        "k": args.k,
+        "alpha": args.alpha,
+        "meta": args.meta,
+    }
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if args.near is not None:
+        fields["lat"], fields["lon"] = args.near
+    if not fields:
+        return None
+    boolean, topk = {"expression", "bbox", "ttl_s"} & fields.keys(), {"text", "lat", "k", "alpha"} & fields.keys()
+    if boolean and topk:
+        raise UsageError("--text, --near, -k and --alpha are for top-k, --bbox, --expression and --ttl for boolean subscriptions; given: both")
+    return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
+
+
+def _subscription(line: bytes) -> tuple[bytes, bytes, bool]:
+    """Split a line into key and value; tells whether the id was generated.
+
+    :raises ValueError: not a JSON object with a usable id.
+    """
+    import uuid
+
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as ex:
+        raise ValueError(f"not JSON: {ex}") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"a subscription is a JSON object; given: {type(fields).__name__}")
+    id = fields.pop("id", None)
+    if id is not None and (isinstance(id, bool) or not isinstance(id, (str, int))):
+        raise ValueError(f"an id is a string or an integer; given: {json.dumps(id)[:100]}")
+    key = (uuid.uuid4().hex if id is None else str(id)).encode(errors="surrogatepass")
+    return key, json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass"), id is None
+
+
+def _add(args: argparse.Namespace) -> int:
+    from dskype.topology.errors import TopologyError
+
+    one = _by_options(args)
+    if (one is None) == (args.file is None):
+        raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
+    source: Iterable[tuple[int | None, bytes | None]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
+    client = open_client(args, offline=args.dry_run)
+    generated: list[str] = []
+    with Sending(args, client, "subscription") as sending:
+        if not args.dry_run:
+            client.require(client.topics.subscriptions)
+        for number, line in source:
+            try:
+                if line is None:
+                    raise ValueError(f"longer than {LINE_BYTES:,} bytes")
+                key, value, is_new = _subscription(line)
+                client.parse_subscription(key, value)
+            except (ValueError, TopologyError) as ex:
+                sending.refuse(number, str(ex))
+                continue
+            sending.one(lambda: client.send_subscription(key, value))
+            if is_new:
+                generated.append(key.decode())
+                if args.output == "text":
+                    print(key.decode())
+    return sending.summary({"generated": generated})
+
+
+def _list(args: argparse.Namespace) -> int:
+    with open_client(args) as client:
+        found = client.subscriptions(args.type)
+        if args.output == "json":
+            put(json.dumps([r.as_json() for r in found], indent=2))
+            return 0
+        if not found:
+            put("No subscriptions.")
+            return 0
+        width = min(40, max(4, *(len(clean(r.id, 40)) for r in found)))
+        put(f"{'ID':<{width}}  {'TYPE':<8} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  WHAT")
+        for r in found:
+            since = "-" if r.since is None else r.since
+            state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
+            put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(r.fields), 80)}")
+        if not _runs(client):
+            say(f"note: no topology {args.topology!r} runs; states are those of its last run")
+    return 0
+
+
+def _runs(client: Any) -> bool:
+    from dskype.topology.runtime.nimbus_topic import watch_drivers
+
+    record = client.running()
+    return record is not None and watch_drivers(client.kafka, {client.name: record})[client.name]
+
+
+def _what(fields: dict[str, Any] | None) -> str:
+    """Say what a subscription looks for, in the words of its options."""
+    if fields is None:
+        return "(no JSON object)"
+    words = fields.get("text") or fields.get("expression") or " ".join(map(str, fields.get("keywords") or ()))
+    from dskype.deploy.client.records import subscription_type
+
+    if subscription_type(fields) == "boolean":
+        ttl = f", ttl {fields['ttl_s']} s" if "ttl_s" in fields else ""
+        return f"{words} in {fields.get('bbox')}{ttl}"
+    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}"
+
+
+def _show(args: argparse.Namespace) -> int:
+    from dskype.deploy.cli.result_lines import Texts, topk_lines
+
+    with open_client(args) as client:
+        found = client.subscription(args.id)
+        if found is None:
+            return _unknown(client, [args.id])
+        state = _state(client, found)
+        refusal = client.refusal(found.registration) if found.status == "pending" else None
+        if args.output == "json":
+            more: dict[str, Any] = {}
+            if found.type == "topk":
+                more = {"watermark": None, "topk": None} if state is None else {"watermark": state.watermark, "topk": state.as_json()["topk"]}
+            put(json.dumps({**found.as_json(), **({"refused": refusal} if refusal else {}), **more}, indent=2))
+            return 0
+        since = "" if found.since is None else f" {'since' if found.status == 'active' else 'at'} watermark {found.since}"
+        put(f"{clean(found.id, 60)}: {clean(found.type or 'no JSON object')}, {found.status}{since}")
+        put(f"registered {clock_text(found.registered_ms, True)}, record {found.registration}")
+        for name, value in sorted((found.fields or {}).items()):
+            if name not in ("id", "type"):
+                put(f"  {clean(name, 30):<12} {clean(value)}")
+        if refusal is not None:
+            put(f"refused by the topology: {clean(refusal)}")
+        elif found.status == "pending" and not _runs(client):
+            say(f"note: no topology {args.topology!r} runs; pending subscriptions wait for it")
+        if state is not None:
+            texts = Texts(client)
+            try:
+                put(f"top-k at watermark {state.watermark}, {counted(len(state.entries), 'message')}:")
+                for line in topk_lines(state, texts.find(m for m, _ in state.entries)):
+                    put(line)
+            finally:
+                texts.close()
+    return 0
+
+
+def _state(client: Any, found: Any) -> Any:
+    """Return the top-k of a subscription as it is registered now, or None."""
+    from dskype.topology.errors import TopologyError
+
+    if found.type != "topk":
+        return None
+    try:
+        state = client.topk(found.id)
+    except TopologyError as ex:
+        say(f"note: {ex}")
+        return None
+    return state if state is not None and state.registration in (None, found.registration) else None
+
+
+def _unknown(client: Any, ids: Sequence[str]) -> int:
+    """Say that subscriptions are not there, with near ones."""
+    import difflib
+
+    known = [r.id for r in client.subscriptions()]
+    for id in ids:
+        near = difflib.get_close_matches(id, known[:100_000], 1)
+        hint = f"did you mean {near[0]!r}?" if near else "'dskype sub list' lists them"
+        say(f"error: there is no subscription {id!r} in topology {client.name!r}; hint: {hint}")
+    return 1
+
+
+def _rm(args: argparse.Namespace) -> int:
+    with open_client(args) as client:
+        ids = list(dict.fromkeys(args.id))
+        known = set(ids) if args.ignore_missing else {r.id for r in client.subscriptions(ids=ids)}
+        for id in ids:
+            if id in known:
+                client.unsubscribe(id)
+        client.flush()
+        say(f"{counted(len(known), 'subscription')} removed")
+        missing = [id for id in ids if id not in known]
+        return _unknown(client, missing) if missing else 0

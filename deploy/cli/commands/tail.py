@@ -1,0 +1,37 @@
+"""``dskype tail``: follow the results, or the whole top-k lists."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+
+from dskype.deploy.cli.arguments import client_options, open_client, output, positive
+from dskype.deploy.machine.terminal import put
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    client_options(parser)
+    parser.add_argument("--sub", metavar="ID", action="append", help="only of this subscription; repeatable")
+    parser.add_argument("--from", dest="start", choices=("beginning", "now"), default="now", help="default: now")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after so many")
+    parser.add_argument("--topk", action="store_true", help="follow the whole top-k lists and not their changes")
+    parser.add_argument("--no-text", dest="texts", action="store_false", help="do not look for the texts of messages")
+    output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what comes, until ``--count`` is reached."""
+    from dskype.deploy.cli.result_lines import follow_results, follow_topk
+
+    with open_client(args) as client:
+        follow = follow_topk if args.topk else follow_results
+        found = follow(client, subscriptions=set(args.sub) if args.sub else None, start=args.start, as_json=args.output == "json", with_texts=args.texts)
+        with contextlib.closing(found):
+            left = sys.maxsize if args.count is None else args.count
+            while left:
+                batch = next(found)[:left]
+                left -= len(batch)
+                put(*batch)
+    return 0

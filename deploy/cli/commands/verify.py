@@ -1,0 +1,120 @@
+"""``dskype verify``: read a topology's topics and compare everything that was published with a brute-force oracle.
+
+What is compared: :func:`dskype.deploy.verification.verify`. Exit code 0: all equal; 1: something differs, or the topology did not
+come to rest in time; 2: the arguments make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from dskype.deploy.cli.arguments import UsageError, client_options, layers, output, positive, positive_seconds, target
+from dskype.deploy.machine import cluster
+from dskype.deploy.machine.terminal import Progress, plain, say
+
+if TYPE_CHECKING:
+    from dskype.spouts.settings import Settings
+    from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["add_arguments", "run"]
+
+_AGAIN_S = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    client_options(parser)
+    group = parser.add_argument_group("options of verify")
+    group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
+    group.add_argument(
+        "--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own"
+    )
+    group.add_argument(
+        "--final",
+        action="store_true",
+        help="the topology is at rest: everything must have been handled, the time of every message must have come, "
+        "and the last lists must be those at the newest message",
+    )
+    group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
+    group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
+    group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")
+    group.add_argument("--seed", metavar="N", type=int, default=0, help="for --sample; default: 0")
+    group.add_argument("--show", metavar="N", type=positive, default=1, help="differences to show in full; default: 1")
+    output(parser)
+
+
+def _watermark(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a watermark, 0 or more, given: {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify a topology."""
+    from dskype.deploy.client.pubsub import PubSub
+
+    try:
+        return _run(args, PubSub(cluster.kafka_settings(target(args)), timeout_s=args.timeout).kafka, args.topology)
+    except UsageError as error:
+        say(f"usage: dskype verify [options]; see 'dskype help verify'\nerror: {error}")
+        return 2
+
+
+def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
+    from dskype.deploy.verification import verify
+    from dskype.deploy.verification.topics import read_inputs, wait_until_rest
+
+    settings = _settings(args, kafka, topology)
+    progress = Progress(clear=True)
+    final = args.final
+    rested = True
+    if args.wait is not None:
+        rested = wait_until_rest(kafka, topology, settings, args.wait, progress, args.inputs)
+        final = final or rested
+    for attempt in (1, 2):
+        inputs = read_inputs(kafka, topology, progress, args.inputs)
+        if not any(inputs.counts().values()):
+            progress.end()
+            raise UsageError(f"topology {topology!r} has no records in its topics ({', '.join(inputs.counts())})")
+        report = verify(
+            inputs,
+            settings,
+            final=final,
+            since=args.since,
+            sample=args.sample,
+            seed=args.seed,
+            writes=args.since is None and args.sample is None,
+            progress=progress,
+        )
+        if report.ok or final or attempt == 2:
+            break
+        # A sink that fails may lose records of a batch and write the batch again: nobody sees that a moment later.
+        progress("something differs; looking again")
+        time.sleep(_AGAIN_S)
+    progress.end()
+    if args.output == "json":
+        print(json.dumps({**report.as_json(), "rested": rested}, ensure_ascii=False))
+    else:
+        text = plain(report.as_text(args.show))
+        print(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8"))
+    if not rested:
+        say(f"error: the topology was still at work after {args.wait:g} s; its last lists were not compared")
+    return 0 if report.ok and rested else 1
+
+
+def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> Settings:
+    """Return the settings: of the file or the running topology, ``--config`` below and ``-c`` above."""
+    from dskype.spouts.settings import Settings
+    from dskype.topology.runtime.nimbus_topic import conf_of, load_states
+
+    below, conf, above = layers(args)
+    if conf is None:
+        state = load_states(kafka).get(topology)
+        conf = None if state is None else conf_of(state)
+    if conf is None and not (below or above):
+        raise UsageError(f"topology {topology!r} is not running, and its window and its vocabulary are not known; expected --file with its YAML file")
+    return Settings.from_conf({**below, **(conf or {}), **above})

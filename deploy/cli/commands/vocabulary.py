@@ -1,0 +1,180 @@
+"""``dskype vocabulary``: build a vocabulary from a sample of messages, or look into one."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, layers, open_client, output, positive
+from dskype.deploy.cli.lines import LINE_BYTES, Refused, lines
+from dskype.deploy.machine.terminal import Progress, clean, counted, put, say
+
+_VOCABULARY = "vocabulary.tsv"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = Actions(parser)
+    actions.add("build", _build, "count in how many messages each word occurs", _build_arguments)
+    actions.add("show", _show, "show a vocabulary's size and words", _show_arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that is named."""
+    return args.act(args)
+
+
+def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    client_options(parser)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="messages as JSON lines; -: standard input")
+    parser.add_argument("-o", "--output", metavar="OUT", default=_VOCABULARY, help=f"default: {_VOCABULARY}")
+    parser.add_argument("--force", action="store_true", help="replace OUT")
+    parser.add_argument("--field", metavar="NAME", default="text", help="the field of a line that holds the text; default: text")
+    parser.add_argument("--plain", action="store_true", help="a line is a text")
+    parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages", help="read a topic and no file: messages (the topology's), or a whole name")
+    parser.add_argument(
+        "--sample", metavar="N", type=positive, help="so many texts: the newest of a topic (default: 100000), a random sample of a file (default: all)"
+    )
+    check_options(parser)
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser, kafka=False)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--top", metavar="N", type=positive, default=20, help="the most frequent words; default: 20")
+    parser.add_argument("--term", metavar="T", action="append", default=[], help="this word; repeatable")
+    output(parser)
+
+
+def _build(args: argparse.Namespace) -> int:
+    """Build a vocabulary and write it."""
+    if (args.file is None) == (args.topic is None):
+        raise UsageError("expected a FILE (- is standard input), or --topic; given: " + ("neither" if args.file is None else "both"))
+    if os.path.exists(args.output) and not args.force:
+        from dskype.topology.errors import IllegalArgumentException, explain
+
+        raise IllegalArgumentException(
+            explain(f"{args.output} is there already; a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
+        )
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    progress = Progress(on_terminal_s=0.2)
+    refused = Refused(progress)
+    if args.topic is not None:
+        source = open_client(args)
+        stop_words: Sequence[str] = source.settings.stop_words
+        texts: Iterator[str] = _texts_of_topic(source, args, progress)
+    else:
+        from dskype.spouts.settings import Settings
+
+        below, conf, above = layers(args)
+        stop_words = Settings.from_conf({**below, **(conf or {}), **above}).stop_words
+        texts = _texts_of_file(args, refused, progress)
+    first = next(texts, None)
+    built = None if first is None else Vocabulary.build(itertools.chain([first], texts), Tokenizer(stop_words))
+    progress.end()
+    if built is None:
+        say("error: there is no text to count")
+        return 1
+    built.save(args.output)
+    left_out = f"; {counted(refused.count, 'line')} refused" if refused.count else ""
+    say(f"{args.output}: {counted(built.documents, 'document')}, {counted(len(built), 'word')}{left_out}")
+    return 1 if refused.count else 0
+
+
+def _text_of(line: bytes, field: str) -> str:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as ex:
+        raise ValueError(f"not JSON: {ex}") from None
+    text = value.get(field) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise ValueError(f"expected a JSON object with a text {field!r}")
+    return text
+
+
+def _texts_of_file(args: argparse.Namespace, refused: Refused, progress: Progress) -> Iterator[str]:
+    def read() -> Iterator[str]:
+        count = 0
+        for number, line in lines(args.file):
+            try:
+                if line is None:
+                    raise ValueError(f"longer than {LINE_BYTES:,} bytes")
+                text = line.decode(errors="replace") if args.plain else _text_of(line, args.field)
+            except ValueError as ex:
+                refused.add(number, str(ex))
+                continue
+            count += 1
+            progress(lambda: counted(count, "text"))
+            yield text
+
+    return iter(_reservoir(read(), args.sample)) if args.sample else read()
+
+
+def _reservoir(items: Iterable[str], size: int) -> list[str]:
+    """Return a random sample, the same for the same items (algorithm R)."""
+    import random
+
+    chosen: list[str] = []
+    draw = random.Random(0)
+    for seen, item in enumerate(items):
+        if seen < size:
+            chosen.append(item)
+        elif (place := draw.randrange(seen + 1)) < size:
+            chosen[place] = item
+    return chosen
+
+
+def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -> Iterator[str]:
+    topic = source.topics.messages if args.topic == "messages" else args.topic
+    size = args.sample or 100_000
+    partitions = source.partitions(topic)
+    share = -(-size // partitions)
+    count = 0
+    for record in source.scan(topic, share):
+        if count == size:
+            return
+        try:
+            text = record.value.decode(errors="replace") if args.plain else _text_of(record.value or b"null", args.field)
+        except (ValueError, AttributeError):
+            continue  # what is no message is in the dead letters
+        count += 1
+        progress(lambda: counted(count, "text"))
+        yield text
+
+
+def _show(args: argparse.Namespace) -> int:
+    """Print a vocabulary's size and words."""
+    import math
+
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary.load(args.file)
+    n = vocabulary.documents
+
+    def row(term: str, id: int, df: int) -> dict[str, Any]:
+        return {"term": term, "id": id, "df": df, "idf": round(math.log(1 + n / df), 6)}
+
+    if args.term:
+        tokens = [token for term in args.term for token in Tokenizer().tokens(term)]
+        ids = vocabulary.ids(tokens)
+        rows = [row(*found) for found in zip(tokens, ids.tolist(), vocabulary.df(ids).tolist())]
+    else:
+        import numpy as np
+
+        ids = np.arange(len(vocabulary) - 1, max(-1, len(vocabulary) - 1 - args.top), -1)
+        rows = [row(vocabulary.term(id), id, df) for id, df in zip(ids.tolist(), vocabulary.df(ids).tolist())]
+    if args.output == "json":
+        put(json.dumps({"documents": n, "words": len(vocabulary), "terms": rows}, ensure_ascii=False))
+        return 0
+    put(f"{counted(n, 'document')}, {counted(len(vocabulary), 'word')}")
+    for r in rows:
+        unknown = "  (not in the vocabulary)" if r["id"] < 0 else ""
+        put(f"{r['df']:>10,}  {r['idf']:>9.6f}  {clean(r['term'], 60)}{unknown}")
+    return 0

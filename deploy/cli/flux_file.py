@@ -1,0 +1,104 @@
+"""The Flux file of ``dskype local`` and ``dskype submit``: its options, loading it, a dry run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.cli.arguments import Ignored, UsageError, common, file_conf, split, target
+from dskype.deploy.cli.commands.version import own_version
+from dskype.deploy.machine.cluster import Target
+from dskype.deploy.machine.registry import TOPOLOGIES, registry
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["add_arguments", "dry_run", "load"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of Flux, the common ones included; those of Storm that mean nothing here are accepted."""
+    common(parser)
+    parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file")
+    parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology, do not run it")
+    parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
+    parser.add_argument("-e", "--env-filter", action="store_true", help="replace ${ENV-NAME} by environment variables")
+    parser.add_argument("-i", "--inactive", action="store_true", help="start the topology inactive")
+    parser.add_argument("-n", "--no-splash", action="store_true", help="no opening line")
+    parser.add_argument("-q", "--no-detail", action="store_true", help="no details of the topology")
+    parser.add_argument("-R", "--resource", action="store_true", help="FILE is one of those that come with dskype, e.g. wordcount.yaml")
+    parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
+    parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
+    ignored = parser.add_argument_group("options of storm that are accepted and ignored")
+    for flags in (("-l", "--local"), ("-r", "--remote"), ("--java-debug",)):
+        ignored.add_argument(*flags, nargs="?" if flags == ("--java-debug",) else 0, action=Ignored, help=argparse.SUPPRESS, default=None)
+    for flags in (
+        ("-s", "--sleep"),
+        ("-z", "--zookeeper"),
+        ("--local-zookeeper",),
+        ("--jars",),
+        ("--artifacts",),
+        ("--artifactRepositories",),
+        ("--mavenLocalRepositoryDirectory",),
+        ("--proxyUrl",),
+        ("--proxyUsername",),
+        ("--proxyPassword",),
+        ("--storm-server-classpath",),
+    ):
+        ignored.add_argument(*flags, action=Ignored, help=argparse.SUPPRESS, default=None)
+
+
+def load(args: argparse.Namespace) -> tuple[Any, Target]:
+    """Load the one Flux file that is named, and print its details.
+
+    :returns: the topology, and where to run it.
+    :raises UsageError: not exactly one file is named.
+    """
+    if len(args.file) != 1:
+        raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
+    from dskype.topology import config as storm_config
+    from dskype.topology import flux as flux_files
+
+    file = args.file[0]
+    if args.allow_module:
+        # Behind all else: a module here must not take the place of an installed one.
+        sys.path += [p for p in (os.getcwd(), str(Path(file).resolve().parent)) if p not in sys.path]
+    if not args.no_splash:
+        say(f"dskype {own_version()}: Storm topologies on Spark and Kafka")
+    if not args.no_detail:
+        say(f"Parsing {'resource' if args.resource else 'file'}: {file if args.resource else os.path.abspath(file)}")
+    below, _ = split(file_conf(args))
+    above, _ = split(dict(args.conf))
+    flux = flux_files.load(
+        file,
+        properties=args.filter,
+        environ=os.environ if args.env_filter else None,
+        allow_modules=args.allow_module,
+        registry=registry(),
+        resources=[TOPOLOGIES],
+        resource=args.resource,
+        config=above,
+    )
+    in_file, settings = split(flux.config)
+    flux.config = {**below, **in_file}
+    storm_config.validate(flux.config)
+    for warning in flux.warnings:
+        say(f"warning: {warning}")
+    if not args.no_detail:
+        print(flux.describe(), flush=True)
+    return flux, target(args, settings)
+
+
+def dry_run(flux: Any) -> int:
+    """Say what a submission would refuse; a dry run itself only builds, as in Storm."""
+    from dskype.topology.errors import TopologyError
+    from dskype.topology.planning.validation import validate_submission
+
+    try:
+        flux.check_runnable()
+        for warning in validate_submission(flux.name, flux.config, flux.topology):
+            say(f"warning: {warning}")
+    except TopologyError as ex:
+        say(f"note: a submission would be refused: {ex}")
+    return 0

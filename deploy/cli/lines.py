@@ -1,0 +1,145 @@
+"""Lines in, records out: files of JSON lines, a pace, what was sent and what was refused."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dskype.deploy.machine.terminal import Progress, counted, say
+
+__all__ = ["LINE_BYTES", "Pace", "Refused", "Sending", "lines"]
+
+LINE_BYTES = 4 << 20
+"""Longest line that is read: nothing longer fits into a record."""
+
+_BUFFER_BYTES = 1 << 20
+"""Each read lets other threads run, and getting the interpreter back from a busy producer takes milliseconds."""
+_SHOWN_ERRORS = 20
+
+
+def _standard_input(stack: contextlib.ExitStack) -> Any:
+    raw = getattr(sys.stdin.buffer, "raw", None)
+    if raw is None:
+        return sys.stdin.buffer
+    reader = io.BufferedReader(raw, _BUFFER_BYTES)
+    stack.callback(reader.detach)  # standard input stays open
+    return reader
+
+
+def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (number from 1, line without its end) of a file or, for ``-``, of standard input; blank lines are left out.
+
+    A line of more than 4 MiB is None.
+    """
+    with contextlib.ExitStack() as stack:
+        source = _standard_input(stack) if file == "-" else stack.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
+        number = 0
+        while line := source.readline(LINE_BYTES + 1):
+            number += 1
+            if len(line) > LINE_BYTES and not line.endswith(b"\n"):
+                while rest := source.readline(LINE_BYTES):
+                    if rest.endswith(b"\n"):
+                        break
+                yield number, None
+                continue
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line := line.strip():
+                yield number, line
+
+
+class Pace:
+    """Keeps to a rate: :meth:`wait` returns when the next one is due.
+
+    :param rate: per second; None: no wait.
+    """
+
+    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._began, self._done = clock(), 0
+
+    def wait(self) -> None:
+        """Wait for the next turn; what was late is caught up with."""
+        if self._rate is not None:
+            early = self._began + self._done / self._rate - self._clock()
+            if early > 0:
+                self._sleep(early)
+            self._done += 1
+
+
+class Refused:
+    """Collects what is wrong with lines, and says the first of it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.count = 0
+        self.shown: list[dict[str, Any]] = []
+        self._progress = progress
+
+    def add(self, line: int | None, error: str) -> None:
+        """Count an error, with the number of its line."""
+        self.count += 1
+        if self.count <= _SHOWN_ERRORS:
+            self.shown.append({"line": line, "error": error})
+            self._progress.end()
+            say(f"error: {error}" if line is None else f"error: line {line}: {error}")
+        elif self.count == _SHOWN_ERRORS + 1:
+            say("further errors are counted and not shown")
+
+
+class Sending:
+    """Sends many records: shows progress, counts, and closes the client at the end, also after Ctrl-C."""
+
+    def __init__(self, args: argparse.Namespace, client: Any, what: str) -> None:
+        self._args, self._client, self._what = args, client, what
+        self._dry = getattr(args, "dry_run", False)
+        self._progress = Progress(on_terminal_s=0.2)
+        self._refused = Refused(self._progress)
+        self._checked = 0
+
+    def __enter__(self) -> Sending:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        from dskype.deploy.client.pubsub import SendError
+
+        try:
+            self._client.flush()
+        except SendError as ex:
+            self._progress.end()
+            say(f"error: {ex}")
+        finally:
+            self._progress.end()
+            self._client.close(check=False)
+        if kind is not None and self._checked:
+            self.summary({})
+
+    def refuse(self, line: int | None, error: str) -> None:
+        """Count a line that is not sent."""
+        self._refused.add(line, error)
+
+    def one(self, send: Callable[[], Any]) -> None:
+        """Send one, unless this is a dry run."""
+        if not self._dry:
+            send()
+        self._checked += 1
+        self._progress(self._so_far)
+
+    def _so_far(self) -> str:
+        return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
+
+    def summary(self, more: dict[str, Any]) -> int:
+        """Print the counts; returns the exit code."""
+        done = self._checked if self._dry else self._client.stored
+        failed = self._checked - done
+        lost = f", {failed:,} not taken by Kafka" if failed else ""
+        say(f"{counted(done, self._what)} {'would be sent' if self._dry else 'sent'}, {self._refused.count:,} refused{lost}")
+        if self._args.output == "json":
+            counts = {"valid" if self._dry else "sent": done, "refused": self._refused.count, "failed": failed}
+            print(json.dumps({**counts, "errors": self._refused.shown, **more}))
+        return 1 if self._refused.count or failed else 0

@@ -1,0 +1,149 @@
+"""What ``dskype local`` shows while a topology runs, and at the end.
+
+On a terminal a table that is drawn over itself; elsewhere a line now and then, and the table at the end. A topology
+with a ``KafkaBolt`` that writes to a topic ``....top-words`` (see ``deploy/demo/wordcount.py``) also shows its newest record there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from kafka import TopicPartition
+from rich.columns import Columns
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dskype.deploy.machine.terminal import plain
+from dskype.topology.components import KafkaBolt
+
+__all__ = ["TopWords", "show", "top_words_topic"]
+
+_STEP_S = 0.5
+_LINE_EVERY_S = 5.0
+
+
+def top_words_topic(topology: Any) -> str | None:
+    """Return the topic of top words that a topology writes, or None."""
+    for spec in topology.components.values():
+        topic = spec.obj.topic if isinstance(spec.obj, KafkaBolt) else None
+        if topic and topic.endswith(".top-words"):
+            return topic
+    return None
+
+
+class TopWords:
+    """Follows a topic of top words; anything else on the topic is left out.
+
+    :param kafka: how to reach the brokers.
+    :param topic: the topic.
+    """
+
+    def __init__(self, kafka: Any, topic: str) -> None:
+        self._consumer = kafka.consumer()
+        partitions = [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        self._consumer.assign(partitions)
+        if partitions:  # what an earlier run left is not shown
+            self._consumer.seek_to_end(*partitions)
+        self.newest: dict[str, Any] = {}
+
+    def poll(self) -> dict[str, Any]:
+        """Return the newest record, ``{"top": [[word, count], ...], "words": n, "distinct": n}``; {} before the first."""
+        if not self._consumer.assignment():
+            return self.newest
+        for records in self._consumer.poll(timeout_ms=50).values():
+            for record in records:
+                try:
+                    value = json.loads(record.value)
+                    if isinstance(value["top"], list):
+                        self.newest = value
+                except (ValueError, TypeError, KeyError):
+                    continue
+        return self.newest
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+
+def show(cluster: Any, name: str, ttl_s: float) -> None:
+    """Show a running topology until its time is over, it fails, or Ctrl-C is pressed.
+
+    :param cluster: a ``LocalCluster``.
+    :param ttl_s: seconds; 0: no end.
+    :raises TopologyError: the topology failed.
+    """
+    words = _follow(cluster, name)
+    began, last_line = time.monotonic(), time.monotonic()
+    live = _live() if sys.stdout.isatty() else None
+    try:
+        if live is not None:
+            live.start()
+        while not ttl_s or time.monotonic() - began < ttl_s:
+            time.sleep(min(_STEP_S, max(0.01, ttl_s - (time.monotonic() - began))) if ttl_s else _STEP_S)
+            managed = cluster.manager.topologies.get(name)
+            if managed is None:  # killed by a command
+                break
+            _check(managed)
+            newest = words.poll() if words else {}
+            if live is not None:
+                live.update(_tables(cluster.get_topology_info(name), newest), refresh=True)
+            elif time.monotonic() - last_line > _LINE_EVERY_S:
+                last_line = time.monotonic()
+                print(_line(cluster.get_topology_info(name), newest), file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if live is not None:
+            live.stop()
+        if live is None and name in cluster.manager.topologies:
+            _print_tables(cluster.get_topology_info(name), words.poll() if words else {})
+        if words:
+            words.close()
+
+
+def _follow(cluster: Any, name: str) -> TopWords | None:
+    topic = top_words_topic(cluster.manager.get(name).plan.topology)
+    return TopWords(cluster.environment.kafka, topic) if topic else None
+
+
+def _check(managed: Any) -> None:
+    failure = getattr(managed.backend, "failure", None)
+    if failure is not None:
+        raise failure
+
+
+def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
+    counts = ", ".join(f"{id} {c['emitted'] if c['kind'] == 'spout' else c['executed']}" for id, c in info["components"].items())
+    top = "".join(f" {plain(str(word))} {count}" for word, count in words.get("top", [])[:5])
+    return f"{info['uptime_secs']} s {info['status']}: {counts}" + (f"; top words:{top}" if top else "")
+
+
+def _live() -> Any:
+    return Live(auto_refresh=False)
+
+
+def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
+    table = Table(title=f"{info['name']} {info['status']} {info['uptime_secs']} s")
+    table.add_column("component")
+    for column in ("tasks", "emitted", "transferred", "executed", "acked", "failed", "errors"):
+        table.add_column(column, justify="right")
+    for id, c in info["components"].items():
+        numbers = (len(c["tasks"]), c["emitted"], c["transferred"], c["executed"], c["acked"], c["failed"], len(info["errors"].get(id, ())))
+        table.add_row(Text(id), *(f"{n:,}" for n in numbers))
+    if not words:
+        return table
+    top = Table(title="top words", caption=f"of {words.get('words', 0):,} words,\n{words.get('distinct', 0):,} distinct")
+    top.add_column("word", min_width=12)
+    top.add_column("count", justify="right", min_width=8)
+    for word, count in words["top"]:
+        top.add_row(Text(plain(str(word))), f"{count:,}")  # Text: a word is never markup
+    return Columns([table, top])
+
+
+def _print_tables(info: dict[str, Any], words: dict[str, Any]) -> None:
+    Console(width=120).print(_tables(info, words))

@@ -1,0 +1,235 @@
+"""The command line ``dskype``: Storm's commands, Flux' options.
+
+Exit codes: 0 done; 1 refused or failed, with a text on standard error; 2 no such command, option or kind of value; 130 Ctrl-C.
+Results go to standard output, everything else to standard error.
+
+A command is a module with ``add_arguments(parser)`` and ``run(args)``, which returns the exit code. The module is imported when the command is
+called: ``dskype --help`` reads the table here and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dskype.deploy.cli.arguments import LazyParser, UsageError, common, join_negative
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+class Command(NamedTuple):
+    """A command, as ``dskype --help`` lists it.
+
+    :ivar name: how it is called.
+    :ivar text: what it does, in one line.
+    :ivar module: the module with its ``add_arguments`` and ``run``; default: the one of its name in ``cli/commands``.
+    :ivar aliases: other names.
+    """
+
+    name: str
+    text: str
+    module: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name with its aliases."""
+        return " ".join([self.name, *(f"({alias})" for alias in self.aliases)])
+
+    def load(self) -> Any:
+        """Import the module."""
+        return importlib.import_module(self.module or f"dskype.deploy.cli.commands.{self.name.replace('-', '_')}")
+
+
+_ACTIVATE, _CONFVALUE = "dskype.deploy.cli.commands.activate", "dskype.deploy.cli.commands.confvalue"
+
+COMMANDS = {
+    "publish and subscribe": (
+        Command("sub", "add, list, show or remove subscriptions"),
+        Command("publish", "publish messages: JSON lines of a file"),
+        Command("tail", "follow the results"),
+        Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
+        Command("partition", "learn, show and change how subscriptions are distributed"),
+        Command("bench", "measure", module="dskype.deploy.benchmarks.command"),
+        Command("verify", "compare what a topology published with what a plain program finds"),
+        Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
+    ),
+    "topologies": (
+        Command("local", "run a topology on this machine for a while"),
+        Command("submit", "run a topology as one of a cluster's, until it is killed", aliases=("jar",)),
+        Command("list", "list the topologies"),
+        Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
+        Command("deactivate", "switch a topology's spouts off", module=_ACTIVATE),
+        Command("rebalance", "change a topology's workers and executors; its tasks stay"),
+        Command("kill", "end topologies"),
+        Command("get-errors", "print the newest error of each component as JSON"),
+        Command("monitor", "print a component's throughput again and again"),
+        Command("stats", "measure what a topology moves, costs and waits for"),
+        Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
+    ),
+    "this machine": (
+        Command("localconfvalue", "print a configuration value of this machine", module=_CONFVALUE),
+        Command("remoteconfvalue", "print a configuration value of the cluster", module=_CONFVALUE),
+        Command("version", "print versions"),
+        Command("doctor", "check what a topology needs on this machine"),
+        Command("jars", "fetch the connector's and the broker's jars"),
+        Command("help", "explain a command"),
+    ),
+}
+"""Group -> its commands, in the order in which they are listed."""
+
+_ELSEWHERE = "topologies run in the process of 'dskype local' or 'dskype submit'; there are no daemons"
+_NOT_HERE = {
+    "admin": "",
+    "blobstore": "",
+    "classpath": "",
+    "dev-zookeeper": "",
+    "drpc": "",
+    "drpc-client": "",
+    "heartbeats": "",
+    "kill_workers": "",
+    "logviewer": _ELSEWHERE,
+    "nimbus": _ELSEWHERE,
+    "node-health-check": "",
+    "pacemaker": "",
+    "server_classpath": "",
+    "set_log_level": "",
+    "shell": "",
+    "sql": "",
+    "supervisor": _ELSEWHERE,
+    "upload-credentials": "",
+}
+"""Commands of ``storm`` that are recognised and not served (K7)."""
+
+
+def _parser() -> LazyParser:
+    """Return the parser of everything; the arguments of a command are added when it is used."""
+    parser = LazyParser(prog="dskype", usage="dskype COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(prog="dskype", dest="verb", metavar="COMMAND", parser_class=LazyParser, help=argparse.SUPPRESS)
+    for commands in COMMANDS.values():
+        for command in commands:
+            description = f"{command.text[0].upper()}{command.text[1:]}."
+            verbs.add_parser(command.name, description=description, aliases=command.aliases, allow_abbrev=False, fill=_filler(command, parser))
+    parser.description = "Storm topologies on Spark and Kafka; on them DSkype: publish and subscribe by words and place."
+    listed = "\n\n".join(f"{group}:\n" + "\n".join(f"  {command.title:<18} {command.text}" for command in commands) for group, commands in COMMANDS.items())
+    parser.epilog = f"{listed}\n\n'dskype help COMMAND' or 'dskype COMMAND -h' says more."
+    return parser
+
+
+def _filler(command: Command, whole: LazyParser) -> Any:
+    def fill(parser: argparse.ArgumentParser) -> None:
+        if command.name == "help":
+            common(parser, kafka=False)
+            parser.add_argument("command", metavar="COMMAND", nargs="*")
+            parser.set_defaults(run=lambda args: _help(args, whole))
+            return
+        module = command.load()
+        parser.set_defaults(run=module.run)
+        module.add_arguments(parser)
+
+    return fill
+
+
+def _help(args: argparse.Namespace, parser: LazyParser) -> int:
+    if args.command and args.command[0] in _NOT_HERE:
+        return _not_here(args.command[0])
+    for word in args.command:
+        known = parser.choices()
+        if word not in known:
+            raise UsageError(f"{word!r} is no command" + _near(word, known))
+        parser = known[word]
+    parser.print_help()
+    return 0
+
+
+def _not_here(verb: str) -> int:
+    say(f"error: 'storm {verb}' is not part of the emulator" + (f": {_NOT_HERE[verb]}" if _NOT_HERE[verb] else ""))
+    return 1
+
+
+def _near(word: str, verbs: Any) -> str:
+    near = difflib.get_close_matches(word, [*verbs, *_NOT_HERE], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+# --- main -------------------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    :param argv: the arguments; default ``sys.argv[1:]``.
+    :returns: the exit code.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in _NOT_HERE:
+        return _not_here(arguments[0])
+    arguments = join_negative(arguments)
+    parser = _parser()
+    verbs = parser.choices()
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
+        say(f"error: {arguments[0]!r} is no command{_near(arguments[0], verbs)}; 'dskype --help' lists them")
+        return 2
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as ex:  # argparse has printed what it had to say
+        return int(ex.code or 0)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return 2
+    _logging(getattr(args, "verbose", False))
+    for option in getattr(args, "ignored", None) or ():
+        say(f"note: {option} is ignored: it has no meaning here")
+    try:
+        return args.run(args)
+    except UsageError as ex:
+        say(f"usage: dskype {args.verb} [options] ...; see 'dskype help {args.verb}'")
+        return _failed(ex, args.verbose)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as ex:
+        return _failed(ex, args.verbose)
+
+
+def _logging(verbose: bool) -> None:
+    import logging
+
+    if verbose:
+        level, text = logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    else:  # warnings of loading are printed by the verbs
+        level, text = logging.ERROR, "%(levelname)s: %(message)s"
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised; what a client says while it is closed does not
+    from dskype.topology.core.redaction import RedactingFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter(text))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def _failed(ex: Exception, verbose: bool) -> int:
+    from kafka.errors import KafkaError
+
+    from dskype.topology.core.redaction import redact_text
+    from dskype.topology.errors import DskypeError
+
+    if verbose:
+        import traceback
+
+        say(redact_text("".join(traceback.format_exception(ex))).rstrip())
+    known = isinstance(ex, (DskypeError, UsageError, KafkaError, OSError))
+    text = redact_text(str(ex)) or type(ex).__name__
+    say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

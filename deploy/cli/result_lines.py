@@ -1,0 +1,178 @@
+"""What ``dskype tail`` and ``dskype sub show`` print: results as lines, with the text of their messages.
+
+What comes from outside is shown as text and nothing else: no control characters, no direction marks, no line breaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kafka import TopicPartition
+
+from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.client.pubsub import PubSub
+from dskype.deploy.client.records import Result, TopK
+from dskype.deploy.machine.terminal import clean, clock_text, counted
+
+__all__ = ["Texts", "follow_results", "follow_topk", "result_line", "topk_lines"]
+
+_DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
+_REMEMBERED = 100_000
+_BEFORE = 10_000
+_FAR = 20_000
+_TEXT_WIDTH = 100
+_LOOK_UP_S = 0.3
+"""Reading single messages may take so much of the time between two looks at the results."""
+
+
+class Texts:
+    """Finds the text of a message by its id.
+
+    Messages are remembered as they come, the newest 100,000. A default id, ``<partition>-<offset>``, also says where to read.
+
+    :param start: where to begin to remember; see :class:`~dskype.deploy.client.follower.Follower`. Default: the last 10,000 messages.
+        From the beginning messages are read as far as they are asked for.
+    """
+
+    def __init__(self, pubsub: PubSub, start: str | int | None = None) -> None:
+        self._kafka, self._topic = pubsub.kafka, pubsub.topics.messages
+        self._texts: OrderedDict[str, str | None] = OrderedDict()
+        self._follower = Follower(pubsub.kafka, [self._topic], _BEFORE if start is None else start)
+        self._current = start != "beginning"
+        self._single: Any = None
+
+    def catch_up(self) -> None:
+        """Remember what has come; nothing while old messages are being read."""
+        if self._current or self._follower.at_end():
+            self._current = True
+            while not self._follower.at_end():
+                self._remember(self._follower.poll(1))
+            while records := self._follower.poll(0):
+                self._remember(records)
+
+    def find(self, ids: Iterable[str | int]) -> dict[str, str]:
+        """Return id (as JSON) -> text, for those that can be found in a moment."""
+        self.catch_up()
+        found: dict[str, str] = {}
+        until = time.monotonic() + _LOOK_UP_S
+        for id in ids:
+            name = json.dumps(id)
+            place = _DEFAULT_ID.fullmatch(id) if isinstance(id, str) else None
+            where = None if place is None else (TopicPartition(self._topic, int(place[1])), int(place[2]))
+            if name not in self._texts:
+                self._read_on(name, where)
+            if name not in self._texts and where is not None and time.monotonic() < until:
+                self._look_up(name, *where)
+            text = self._texts.get(name)
+            if text is not None:
+                found[name] = clean(text, _TEXT_WIDTH)
+        return found
+
+    def _read_on(self, name: str, where: tuple[TopicPartition, int] | None) -> None:
+        """Read old messages up to the one that is wanted; not when it is far ahead or behind."""
+        while name not in self._texts and not self._follower.at_end():
+            if where is not None:
+                at = self._follower.position(where[0])
+                if at < 0 or not at <= where[1] < at + _FAR:
+                    return
+            self._remember(self._follower.poll(1))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._follower.close()
+        if self._single is not None:
+            self._single.close()
+
+    def _remember(self, records: Iterable[Any]) -> None:
+        for record in records:
+            try:
+                value = json.loads(record.value)
+                id, text = value.get("id"), value["text"]
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                continue
+            self._keep(f'"{record.partition}-{record.offset}"' if id is None else json.dumps(id), text)
+
+    def _keep(self, name: str, text: Any) -> None:
+        self._texts[name] = text[: 4 * _TEXT_WIDTH] if isinstance(text, str) else None
+        self._texts.move_to_end(name)
+        if len(self._texts) > _REMEMBERED:
+            self._texts.popitem(last=False)
+
+    def _look_up(self, name: str, where: TopicPartition, offset: int) -> None:
+        """Read the record that a default id names; a message with an id of its own has no such name."""
+        self._keep(name, None)
+        if self._single is None:
+            self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
+        if where.partition not in self._single.partitions_for_topic(self._topic):
+            return
+        self._single.assign([where])
+        self._single.seek(where, offset)
+        if offset < self._single.end_offsets([where])[where]:
+            self._remember(r for batch in self._single.poll(timeout_ms=200, max_records=1).values() for r in batch if r.offset == offset)
+
+
+def result_line(result: Result, text: str | None) -> str:
+    """Return a delta as a line: time, what, rank, score, subscription, message, text."""
+    rank = "" if result.rank is None else f"#{result.rank}"
+    score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
+    words = f"  {text}" if text else ""
+    what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
+    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {clean(result.message, 60)}{words}"
+
+
+def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
+    """Return the entries of a top-k list as lines: rank, score, message, text."""
+    return [
+        f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := texts.get(json.dumps(message))) else "")
+        for rank, (message, score) in enumerate(state.entries, 1)
+    ]
+
+
+def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
+    """Yield lines, one for each result, as many at once as have come; without end."""
+    pubsub.require(pubsub.topics.results, pubsub.topics.messages)
+    once = Once()
+    with contextlib.ExitStack() as stack:
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.results], start)))
+        texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
+        while True:
+            results = [r for r in map(Result.of, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
+            results = [r for r in results if once.first(r.result_id)]
+            found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
+            yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
+
+
+def _result_text(result: Result, text: str | None, as_json: bool) -> str:
+    if not as_json:
+        return result_line(result, text)
+    return json.dumps({**result.value, "time_ms": result.time_ms, "result_id": result.result_id, **({"text": text} if text else {})})
+
+
+def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
+    """Yield the states of top-k lists, as many at once as have come; without end. A state as text is several lines in one."""
+    pubsub.require(pubsub.topics.topk, pubsub.topics.messages)
+    with contextlib.ExitStack() as stack:
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.topk], start)))
+        texts = None
+        if with_texts and not as_json:
+            texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None)))
+        while True:
+            records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]
+            states = [(id, r, TopK.of(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
+            yield [_state_text(id, r.timestamp, state, texts, as_json) for id, r, state in states if state is not None or r.value is None]
+
+
+def _state_text(id: str, time_ms: int, state: TopK | None, texts: Texts | None, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({**({"subscription": id, "topk": None} if state is None else state.as_json()), "time_ms": time_ms})
+    head = f"{clock_text(time_ms)}  {clean(id, 60)}  "
+    if state is None:
+        return head + "unregistered"
+    found = {} if texts is None else texts.find(m for m, _ in state.entries)
+    return "\n".join([f"{head}watermark {state.watermark}, {counted(len(state.entries), 'message')}", *topk_lines(state, found)])

@@ -1,0 +1,1 @@
+"""A client of a running DSkype: subscriptions, messages, results, plans of the distribution."""

@@ -1,0 +1,74 @@
+"""Read topics as records come, and leave out what comes a second time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["Follower", "Once", "make_consumer"]
+
+_REMEMBERED = 200_000
+"""Result ids remembered to leave out duplicates: a batch that is written again comes soon after its first time."""
+
+
+def make_consumer(kafka: KafkaSettings) -> KafkaConsumer:
+    """Return a consumer that creates no topics and reads many records at once."""
+    return kafka.consumer(allow_auto_create_topics=False, max_poll_records=5000)
+
+
+class Follower:
+    """Reads topics from a place on, for as long as it is asked to.
+
+    :param start: ``beginning``; ``now``: only what comes from here on; or how many records before the end of each partition.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topics: Iterable[str], start: str | int = "now", consumer: KafkaConsumer | None = None) -> None:
+        self._consumer = make_consumer(kafka) if consumer is None else consumer
+        self._partitions = [TopicPartition(t, p) for t in topics for p in sorted(self._consumer.partitions_for_topic(t))]
+        self._consumer.assign(self._partitions)
+        first, self._ends = self._consumer.beginning_offsets(self._partitions), self._consumer.end_offsets(self._partitions)
+        for partition in self._partitions:
+            back = 0 if start == "now" else self._ends[partition] if start == "beginning" else int(start)
+            self._consumer.seek(partition, max(first[partition], self._ends[partition] - back))
+
+    def poll(self, timeout_s: float = 0.5) -> list[Any]:
+        """Return what has come, in order within each partition; [] after ``timeout_s`` without anything."""
+        return [record for batch in self._consumer.poll(timeout_ms=int(timeout_s * 1000)).values() for record in batch]
+
+    def at_end(self) -> bool:
+        """Tell whether everything was returned that was there when the reading began."""
+        return all(self._consumer.position(p) >= self._ends[p] for p in self._partitions)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the next offset; -1 for a partition that is not read."""
+        return self._consumer.position(partition) if partition in self._ends else -1
+
+    def size(self) -> int:
+        """Return how many records lay ahead when the reading began, at most."""
+        return sum(max(0, self._ends[p] - self._consumer.position(p)) for p in self._partitions)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+
+class Once:
+    """Tells what was seen before, for the newest ``size`` ids."""
+
+    def __init__(self, size: int = _REMEMBERED) -> None:
+        self._size = size
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def first(self, id: str) -> bool:
+        """Tell whether an id comes for the first time, and remember it."""
+        if id in self._seen:
+            return False
+        self._seen[id] = None
+        if len(self._seen) > self._size:
+            self._seen.popitem(last=False)
+        return True

@@ -1,0 +1,101 @@
+"""Plans of distributors: the one that a running topology follows, and how to give it another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dskype.distribution import DISTRIBUTORS, Partitioned, make_distributor, start_distributor
+from dskype.spouts.vocabulary import Vocabulary
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+__all__ = ["SUBSCRIPTION_BOLT", "component_tasks", "distributor_of", "partitioned", "read_current", "send_plan"]
+
+SUBSCRIPTION_BOLT = "subscription-bolt"
+
+_RECORD_BYTES = 1_000_000
+"""Brokers take records of up to 1 MiB by default, with their headers."""
+
+
+def distributor_of(plan: Mapping[str, Any]) -> Any:
+    """Return the distributor of a plan."""
+    return make_distributor(plan["distributor"], plan["tasks"], plan=plan)
+
+
+def partitioned(plan: Mapping[str, Any]) -> Partitioned:
+    """Return the distributor of a plan.
+
+    :raises IllegalArgumentException: it has no partitions.
+    """
+    found = distributor_of(plan)
+    if not isinstance(found, Partitioned):
+        raise IllegalArgumentException(
+            explain(
+                "This distributor has no partitions.",
+                given=plan["distributor"],
+                legal=", ".join(sorted(name for name, kind in DISTRIBUTORS.items() if issubclass(kind, Partitioned))),
+            )
+        )
+    return found
+
+
+def read_current(client: Any) -> tuple[int, dict[str, Any]]:
+    """Return the version and the plan that are in force in the running topology; version 0 is the one that it began with.
+
+    :param client: a ``PubSub``.
+    :raises TopologyError: no such topology runs.
+    """
+    conf = client.running_conf()
+    if conf is None:
+        raise TopologyError(explain("There is no such topology.", given=client.name, hint="'dskype list' lists those that run"))
+    version, plan = 0, None
+    for record in client.scan(client.topics.plans):
+        try:
+            found = json.loads(record.value or b"null")
+            if isinstance(found, dict) and found.get("v") == 1 and int(found["version"]) > version:
+                version, plan = int(found["version"]), found["plan"]
+        except (ValueError, KeyError, TypeError):
+            continue
+    if plan is None:
+        settings = client.settings
+        tasks = len(component_tasks(client))
+        plan = start_distributor(settings, tasks, Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()).plan()
+    return version, plan
+
+
+def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int]:
+    """Return the ids of a component's tasks, in the order of their indexes."""
+    reports = ClusterClient(client.kafka).stats(client.name).tasks
+    tasks = sorted(task for task, report in reports.items() if report["component"] == component)
+    if not tasks:
+        raise TopologyError(
+            explain(
+                "The topology has no such component, or its tasks have not reported yet.",
+                given=component,
+                legal=", ".join(sorted({r["component"] for r in reports.values() if not r["component"].startswith("__")})) or None,
+            )
+        )
+    return tasks
+
+
+def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
+    """Let the running topology change to a plan.
+
+    :param client: a ``PubSub``.
+    :param version: above the one that is in force.
+    :raises TopologyError: the plan is too large for a record.
+    """
+    value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
+    if len(value) > _RECORD_BYTES:
+        raise TopologyError(
+            explain(
+                "The plan is too large for a record of Kafka.",
+                given=f"{len(value):,} bytes, {len(partitioned(plan).partitions()):,} partitions",
+                legal=f"up to {_RECORD_BYTES:,} bytes",
+                hint="learn one with fewer partitions: --option method=balanced",
+            )
+        )
+    client.send_plan(value)
+    client.flush()

@@ -1,0 +1,539 @@
+"""A client of DSkype: register subscriptions, publish messages, read what comes of them.
+
+>>> with PubSub("127.0.0.1:9092") as dskype:                                            # doctest: +SKIP
+...     dskype.subscribe("lake-park", text="lake park", lat=43.04, lon=-87.9, k=10, alpha=0.5)
+...     dskype.publish(text="Coffee by the lake in the park", lat=43.05, lon=-87.88)
+...     for change in dskype.results(follow=10):
+...         print(change.op, change.rank, change.message)
+
+Everything goes through the topics of a topology, so the topology may start later: what was sent is waiting there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from kafka import KafkaConsumer
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from dskype.bolts.results import make_store
+from dskype.bolts.results.base import Opening
+from dskype.deploy.client.follower import Follower, Once, make_consumer
+from dskype.deploy.client.records import Registered, Result, TopK, json_object, subscription_type
+from dskype.spouts.records import parse_message, parse_subscription
+from dskype.spouts.settings import Settings
+from dskype.spouts.topics import Topics, topic_config
+from dskype.topology.core.redaction import hidden_in
+from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
+from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
+
+__all__ = ["PubSub", "SendError", "UnknownTopicError", "UnreachableError", "ensure_topics"]
+
+_CREATE_S = 30
+
+
+class UnknownTopicError(TopologyError):
+    """A topic is not there; the client never creates one."""
+
+
+class UnreachableError(TopologyError):
+    """No broker answers."""
+
+    retriable = True
+
+
+class SendError(TopologyError):
+    """Records did not reach Kafka."""
+
+    retriable = True
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+_WHY = {
+    "cleanup.policy": {
+        "compact": "its records are dropped by age, and what is registered or current with them",
+        "delete": "records that share a key, or have none, are dropped or refused",
+    },
+    "message.timestamp.type": {"LogAppendTime": "arrival times are those of the clients' clocks, and a ttl depends on them"},
+    "compression.type": {"uncompressed": "a small record may unpack to a very large one"},
+}
+
+
+def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings: Settings | None = None) -> list[str]:
+    """Create the topics of a topology that are missing; leave the others as they are.
+
+    Messages and subscriptions get the broker's time (``LogAppendTime``), so that a ttl and a latency do not depend on the clocks of
+    clients. Subscriptions and top-k lists are compacted. Doing it again changes nothing.
+
+    :param kafka: the brokers.
+    :param name: the topology's name.
+    :param partitions: of messages, subscriptions, results and top-k lists; registrations, plans and the sequence have one.
+    :param settings: of the topology: limits and retention; default: the defaults.
+    :returns: what is not right with topics that were there before, one sentence each; [] when all is well.
+    :raises IllegalArgumentException: fewer than 1 partition.
+    """
+    if partitions < 1:
+        raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
+    one = ("registrations", "plans", "sequence")
+    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()]
+    existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
+    return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])
+
+
+def _create(kafka: KafkaSettings, topics: list[NewTopic]) -> set[str]:
+    """Create what is missing in one request, wait for it; returns what was there before."""
+    client, admin = kafka.admin(), TopicAdmin(kafka)
+    try:
+        before = set(admin.existing(t.name for t in topics))
+        if missing := [t for t in topics if t.name not in before]:
+            with contextlib.suppress(TopicAlreadyExistsError):  # somebody else is at it, too
+                client.create_topics(missing)
+            deadline = time.monotonic() + _CREATE_S
+            while left := sorted({t.name for t in missing} - set(admin.existing(t.name for t in missing))):
+                if time.monotonic() > deadline:
+                    raise KafkaTimeoutError(f"topics are not there after {_CREATE_S} s; expected: {', '.join(left)}")
+                time.sleep(0.02)
+        return before
+    finally:
+        client.close()
+        admin.close()
+
+
+def _differences(kafka: KafkaSettings, expected: list[tuple[str, dict[str, str]]]) -> list[str]:
+    if not expected:
+        return []
+    admin = kafka.admin()
+    try:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic) for topic, _ in expected], config_filter="all")["topic"]
+    finally:
+        admin.close()
+    told = []
+    for topic, config in expected:
+        for key, value in config.items():
+            given = found[topic].get(key, {}).get("value")
+            why = _WHY.get(key, {}).get(value)
+            if why and given is not None and given != value:
+                told.append(
+                    explain(
+                        f"Topic {topic} should have {key}={value}.",
+                        given=given,
+                        hint=f"{why}; change it with kafka-configs.sh --alter, --entity-type topics --entity-name {topic} --add-config {key}={value}",
+                    )
+                )
+    return told
+
+
+# --- the client -------------------------------------------------------------------------------------------------------
+
+
+class PubSub:
+    """A client of one DSkype topology.
+
+    Sending returns at once; :meth:`flush`, and the end of a ``with`` block, wait until Kafka has everything and raise what went wrong.
+    May be used by several threads.
+
+    :param kafka: ``host:port,...``, or full settings.
+    :param name: the topology's name: the prefix of its topics.
+    :param conf: the configuration ``dskype.*`` to check records by; default: the running topology's, else the defaults.
+    :param timeout_s: how long the brokers may take to answer. Default 30.
+    """
+
+    def __init__(self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30) -> None:
+        if isinstance(kafka, str):
+            kafka = KafkaSettings(kafka)
+        self.name, self.topics = name, Topics.of(name)
+        self.kafka = replace(kafka, client={"bootstrap_timeout_ms": int(timeout_s * 1000), **kafka.client})
+        self._conf, self._timeout_s = conf, timeout_s
+        self._lock = threading.RLock()
+        self._known: set[str] = set()
+        self._producer: Any = None
+        self._settings: Any = None
+        self._tokenizer: Any = None
+        self._failures: list[BaseException] = []
+        self._readers: list[KafkaConsumer] = []
+        self.sent = self.stored = self.failed = 0
+        """Records handed over; those that Kafka has; those that it refused. The rest is on its way."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self.close(check=kind is None)
+
+    def close(self, check: bool = True) -> None:
+        """Send what is waiting and close the connections.
+
+        :param check: raise what could not be sent.
+        """
+        try:
+            if check:
+                self.flush()
+        finally:
+            with self._lock:
+                producer, self._producer = self._producer, None
+                readers, self._readers = self._readers, []
+            for reader in readers:
+                reader.close()
+            if producer is not None:
+                producer.close(timeout=self._timeout_s if check else 1)
+
+    # -- configuration -------------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Any:
+        """The :class:`~dskype.spouts.settings.Settings` that records are checked by."""
+        with self._lock:
+            if self._settings is None:
+                conf = self.running_conf() or {} if self._conf is None else self._conf
+                self._settings = Settings.from_conf(conf)
+            return self._settings
+
+    def running(self) -> dict[str, Any] | None:
+        """Return what nimbus has of the topology, see ``topology/runtime/nimbus_topic.py``; None when there is none of that name."""
+        return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
+
+    def running_conf(self) -> dict[str, Any] | None:
+        """Return the configuration of the topology as its tasks see it; None when there is none of that name."""
+        record = self.running()
+        return None if record is None else conf_of(record)
+
+    def parse_subscription(self, key: bytes, value: bytes) -> Any:
+        """Check a subscription as the topology will.
+
+        :raises RecordError: it would be refused.
+        """
+        settings = self.settings
+        if self._tokenizer is None:
+            from dskype.spouts.costs import CostCeiling
+            from dskype.spouts.text import Tokenizer
+
+            self._tokenizer, self._ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
+        parsed = parse_subscription(key, value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits)
+        self._ceiling.check(parsed)
+        return parsed
+
+    def parse_message(self, value: bytes) -> Any:
+        """Check a message as the topology will; its time is judged there.
+
+        :raises RecordError: it would be refused.
+        """
+        settings = self.settings
+        return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, id: str | None = None, **fields: Any) -> str:
+        """Register a subscription, or register it anew.
+
+        :param id: any text; default: a generated one.
+        :param fields: ``text`` or ``keywords``, ``lat``, ``lon``, ``k``, ``alpha`` (top-k), or ``bbox`` and ``expression`` or ``keywords``,
+            ``ttl_s`` (boolean); ``meta``: any JSON value, comes back with the results. ``type`` is seen from the others.
+        :returns: the id.
+        :raises RecordError: the subscription makes no sense; the text says what.
+        """
+        id = uuid.uuid4().hex if id is None else id
+        # What is no Unicode is refused by the check, with a reason.
+        key = id.encode(errors="surrogatepass")
+        value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
+        self.parse_subscription(key, value)
+        self.send_subscription(key, value)
+        return id
+
+    def unsubscribe(self, id: str) -> None:
+        """Remove a subscription; an unknown id is no error."""
+        self.send_subscription(id.encode(errors="surrogatepass"), None)
+
+    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
+        """Publish a message.
+
+        :param id: what results call it; default: ``"<partition>-<offset>"`` of its record.
+        :param ts: its time, epoch ms; default: its arrival. Counts with time windows.
+        :param wait: wait until Kafka has it.
+        :returns: the message's id; None when only Kafka gives it one and ``wait`` is False.
+        :raises RecordError: the message makes no sense.
+        :raises SendError: ``wait`` is True, and Kafka did not take it.
+        """
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "ts": ts}
+        value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
+        self.parse_message(value)
+        future = self.send_message(value)
+        if not wait:
+            return id
+        try:
+            stored = future.get(timeout=self._timeout_s)
+        except KafkaError as ex:
+            raise SendError(f"the message did not reach Kafka: {ex}") from ex
+        return f"{stored.partition}-{stored.offset}" if id is None else id
+
+    def send_message(self, value: bytes) -> Any:
+        """Send bytes to the topic of messages, unchecked; returns kafka-python's future."""
+        return self._send(self.topics.messages, None, value)
+
+    def send_subscription(self, key: bytes, value: bytes | None) -> Any:
+        """Send bytes to the topic of subscriptions, unchecked; None unregisters. Returns kafka-python's future."""
+        return self._send(self.topics.subscriptions, key, value)
+
+    def send_plan(self, value: bytes) -> Any:
+        """Send a plan of the distributor to its topic, unchecked; returns kafka-python's future."""
+        return self._send(self.topics.plans, b"plan", value)
+
+    def flush(self) -> None:
+        """Wait until Kafka has everything that was sent.
+
+        :raises SendError: it has not; says how many records, and the first reason.
+        """
+        with self._lock:
+            producer = self._producer
+        if producer is None:
+            return
+        deadline = time.monotonic() + max(self._timeout_s, 1)
+        with contextlib.suppress(KafkaError):  # what did not arrive is counted below, also when the producer gave up
+            producer.flush(timeout=max(self._timeout_s, 1))
+        while self.stored + self.failed < self.sent and time.monotonic() < deadline:
+            time.sleep(0.005)
+        with self._lock:
+            failures, self._failures = self._failures, []
+            left = self.sent - self.stored - self.failed
+        if failures:
+            raise SendError(f"{self.failed} of {self.sent} records did not reach Kafka; the first: {failures[0]}")
+        if left:
+            raise SendError(f"Kafka did not take everything within {self._timeout_s:g} s; {self.stored} of {self.sent} records are stored")
+
+    def _send(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
+        self.require(topic)
+        with self._lock:
+            if self._producer is None:
+                # A short linger lets records share requests; nobody waits for a single one.
+                self._producer = self.kafka.producer(
+                    allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17, max_block_ms=int(self._timeout_s * 1000), **self._delivery()
+                )
+            producer = self._producer
+        try:
+            future = producer.send(topic, key=key, value=value)
+        except KafkaError as ex:
+            first = self._failures[0] if self._failures else ex
+            raise SendError(f"Kafka takes no more records; {self.stored} of {self.sent} are stored; the first reason: {first}") from ex
+        with self._lock:
+            self.sent += 1
+        future.add_callback(self._note_stored)
+        future.add_errback(self._note_failure)
+        return future
+
+    def _delivery(self) -> dict[str, int]:
+        ms = max(int(self._timeout_s * 1000), 1000)
+        return {"request_timeout_ms": min(ms, 30_000), "delivery_timeout_ms": ms + 1000}
+
+    def _note_stored(self, _: Any) -> None:
+        with self._lock:
+            self.stored += 1
+
+    def _note_failure(self, error: BaseException) -> None:
+        with self._lock:
+            self.failed += 1
+            if len(self._failures) < 10:
+                self._failures.append(error)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _exists(self, *topics: str) -> bool:
+        with self._lock:
+            if not self._known.issuperset(topics):
+                self._known = self._list_topics()
+            return self._known.issuperset(topics)
+
+    def _list_topics(self) -> set[str]:
+        try:
+            admin = self.kafka.admin()
+            try:
+                return set(admin.list_topics())
+            finally:
+                admin.close()
+        except (KafkaError, OSError) as ex:
+            raise UnreachableError(
+                explain(
+                    "The brokers do not answer.",
+                    given=self.kafka.bootstrap_servers,
+                    hint=f"{ex or type(ex).__name__}; are they up, and are address and security settings right? They had {self._timeout_s:g} s",
+                )
+            ) from ex
+
+    def require(self, *topics: str) -> None:
+        """See to it that topics are there.
+
+        :raises UnknownTopicError: one is not.
+        :raises UnreachableError: the brokers do not answer.
+        """
+        if self._known.issuperset(topics) or self._exists(*topics):
+            return
+        missing = sorted(set(topics) - self._known)
+        raise UnknownTopicError(
+            explain(
+                f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
+                hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' "
+                "(-R dskype.yaml is one), or name the one that runs with -t ('dskype list')",
+            )
+        )
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has.
+
+        :raises UnknownTopicError: no such topic.
+        """
+        self.require(topic)
+        with contextlib.closing(TopicAdmin(self.kafka)) as admin:
+            return admin.existing([topic])[topic]
+
+    def scan(self, topic: str, start: str | int = "beginning", progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
+        """Yield the records of a topic that are there now, in order within each partition.
+
+        :param start: see :class:`Follower`.
+        :param progress: called with (records read, records at most) now and then.
+        :raises UnknownTopicError: no such topic.
+        :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
+        """
+        self.require(topic)
+        with self._lock:
+            consumer = self._readers.pop() if self._readers else None
+        # A new connection takes a tenth of a second: finished readers are used again.
+        consumer = consumer or make_consumer(self.kafka)
+        try:
+            follower = Follower(self.kafka, [topic], start, consumer)
+            read, size, heard = 0, follower.size(), time.monotonic()
+            while not follower.at_end():
+                records = follower.poll()
+                if records:
+                    yield from records
+                    read, heard = read + len(records), time.monotonic()
+                    if progress is not None:
+                        progress(read, size)
+                elif time.monotonic() - heard > self._timeout_s:
+                    raise KafkaTimeoutError(f"topic {topic} could not be read to its end: nothing came for {self._timeout_s:g} s")
+        finally:
+            with self._lock:
+                self._readers.append(consumer)
+
+    def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
+        """Return the subscriptions that are registered now, by id, with their states.
+
+        Reads two topics to their ends, and keeps what it finds in memory.
+
+        :param type: only ``topk`` or ``boolean``.
+        :param ids: only these.
+        """
+        wanted = None if ids is None else set(ids)
+        found: dict[str, Registered] = {}
+        for record in self.scan(self.topics.subscriptions):
+            id = (record.key or b"").decode(errors="replace")
+            if wanted is not None and id not in wanted:
+                continue
+            if record.value is None:
+                found.pop(id, None)
+            else:
+                found[id] = Registered(id, f"{record.partition}-{record.offset}", record.timestamp, record.value, json_object(record.value))
+        if type is not None:
+            found = {id: r for id, r in found.items() if r.type == type}
+        states = self._states(found)
+        now_ms = time.time_ns() // 1_000_000
+        return [_with_status(found[id], states.get(id), now_ms) for id in sorted(found)]
+
+    def subscription(self, id: str) -> Registered | None:
+        """Return one subscription, or None."""
+        return next(iter(self.subscriptions(ids=[id])), None)
+
+    def _states(self, registered: Mapping[str, Registered]) -> dict[str, tuple[str, int]]:
+        """Return id -> (event, watermark): the newest event of the newest registration."""
+        states: dict[str, tuple[str, int]] = {}
+        if not registered or not self._exists(self.topics.registrations):
+            return states
+        for record in self.scan(self.topics.registrations):
+            value = json_object(record.value)
+            if value is None:
+                continue
+            id = value.get("subscription")
+            if isinstance(id, str) and id in registered and registered[id].registration == value.get("registration"):
+                states[id] = str(value.get("event")), value.get("watermark")
+        return states
+
+    def topk(self, id: str) -> TopK | None:
+        """Return the newest published top-k list of a subscription; None when there is none (yet).
+
+        It comes from the topology's store (``dskype.store``), is written at most every ``dskype.results.topk.interval.ms``, and lags
+        behind the results by that.
+
+        :raises StoreUnavailable: the store does not answer.
+        :raises IllegalArgumentException: it needs a secret that is not given.
+        """
+        if hidden := hidden_in(self.settings.store_options):
+            raise IllegalArgumentException(
+                explain(
+                    "The running topology does not publish its secrets.",
+                    given=f"dskype.store.options without {', '.join(hidden)}",
+                    hint='give them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
+                )
+            )
+        store = make_store(self.settings.store, self.settings.store_options)
+        if store.in_log:
+            self.require(self.topics.topk)
+        store.open(Opening(self.name, kafka=self.kafka))
+        try:
+            found = store.get(id)
+        finally:
+            store.close()
+        return None if found is None else TopK.of(found.value)
+
+    def refusal(self, registration: str) -> str | None:
+        """Return why the topology refused a record of the subscriptions; None when it did not (yet)."""
+        partition, _, offset = registration.partition("-")
+        where = {"topic": self.topics.subscriptions, "partition": partition, "offset": offset}
+        if not self._exists(self.topics.dead_letters):
+            return None
+        for record in self.scan(self.topics.dead_letters):
+            headers = {k: v.decode(errors="replace") for k, v in record.headers or () if v is not None}
+            if all(headers.get(k) == v for k, v in where.items()):
+                return headers.get("error", "without a reason")
+        return None
+
+    def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
+        """Return an iterator over results, each once, in order for each subscription. The place to start is taken at the call.
+
+        :param subscriptions: only of these ids.
+        :param start: ``beginning`` or ``now``.
+        :param follow: False: what is there now; True: without end; a number: until nothing has come for so many seconds.
+        :raises UnknownTopicError: the topology has not run yet.
+        """
+        self.require(self.topics.results)
+        wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
+        return self._results(Follower(self.kafka, [self.topics.results], start), wanted, follow)
+
+    def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
+        once, heard = Once(), time.monotonic()
+        try:
+            while follow or not follower.at_end():
+                records = follower.poll(0.2)
+                if records:
+                    heard = time.monotonic()
+                elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
+                    return
+                for result in map(Result.of, records):
+                    if result is not None and (wanted is None or result.subscription in wanted) and once.first(result.result_id):
+                        yield result
+        finally:
+            follower.close()
+
+
+def _with_status(registered: Registered, state: tuple[str, int] | None, now_ms: int) -> Registered:
+    ttl_s = (registered.fields or {}).get("ttl_s")
+    over = isinstance(ttl_s, (int, float)) and registered.registered_ms + ttl_s * 1000 < now_ms
+    if over or (state is not None and state[0] == "removed"):
+        return replace(registered, status="expired", since=state[1] if state is not None and state[0] == "removed" else None)
+    return registered if state is None or state[0] != "active" else replace(registered, status="active", since=state[1])

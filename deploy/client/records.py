@@ -1,0 +1,142 @@
+"""What comes back from a topology: subscriptions and their states, results, top-k lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
+
+
+def subscription_type(fields: Mapping[str, Any]) -> str:
+    """Return the type that fields speak of when they do not say: ``boolean`` with a rectangle or an expression, else ``topk``."""
+    return fields.get("type") or ("boolean" if "bbox" in fields or "expression" in fields else "topk")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A subscription as it stands in its topic.
+
+    :ivar id: the subscription's id.
+    :ivar registration: ``<partition>-<offset>``, the record.
+    :ivar registered_ms: when it came, epoch ms.
+    :ivar value: the record's bytes.
+    :ivar fields: what was registered; None when it is no JSON object.
+    :ivar status: ``active``: the topology matches it; ``pending``: not yet; ``expired``: its ttl is over.
+    :ivar since: when active: the watermark behind which it is matched; when expired by the topology: the last one.
+    """
+
+    id: str
+    registration: str
+    registered_ms: int
+    value: bytes
+    fields: dict[str, Any] | None
+    status: str = "pending"
+    since: int | None = None
+
+    @property
+    def type(self) -> str | None:
+        """``topk``, ``boolean`` or what was given."""
+        return None if self.fields is None else self.fields.get("type")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        fields = {k: v for k, v in (self.fields or {}).items() if k != "id"}
+        return {"id": self.id, "status": self.status, "since": self.since, "registration": self.registration, "registered_ms": self.registered_ms, **fields}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or met a boolean subscription (``match``).
+
+    :ivar watermark: the state after which message it belongs to; see the format of results.
+    :ivar message: the message's id, as it was given.
+    :ivar rank: from 1; of an ``add``.
+    :ivar time_ms: when it was written, epoch ms.
+    :ivar result_id: the same for the same result, however often it is written.
+    :ivar value: the whole record.
+    """
+
+    subscription: str
+    op: str
+    message: str | int
+    watermark: int
+    score: float | None
+    rank: int | None
+    meta: Any
+    time_ms: int
+    result_id: str
+    value: dict[str, Any]
+
+    @classmethod
+    def of(cls, record: Any) -> Result | None:
+        """Read a record of the results; None for what is none."""
+        value = json_object(record.value)
+        if value is None or not {"subscription", "op", "message"} <= value.keys():
+            return None
+        given = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
+        # Without the header the content tells duplicates apart.
+        content = json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
+        identity = content if given is None else given.decode(errors="replace")
+        return cls(
+            str(value["subscription"]),
+            str(value["op"]),
+            value["message"],
+            value.get("watermark"),
+            value.get("score"),
+            value.get("rank"),
+            value.get("meta"),
+            record.timestamp,
+            identity,
+            value,
+        )
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The whole answer of a top-k subscription at one watermark.
+
+    :ivar entries: (message id, score), best first.
+    :ivar registration: the record of the subscription that it answers.
+    """
+
+    subscription: str
+    watermark: int
+    entries: list[tuple[str | int, float]]
+    registration: str | None = None
+    time_ms: int | None = None
+
+    @classmethod
+    def of(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
+        """Read a state; None for what is none."""
+        found = json_object(value)
+        try:
+            return (
+                None
+                if found is None
+                else cls(
+                    str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]], found.get("registration"), time_ms
+                )
+            )
+        except (KeyError, TypeError):
+            return None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, as in its topic."""
+        return {
+            "subscription": self.subscription,
+            "watermark": self.watermark,
+            "registration": self.registration,
+            "topk": [{"message": m, "score": s} for m, s in self.entries],
+        }
+
+
+def json_object(value: bytes | None) -> dict[str, Any] | None:
+    """Return the JSON object that bytes hold; None for anything else."""
+    try:
+        found = json.loads(value) if value is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

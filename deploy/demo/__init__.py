@@ -1,0 +1,1 @@
+"""DSkype on the world's places, live; and the word count over their names."""

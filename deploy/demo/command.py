@@ -1,0 +1,84 @@
+"""``dskype demo``: publish and subscribe on the world's places, live."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.deploy.machine.terminal import say
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    from dskype.deploy.demo.feeder import Plan  # imported late: numpy comes with it
+
+    default = Plan()
+    parser.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
+    parser.add_argument("--messages", metavar="N", type=_number(1), help=f"how many places are published; default: {default.messages}")
+    parser.add_argument("--subscriptions", metavar="N", type=_number(0), help=f"how many are registered; default: {default.subscriptions}")
+    parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
+    parser.add_argument("--window", metavar="N", type=_number(1), help="the last messages that are searched; default: half of the messages")
+    parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
+    parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run begins anew")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
+    parser.add_argument("--no-picture", action="store_true", help="draw no map")
+    parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
+
+
+def _number(least: float, kind: type = int) -> Any:
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'}, {least:g} or more, given: {text!r}")
+        return value
+
+    return read
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; Ctrl-C and SIGTERM end it in order."""
+    if args.resume and args.folder is None:
+        say("error: --resume needs the folder of the run; expected --folder DIR")
+        return 2
+    from dskype.deploy.demo import run as demo
+
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # names of places are written in many scripts, which not every terminal knows
+    terminated = end_on_sigterm()
+    given = {k: v for k in ("messages", "subscriptions", "rate", "window", "seed") if (v := getattr(args, k)) is not None}
+    try:
+        folder, plan, resumed = demo.open_folder(args.folder, args.resume, given, say)
+        picture = None if args.no_picture else _writable(args.picture)
+        return demo.run(plan, folder=folder, resumed=resumed, picture=picture, verify=not args.no_verify)
+    except KeyboardInterrupt:
+        pass
+    except Exception as ex:
+        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
+        if not terminated.is_set():
+            raise
+        say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
+    say(f"stopped; to go on: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
+    return 130
+
+
+def _writable(picture: Path | None) -> Path:
+    """Return where the map goes, absolute; said now, not at the end, when it cannot be written."""
+    wanted = (picture or Path("dskype-map.svg")).absolute()
+    if wanted.parent.is_dir() and os.access(wanted.parent, os.W_OK) and not wanted.is_dir():
+        return wanted
+    if picture is not None:
+        from dskype.topology.errors import TopologyError, explain
+
+        raise TopologyError(explain("The map cannot be written there.", given=str(wanted), hint="--picture FILE"))
+    return Path(tempfile.gettempdir()) / wanted.name

@@ -1,0 +1,177 @@
+"""What the demo publishes: a few readable subscriptions, many drawn ones, and places as messages at a rate."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from dskype.deploy.demo.places import subscriptions
+
+if TYPE_CHECKING:
+    from dskype.deploy.client.pubsub import PubSub
+    from dskype.deploy.demo.places import Places
+    from dskype.deploy.demo.screen import Arrivals
+
+__all__ = ["SHOWN", "Feeder", "Plan", "Shown", "subscriptions_of"]
+
+_REGISTERING_S = 25.0
+_STEP_S = 0.02
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A subscription whose results are told in words.
+
+    :ivar title: ``“lake park” near Chicago``.
+    :ivar place: what its location is called.
+    :ivar record: its JSON record.
+    """
+
+    id: str
+    title: str
+    place: str
+    record: dict[str, Any]
+
+
+def _near(id: str, text: str, place: str, lat: float, lon: float, alpha: float) -> Shown:
+    return Shown(id, f"“{text}” near {place}", place, {"type": "topk", "text": text, "lat": lat, "lon": lon, "k": 10, "alpha": alpha})
+
+
+SHOWN = (
+    _near("saint-martin", "saint martin", "Paris", 48.85, 2.35, 0.9),
+    _near("lake-park", "lake park", "Chicago", 41.88, -87.63, 0.85),
+    _near("san-jose", "san jose", "Costa Rica", 9.93, -84.08, 0.9),
+    _near("santa-maria", "santa maria", "São Paulo", -23.55, -46.63, 0.9),
+    _near("new-york", "new york", "New York", 40.71, -74.0, 0.8),
+    Shown(
+        "saints",
+        "saint or santa, and maria or martin, in Europe",
+        "Europe",
+        {"type": "boolean", "bbox": [-11, 35, 32, 60], "expression": "(saint OR santa OR sankt) AND (maria OR martin)"},
+    ),
+)
+"""Readable subscriptions; the first one's results are drawn on the map."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run publishes.
+
+    :ivar messages: how many places.
+    :ivar subscriptions: how many are drawn, beside those of :data:`SHOWN`.
+    :ivar rate: messages per second.
+    :ivar window: how many messages the window holds.
+    :ivar seed: everything that is drawn follows from it.
+    """
+
+    messages: int = 80_000
+    subscriptions: int = 20_000
+    rate: float = 1000.0
+    window: int = 40_000
+    seed: int = 1
+
+
+class Feeder(threading.Thread):
+    """Publishes messages at a rate, and registers subscriptions in the first seconds.
+
+    One message and the subscriptions of :data:`SHOWN` go ahead; everything else waits for :meth:`go`. So the processes of a
+    topology, which are made when there is something to do, are there when it begins.
+
+    :param pubsub: the client to publish with.
+    :param messages: what to publish; the message with sequence number *i* is row *i*.
+    :param subscriptions: (id, record) of all subscriptions.
+    :param done: how many messages and subscriptions an earlier run has published.
+    :param total: how many subscriptions there are.
+    :param arrivals: gets the messages' timestamps.
+    :ivar limit: no message with this sequence number, or a later one, is published for now; to be set.
+    :ivar held: the limit is in the way.
+    """
+
+    def __init__(
+        self,
+        pubsub: PubSub,
+        messages: Places,
+        subscriptions: Iterator[tuple[str, bytes]],
+        total: int,
+        rate: float,
+        arrivals: Arrivals,
+        done: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self._pubsub, self._messages, self._arrivals, self._rate = pubsub, messages, arrivals, rate
+        self.published, self.registered = min(done[0], len(messages)), min(done[1], total)
+        self._subscriptions, self._total = islice(subscriptions, self.registered, None), total
+        self._over, self._go = threading.Event(), threading.Event()
+        self._sent: list[tuple[int, Any]] = []
+        self.limit: float = float("inf")
+        self.held = self.finished = False
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Publish everything, or until :meth:`close`."""
+        try:
+            self._register(len(SHOWN))
+            self._publish(min(len(self._messages), self.published + 1))
+            self._pubsub.flush()
+            self._go.wait()
+            due, registered, then = float(self.published), float(self.registered), time.monotonic()
+            while not self._over.is_set() and (self.published < len(self._messages) or self.registered < self._total):
+                now = time.monotonic()
+                due, registered, then = due + (now - then) * self._rate, registered + (now - then) * self._total / _REGISTERING_S, now
+                self.held = due > self.limit
+                due = min(due, max(self.limit, self.published))  # what was held back is not made up for
+                self._register(min(self._total, int(registered)))
+                self._publish(min(len(self._messages), int(due)))
+                self._note_arrivals()
+                self._over.wait(_STEP_S)
+            self._pubsub.flush()
+            self._note_arrivals()
+            self.finished = not self._over.is_set()
+        except Exception as error:
+            if not self._over.is_set():
+                self.failure = error
+
+    def go(self) -> None:
+        """Let it begin."""
+        self._go.set()
+
+    def _register(self, until: int) -> None:
+        for id, value in islice(self._subscriptions, max(0, until - self.registered)):
+            self._pubsub.send_subscription(id.encode(), value)
+            self.registered += 1
+
+    def _publish(self, until: int) -> None:
+        # Not too many at once: on a machine that was asleep, or cannot keep up, the rest comes with the next step.
+        until = min(until, self.published + 2000)
+        for seq, value in enumerate(self._messages.records(self.published, until), self.published):
+            self._sent.append((seq, self._pubsub.send_message(value)))
+        self.published = max(self.published, until)
+
+    def _note_arrivals(self) -> None:
+        """Take down the timestamps of what Kafka has by now."""
+        there = 0
+        for seq, future in self._sent:
+            if not future.is_done:
+                break
+            there += 1
+            if future.succeeded():
+                self._arrivals.note(seq, future.value.timestamp)
+        del self._sent[:there]
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._over.set()
+        self._go.set()
+        if self.is_alive():
+            self.join(timeout=10)
+
+
+def subscriptions_of(plan: Plan, messages: Places) -> Iterator[tuple[str, bytes]]:
+    """Return (id, JSON record) of all subscriptions of a run, those that are told in words first."""
+    shown = ((s.id, json.dumps(s.record, ensure_ascii=False).encode()) for s in SHOWN)
+    return chain(shown, subscriptions(messages, plan.subscriptions, plan.seed))

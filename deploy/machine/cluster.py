@@ -1,0 +1,59 @@
+"""Which cluster is meant, and how to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.kafka import KafkaSettings
+    from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+__all__ = ["Target", "client", "kafka_settings"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to run, or which cluster to talk to.
+
+    :param bootstrap_servers: ``host:port,...``; None: ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker.
+    :param master: Spark master URL; None: this machine.
+    :param conf: ``spark.*`` and ``kafka.*`` settings, passed through untouched. Never printed.
+    """
+
+    bootstrap_servers: str | None = None
+    master: str | None = None
+    conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def kafka_settings(target: Target) -> KafkaSettings:
+    """Return how to reach the brokers of the cluster at ``target``.
+
+    :raises TopologyError: no cluster is named.
+    """
+    from dskype.deploy.machine import connection  # imported late, as all that follows: every command names a cluster, few reach for one
+    from dskype.topology.errors import TopologyError, explain
+
+    bootstrap = connection.resolve_bootstrap(target.bootstrap_servers)
+    if bootstrap.embedded:
+        msg = explain(
+            "No cluster is named.",
+            hint=f"use --bootstrap-servers host:port or set {connection.BOOTSTRAP_VARIABLE}; a topology of 'dskype local' "
+            "without them has a broker of its own, which ends with it",
+        )
+        raise TopologyError(msg)
+    from dskype.topology.runtime.kafka import KafkaSettings
+
+    options = connection.kafka_options(target.conf)
+    return KafkaSettings(bootstrap.servers, options, connection.client_arguments(options))
+
+
+def client(target: Target) -> ClusterClient:
+    """Return a client of the cluster at ``target``.
+
+    :raises TopologyError: no cluster is named.
+    """
+    from dskype.topology.runtime.nimbus_topic import ClusterClient
+
+    return ClusterClient(kafka_settings(target))

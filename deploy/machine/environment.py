@@ -1,0 +1,179 @@
+"""Brings up what a topology needs on this machine: jars, a broker, a Spark session; and takes it down again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dskype.deploy.machine import connection, jars, paths
+from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
+from dskype.deploy.machine.folders import OwnedFolder
+from dskype.topology.errors import AlreadyAliveException
+from dskype.topology.nimbus import environment
+from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
+from dskype.topology.nimbus.states import TopologyState
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
+from dskype.topology.runtime.control_files import read_json, write_json
+from dskype.topology.runtime.driver import TopologyDriver
+from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
+from dskype.topology.runtime.session import network_warning, start_session, stop_session
+
+__all__ = ["Environment"]
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+
+
+_STATE = "state.json"
+
+
+def _quiet(_: str) -> None:
+    """Say nothing."""
+
+
+class Environment(environment.Environment):
+    """Spark and Kafka for the topologies of this process.
+
+    :param bootstrap_servers: the brokers; default: ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker.
+    :param master: Spark master URL; default ``local[*]``.
+    :param conf: ``spark.*`` and ``kafka.*`` settings, passed through untouched.
+    :param folder: where snapshots live; default a temporary folder that is removed at the end. With a folder
+        of its own a topology can be resumed, and the embedded broker keeps its data there.
+    :param resume: go on with topologies of the same name that are in ``folder``.
+    :param progress: gets one line of text per step.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | None = None,
+        master: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        resume: bool = False,
+        progress: Progress = _quiet,
+    ) -> None:
+        self._conf = {k: str(v) for k, v in (conf or {}).items()}
+        self.broker: EmbeddedBroker | None = None
+        self.spark: Any = None
+        self._nimbus: NimbusService | None = None
+        # One driver per folder; what an earlier one has left running is ended by this.
+        self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
+        self.folder = self._owned.path
+        self._progress = progress
+        self._manager: TopologyManager | None = None
+        self.resumed: list[TopologyState] = []
+        paths.export_numba_cache(os.environ)
+        try:
+            spark_jars = jars.spark_jars(lambda p: progress(str(p)))
+            bootstrap = connection.resolve_bootstrap(bootstrap_servers)
+            if bootstrap.embedded:
+                jars.broker_jars(lambda p: progress(str(p)))
+                progress("starting an embedded Kafka broker")
+                self.broker = EmbeddedBroker(self.folder / "broker" if folder else None)
+                self.broker.start()
+                self.broker.watch(self._on_broker_event)
+            else:
+                connection.await_brokers(bootstrap.servers, progress)
+            servers = self.broker.bootstrap_servers if self.broker else bootstrap.servers
+            options = connection.kafka_options(self._conf)
+            self.kafka = KafkaSettings(servers, options, connection.client_arguments(options))
+            where = "embedded" if self.broker else f"from {bootstrap.source}"
+            progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
+            # The folder in its command line tells whose JVM it is, should this process be killed.
+            spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
+            if warning := network_warning(master, self._conf, options):
+                progress(f"warning: {warning}")
+            self.spark = start_session(master=master, jars=spark_jars, conf=spark_conf, log_file=self.folder / "logs" / "spark.log")
+            if (jvm := getattr(self.spark.sparkContext._gateway, "proc", None)) is not None:
+                self._owned.note_process(jvm.pid)
+            if resume:
+                self.resumed = self._resumable()
+        except BaseException:
+            self.close()
+            raise
+
+    def attach(self, manager: TopologyManager, lock: threading.RLock) -> None:
+        """Publish the manager's topologies in Kafka and take commands for them, so that another shell can list and kill them.
+
+        :param lock: held while the manager is used.
+        """
+        self._manager, self._nimbus = manager, NimbusService(self.kafka, lock)
+        self._nimbus.start(manager)
+
+    def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
+        """Return what runs one topology here.
+
+        :raises AlreadyAliveException: another process runs a topology of this name on these brokers.
+        """
+        record = load_states(self.kafka).get(plan.name)
+        if (
+            record is not None
+            and self._nimbus is not None
+            and record["driver"] != self._nimbus.driver
+            and watch_drivers(self.kafka, {plan.name: record})[plan.name]
+        ):
+            raise AlreadyAliveException.for_topology(plan.name)
+        resume = plan.topology_id in {state.id for state in self.resumed}
+        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
+
+    def _on_broker_event(self, event: BrokerEvent) -> None:
+        """Tell everybody what became of the embedded broker; without one nothing goes on."""
+        self._progress(event.text)
+        for managed in list(self._manager.topologies.values()) if self._manager is not None else ():
+            managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
+
+    def _resumable(self) -> list[TopologyState]:
+        """Return the states of the topologies that an earlier process has left; what was killed since is removed."""
+        removed, found = load_removed(self.kafka), []
+        for state in _stored_states(self.folder):
+            if removed.get(state.name) == state.id:
+                self._progress(f"topology {state.name} was killed while its process was away; what it has left in {self._folder_of(state.name)} is removed")
+                shutil.rmtree(self._folder_of(state.name))
+            else:
+                found.append(state)
+        return found
+
+    def _folder_of(self, name: str) -> Path:
+        return self.folder / "topologies" / metrics_topic(name).removesuffix(".metrics")  # escaped as its topics are
+
+    def on_change(self, managed: ManagedTopology, removed: bool = False) -> None:
+        """Store a topology's state in its folder, and publish it."""
+        folder = self._folder_of(managed.state.name)
+        if removed:
+            with contextlib.suppress(FileNotFoundError):
+                (folder / _STATE).unlink()
+        else:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(folder / _STATE, managed.state.to_json())
+        if self._nimbus is not None:
+            self._nimbus.publish(managed, removed=removed)
+
+    def close(self) -> None:
+        """Stop Spark and the embedded broker, and remove temporary folders."""
+        nimbus, spark, broker = self._nimbus, self.spark, self.broker
+        self._nimbus = self.spark = self.broker = None
+        with contextlib.ExitStack() as parts:  # each ends, whatever becomes of the others; last in, first out
+            parts.callback(self._owned.release)
+            if broker is not None:
+                parts.callback(broker.stop)
+            if spark is not None:
+                parts.callback(stop_session, spark)
+            if nimbus is not None:
+                parts.callback(nimbus.close)
+
+
+def _stored_states(folder: Path) -> list[TopologyState]:
+    """Return the states of the topologies that an earlier process has left in ``folder``.
+
+    :raises ControlFileError: one of them is damaged.
+    """
+    return [read_json(path, "the state of a topology", TopologyState.from_json) for path in sorted(folder.glob(f"topologies/*/{_STATE}"))]

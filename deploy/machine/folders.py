@@ -1,0 +1,139 @@
+"""Folders that belong to one process, and the removal of those whose process is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.errors import DeployError
+from dskype.deploy.machine.processes import command_line
+
+_LOCK = "owner.lock"
+_registry_lock = threading.Lock()
+_owned: set[Path] = set()
+"""Folders of this process. POSIX locks do not tell our own holders apart, and closing any handle on the file would drop the lock."""
+
+
+class FolderInUseError(DeployError):
+    """The folder belongs to a running process."""
+
+
+class OwnedFolder:
+    """A folder that no other process may own at the same time: the system frees it when its process dies in any way.
+
+    Make one with ``temporary`` or ``take``. A child process that works in the folder is noted with ``note_process``, so that it is killed
+    when it is found without its owner.
+    """
+
+    def __init__(self, path: Path, handle: Any, *, is_temporary: bool) -> None:
+        self.path = path
+        self.is_temporary = is_temporary
+        self._handle = handle
+        self._pid = os.getpid()
+
+    @classmethod
+    def temporary(cls, prefix: str) -> Self:
+        """Make a folder in the scratch folder, after a sweep; ``release`` removes it, or the next sweep when we crash."""
+        sweep_stale()
+        base = paths.scratch_dir()
+        with _creation_lock(base):  # no sweep may come between making the folder and locking it
+            return cls._lock(Path(tempfile.mkdtemp(prefix=prefix, dir=base)), is_temporary=True)
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Own an ordinary folder, created when missing. Raises FolderInUseError when a running process owns it."""
+        if not paths.make_writable(path):
+            raise DeployError(f"the folder must be writable, given: {str(path)!r}", fix="choose another folder")
+        owned = cls._lock(path, is_temporary=False)
+        _kill_left_over(owned.path)
+        return owned
+
+    @classmethod
+    def _lock(cls, path: Path, *, is_temporary: bool) -> Self:
+        path = path.resolve()
+        with _registry_lock:
+            if path not in _owned:
+                # A POSIX lock, not flock: it belongs to this process alone and is not kept alive by forked children.
+                handle = open(path / _LOCK, "a")  # noqa: SIM115 - held as long as the folder is ours
+                try:
+                    fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _owned.add(path)
+                    return cls(path, handle, is_temporary=is_temporary)
+                except OSError:
+                    handle.close()
+        raise FolderInUseError(f"the folder {path} must not be in use, given: a running process owns it", fix="end that one, or choose another folder")
+
+    def note_process(self, pid: int) -> None:
+        """Remember a child process whose command line names this folder."""
+        (self.path / "child.pid").write_text(str(pid))
+
+    def is_ours(self) -> bool:
+        """Say whether this process owns the folder; false in a forked copy of the owner."""
+        return os.getpid() == self._pid
+
+    def release(self) -> None:
+        """Give the folder up, and remove it when it is a temporary one."""
+        if not self.is_ours() or self.path not in _owned:
+            return
+        if self.is_temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                (self.path / "child.pid").unlink()
+        with _registry_lock:
+            _owned.discard(self.path)
+            self._handle.close()
+
+
+def sweep_stale() -> int:
+    """Remove the temporary folders of crashed processes, and kill the children that still work in them. Returns how many folders went."""
+    base = paths.scratch_dir()
+    removed = 0
+    with _creation_lock(base):
+        for lock in base.glob(f"*/{_LOCK}"):
+            folder = lock.parent.resolve()
+            with _registry_lock:
+                if folder in _owned:
+                    continue
+                try:
+                    with open(lock, "a") as f:
+                        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue  # its owner is alive
+            _kill_left_over(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _kill_left_over(folder: Path) -> None:
+    """Kill the child that a crashed owner left; its command line proves that the process id was not given to somebody else since."""
+    try:
+        pid = int((folder / "child.pid").read_text())
+    except (OSError, ValueError):
+        return
+    mark = f"{folder}{os.sep}"
+    if mark in command_line(pid):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(100):
+            if mark not in command_line(pid):
+                break
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _creation_lock(base: Path) -> Iterator[None]:
+    with open(base / "sweep.lock", "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield

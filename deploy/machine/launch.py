@@ -1,0 +1,112 @@
+"""Run a topology in this process: for a while, or as one of a cluster's until it is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dskype.deploy.machine import connection, paths
+from dskype.deploy.machine.cluster import Target, kafka_settings
+from dskype.deploy.machine.signals import end_on_sigterm
+from dskype.topology.local import LocalCluster, LocalTopology
+from dskype.topology.planning.plan import metrics_topic
+
+if TYPE_CHECKING:
+    from dskype.topology.flux import FluxTopology
+
+__all__ = ["run_local", "ship_modules", "submit"]
+
+Progress = Callable[[str], None]
+
+
+def ship_modules(modules: list[str], master: str | None) -> None:
+    """See to it that the executors can import the user's modules.
+
+    On this machine they get our import path; elsewhere the modules travel by value with the components.
+    """
+    if master is None or master.startswith("local"):
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        roots = [_root(name) for name in modules]
+        new = [root for root in dict.fromkeys(roots) if root and root not in known]
+        if new:
+            os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, known), *new])
+        return
+    from pyspark import cloudpickle
+
+    for name in modules:
+        cloudpickle.register_pickle_by_value(sys.modules[name])
+
+
+def _root(module: str) -> str | None:
+    """Return the folder of the import path that holds a module."""
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        return None
+    levels = module.count(".") + (1 if os.path.basename(file).startswith("__init__.") else 0)
+    folder = os.path.dirname(os.path.abspath(file))
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool, progress: Progress, watch: Callable[[Any, str, float], None]) -> None:
+    """Run a topology in this process for a while.
+
+    :param ttl_s: seconds from its start to its end; 0: until Ctrl-C or SIGTERM.
+    :param progress: gets one line of text per step of the start.
+    :param watch: called with (cluster, name, ttl_s) when the topology runs; returns when the time is over.
+    """
+    terminated = end_on_sigterm()
+    os.umask(0o077)  # what it writes is for its owner
+    ship_modules(flux.modules, target.master)
+    try:
+        with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
+            handle = _start(cluster, flux, active, progress)
+            progress(f"topology {flux.name} runs as {handle.id}")
+            watch(cluster, flux.name, ttl_s)
+    except Exception as ex:
+        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
+        if not terminated.is_set():
+            raise
+        progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
+
+
+def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
+    """Run a topology as one of a cluster's, in this process, until it is killed from here or from another shell.
+
+    A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.
+
+    :param active: False: submitted inactive.
+    :param fresh: remove what an interrupted topology of that name has left, and begin again without it.
+    :raises TopologyError: no cluster is named, the topology is refused, or it ended by itself; what it has left can be resumed.
+    """
+    kafka_settings(target)  # says what is missing before anything is started
+    end_on_sigterm()
+    os.umask(0o077)
+    ship_modules(flux.modules, target.master)
+    cluster_key = hashlib.sha256(str(connection.resolve_bootstrap(target.bootstrap_servers).servers).encode()).hexdigest()[:12]
+    folder = paths.home() / "topologies" / f"{metrics_topic(flux.name).removesuffix('.metrics')}-{cluster_key}"
+    cluster = LocalCluster(
+        bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, folder=folder, resume=not fresh, progress=progress
+    )
+    finished = False
+    try:
+        handle = _start(cluster, flux, active, progress)
+        progress(f"topology {flux.name} runs as {handle.id}; 'dskype kill {flux.name}' ends it, Ctrl-C leaves it to be resumed")
+        while flux.name in cluster.manager.topologies:
+            handle.backend.check()
+            time.sleep(0.2)
+        finished = True
+    finally:
+        cluster.shutdown(remove=finished)
+
+
+def _start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Progress) -> LocalTopology:
+    handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
+    for warning in handle.warnings:
+        progress(f"warning: {warning}")
+    return handle

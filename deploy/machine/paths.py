@@ -1,0 +1,169 @@
+"""Say where the product keeps its files; no other module builds such a path.
+
+============================  ===============================================================
+``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
+``jars_dir()``                connector and broker jars, kept for good
+``numba_cache_dir()``         compiled kernels
+``scratch_dir()``             what may vanish at any time: ``$DSKYPE_HOME/scratch`` when it is set, else ``<tmp>/dskype-<uid>``
+============================  ===============================================================
+
+A home that cannot be written (read-only image, user without a home) is replaced by a folder below the temp folder,
+with one warning.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import uuid
+import warnings
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from dskype.deploy.machine.errors import OptionError
+
+HOME_VARIABLE = "DSKYPE_HOME"
+
+_warned: set[str] = set()
+
+
+class HomeNotWritableWarning(UserWarning):
+    """The folder for caches cannot be written; a temp folder is used in its place."""
+
+
+def configured_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the home folder that the environment asks for, without touching the disk.
+
+    Raises OptionError when ``DSKYPE_HOME`` is a relative path: the same relative path means another folder in every process.
+    """
+    env = os.environ if environ is None else environ
+    given = env.get(HOME_VARIABLE, "")
+    if given:
+        path = Path(os.path.expanduser(given))
+        if not path.is_absolute():
+            raise OptionError(f"{HOME_VARIABLE} must be an absolute path, given: {given!r}", fix=f"export {HOME_VARIABLE}={Path(given).resolve()}")
+        return path
+    xdg = env.get("XDG_CACHE_HOME", "")
+    if xdg and os.path.isabs(xdg):
+        return Path(xdg) / "dskype"
+    user_home = env.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(user_home):  # a system user without a home: "~" stays as it is
+        return _temp_root() / "home"
+    return Path(user_home) / ".cache" / "dskype"
+
+
+def home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the home folder, created; a private temp folder with one warning when it cannot be written.
+
+    Raises OptionError for a folder that somebody else can write: we run jars and compiled kernels from there.
+    """
+    path = configured_home(environ)
+    if make_writable(path):
+        _check_ours(path)
+        return path
+    fallback = _temp_root() / "home"
+    fallback.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if str(path) not in _warned:
+        _warned.add(str(path))
+        warnings.warn(
+            f"{path} cannot be written; using {fallback}. Set {HOME_VARIABLE} to a writable folder to keep caches.", HomeNotWritableWarning, stacklevel=2
+        )
+    return fallback
+
+
+def jars_dir() -> Path:
+    """Return the folder that newly fetched jars go to."""
+    return _made(home() / "jars")
+
+
+def readable_jars_dirs() -> list[Path]:
+    """Return the folders to look for jars in: a read-only home baked into an image counts."""
+    dirs = [jars_dir()]
+    configured = configured_home() / "jars"
+    if configured not in dirs and configured.is_dir():
+        dirs.append(configured)
+    return dirs
+
+
+def numba_cache_dir() -> Path:
+    """Return the folder of compiled kernels."""
+    return _made(home() / "numba")
+
+
+def export_numba_cache(environ: MutableMapping[str, str] | None = None) -> Path:
+    """Point Numba at our cache folder unless the user chose one; call it before numba is imported."""
+    env = os.environ if environ is None else environ
+    return Path(env.setdefault("NUMBA_CACHE_DIR", str(numba_cache_dir())))
+
+
+def scratch_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what may be swept: temp brokers, training runs.
+
+    It is on the local temp disk and not in the home, which may be a network folder, unless ``DSKYPE_HOME`` is set: then all is below that.
+    """
+    env = os.environ if environ is None else environ
+    if env.get(HOME_VARIABLE):
+        return _made(home(env) / "scratch")
+    return _temp_root()
+
+
+def make_writable(path: Path) -> bool:
+    """Create ``path`` when missing and say whether files can be made in it."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
+    """Replace a file as a whole: readers find the old one or the new one, and a failure leaves the old one.
+
+    :param data: what it holds; text is written as UTF-8.
+    :param mode: its permissions, whatever the umask: 0o600 for one that only its owner can read. Default: as the umask says.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(data.encode() if isinstance(data, str) else data)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse a folder of another user; close one of ours to others."""
+    info = os.stat(path)
+    if info.st_uid != os.getuid():
+        raise OptionError(
+            f"{path} must be a folder of user {os.getuid()}, for jars and compiled code are run from there, given: owner {info.st_uid}, mode "
+            f"{stat.filemode(info.st_mode)}",
+            fix=f"chown it, or set {HOME_VARIABLE} to a folder of your own",
+        )
+    if info.st_mode & 0o022:
+        os.chmod(path, stat.S_IMODE(info.st_mode) & ~0o022)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _temp_root() -> Path:
+    """Return ``<tmp>/dskype-<uid>``, owned by us alone: the temp folder is shared, somebody may have put a folder or link there first."""
+    root = Path(tempfile.gettempdir()) / f"dskype-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    info = os.lstat(root)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise OptionError(
+            f"{root} must be a folder owned by user {os.getuid()}, given: owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
+            fix=f"set TMPDIR or {HOME_VARIABLE} to a folder of your own",
+        )
+    if info.st_mode & 0o022:
+        os.chmod(root, 0o700)
+    return root

@@ -1,0 +1,29 @@
+"""Fetch and write what the first start needs: ``python -m dskype.deploy.machine.prepare``."""
+
+from __future__ import annotations
+
+import sys
+
+from dskype.deploy.machine.broker import prepare
+from dskype.deploy.machine.errors import DeployError
+from dskype.deploy.machine.terminal import Progress
+from dskype.deploy.machine.warmup import compile_kernels
+
+
+def main() -> int:
+    """Prepare, with progress on standard error; returns the exit code."""
+    progress = Progress(2, at_once=True)
+    try:
+        prepare(progress)
+        compile_kernels(progress)
+        return 0
+    except DeployError as e:
+        progress.end()
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    finally:
+        progress.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

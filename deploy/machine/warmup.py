@@ -1,0 +1,99 @@
+"""Compiles every kernel once, into the cache folder, so that no topology has to wait for it.
+
+The kernels are called by what calls them: a small DSkype on the simulated log, which meets messages, both kinds of
+subscriptions, evaluations, and a snapshot that is restored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from dskype.deploy.machine import paths
+from dskype.deploy.machine.registry import TOPOLOGIES, registry
+
+__all__ = ["compile_kernels"]
+
+_WORDS = ["lake", "park", "river", "hill", "old", "new"]
+
+
+def _state() -> str:
+    """Return a digest of everything that compiled code depends on."""
+    import llvmlite
+    import numba
+    import numpy
+
+    digest = hashlib.blake2b(f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode(), digest_size=16)
+    for file in sorted(Path(__file__).parents[2].rglob("*_kernels.py")):
+        digest.update(str(file).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def compile_kernels(progress: Callable[[str], None]) -> bool:
+    """Compile all kernels unless the cache folder has them; returns whether there was something to do.
+
+    :param progress: gets one line of text.
+    """
+    paths.export_numba_cache()
+    stamp = paths.numba_cache_dir() / "compiled"
+    state = _state()
+    if stamp.is_file() and stamp.read_text() == state:
+        return False
+    progress("compiling kernels (once)")
+    _run_small_topology()
+    _distribute()
+    stamp.write_text(state)
+    return True
+
+
+def _run_small_topology() -> None:
+    from dskype.spouts.topics import Topics
+    from dskype.topology.flux import load
+    from dskype.topology.planning.plan import TopologyPlan
+    from dskype.topology.simulated.engine import SimulatedTopology
+    from dskype.topology.simulated.log import MemoryLog
+
+    flux = load("dskype.yaml", registry=registry(), resources=[TOPOLOGIES], resource=True)
+    time_ms = [1_000_000]
+    log, topics = MemoryLog(lambda: time_ms[0]), Topics.of("dskype")
+    conf = {**flux.config, "dskype.window.messages": 12, "topology.emulator.snapshot.interval.ms": 200}
+    plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
+    simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
+    simulation.activate()
+    for number in range(60):
+        words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
+        place = {"lat": number % 9, "lon": number % 7}
+        log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **place}).encode())
+        if number % 4 == 0:
+            value = (
+                {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
+                if number % 8
+                else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
+            )
+            log.append(topics.subscriptions, 0, f"s{number % 40}".encode(), None if number > 48 else json.dumps(value).encode())
+        time_ms[0] += 100
+        simulation.tick_clock()
+        simulation.run_until_quiet()
+        if number == 30:
+            simulation.rebalance(plan)  # every task goes on from a snapshot
+    if letters := simulation.dead_letters():
+        msg = f"the warm-up has dead letters: {letters[0].headers}"
+        raise RuntimeError(msg)
+
+
+def _distribute() -> None:
+    """Place and route as distribution bolts with partitions do."""
+    import numpy as np
+
+    from dskype.distribution import make_distributor
+    from dskype.spouts.batch import MessageBatch
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
+    prefix.message_tasks(MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer())))
+    terms, weights = vocabulary.weigh(_WORDS)
+    prefix.place("s", {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": terms, "weights": weights}, 0.5)
+    prefix.place("s", {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": ["or", 1, 2]})

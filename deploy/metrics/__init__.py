@@ -1,0 +1,1 @@
+"""What running topologies report: read, kept over time, measured, shown and served."""

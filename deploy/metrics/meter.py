@@ -1,0 +1,514 @@
+"""What a running topology moves, costs and waits for, measured from its metrics topic.
+
+Everything here is computed by the reader: the tasks only count. Counts are those of the topology's whole life; rates, latencies
+and balance those of the last seconds (the *window*). No Spark is needed, and nothing of the topology waits for a reader.
+
+Latency is found without marking any tuple. A spout that reads Kafka reports, with each batch, when the records in it arrived and
+its watermark behind them; when all tasks of a bolt have passed that watermark, they have dealt with these records. The records of one batch
+are taken to have arrived evenly between the first and the last. With a time window the watermark comes ``lateness`` after the records.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dskype.deploy.metrics.history import History
+from dskype.distribution import DISTRIBUTORS
+from dskype.spouts import streams
+from dskype.topology.core.stats import TopologyStats
+
+__all__ = [
+    "BATCH_BUCKETS_S",
+    "BUCKETS_S",
+    "WINDOW_S",
+    "Batches",
+    "Meter",
+    "Passage",
+    "Passages",
+    "checkpoint_age_ms",
+    "consumer_lag",
+    "in_flight",
+    "measure",
+    "placements",
+    "registered_subscriptions",
+    "rejected",
+]
+
+WINDOW_S = 60.0
+BUCKETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
+"""Upper bounds of the latency histogram."""
+BATCH_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper bounds of the histogram of micro-batches."""
+_STORE = {"waiting": "states-waiting", "written": "states-written", "stale": "states-stale", "failures": "store-failures"}
+_ORDER = {stream: i for i, stream in enumerate(streams.FIELDS)}
+_REGISTERED = ("subscriptions_registered", "registered")
+_POINTS = 64
+_NEEDED = {"component", "executor", "pid", "tasks", "time_ms"}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+
+
+class Passage(NamedTuple):
+    """Records that a component has dealt with: ``n``, between ``low_ms`` and ``high_ms`` after their arrival, at ``time_ms``."""
+
+    time_ms: int
+    low_ms: int
+    high_ms: int
+    n: int
+
+    def within(self, ms: float) -> int:
+        """Return how many of the records took at most ``ms``."""
+        if ms >= self.high_ms:
+            return self.n
+        return 0 if ms < self.low_ms else int(self.n * (ms - self.low_ms) / (self.high_ms - self.low_ms))
+
+
+class Passages:
+    """Finds how long records of Kafka took to each bolt, from watermarks; see the module.
+
+    :param window_ms: so long passages are kept.
+    """
+
+    def __init__(self, window_ms: float) -> None:
+        self._window_ms = window_ms
+        self._open: dict[str, deque[tuple[int, int, int, int]]] = {}  # bolt -> (watermark, oldest, newest, records)
+        self._marks: dict[str, dict[int, int | None]] = {}
+        self._sent: dict[int, int] = {}  # task of a spout -> its watermark
+        self._recent: deque[tuple[int, int, int, int]] = deque(maxlen=1000)
+        self.passed: dict[str, deque[Passage]] = {}
+        self.buckets: dict[str, list[int]] = {}
+        """Bolt -> how many records took at most each of :data:`BUCKETS_S`, and how many there were."""
+        self.sums_ms: dict[str, float] = {}
+        self.observe_from_ms = 0
+        """Passages before this time are not counted in ``buckets``."""
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a statistics record."""
+        for task in record["tasks"]:
+            mark, is_spout = task.get("watermark"), "pulse" in task
+            if not is_spout:
+                self._marks.setdefault(record["component"], {})[task["task"]] = mark
+            elif mark is not None and mark > self._sent.get(task["task"], mark - 1):
+                self._sent[task["task"]] = mark
+                if task.get("arrivals"):
+                    entry = (mark, *task["arrivals"])
+                    self._recent.append(entry)
+                    for waiting in self._open.values():
+                        waiting.append(entry)
+        if record["component"] in self._marks:
+            self._pass(record["component"], record["time_ms"])
+
+    def _pass(self, component: str, time_ms: int) -> None:
+        marks = self._marks[component].values()
+        if any(mark is None for mark in marks):
+            return
+        low = min(marks)
+        if component not in self._open:  # what it had passed before it was heard of is not known
+            self._open[component] = deque(entry for entry in self._recent if entry[0] > low)
+            return
+        waiting, passed = self._open[component], self.passed.setdefault(component, deque())
+        while waiting and waiting[0][0] <= low:
+            _, oldest, newest, n = waiting.popleft()
+            passage = Passage(time_ms, max(0, time_ms - newest), max(0, time_ms - oldest), n)
+            passed.append(passage)
+            if time_ms >= self.observe_from_ms:
+                self._observe(component, passage)
+        while passed and passed[0].time_ms < time_ms - self._window_ms:
+            passed.popleft()
+
+    def _observe(self, component: str, passage: Passage) -> None:
+        buckets = self.buckets.setdefault(component, [0] * (len(BUCKETS_S) + 1))
+        for i, bound in enumerate(BUCKETS_S):
+            buckets[i] += passage.within(bound * 1000)
+        buckets[-1] += passage.n
+        self.sums_ms[component] = self.sums_ms.get(component, 0.0) + passage.n * (passage.low_ms + passage.high_ms) / 2
+
+    def quantiles(self, component: str, since_ms: float, qs: Sequence[float] = (0.5, 0.99)) -> tuple[int, list[float | None]]:
+        """Return how many records a component has dealt with since a time, and quantiles of what they took, in ms."""
+        points: list[tuple[float, float]] = []
+        total = 0
+        for p in list(self.passed.get(component, ())):
+            if p.time_ms >= since_ms:
+                total += p.n
+                m = min(p.n, _POINTS)
+                points += [(p.low_ms + (p.high_ms - p.low_ms) * (i + 0.5) / m, p.n / m) for i in range(m)]
+        if not points:
+            return 0, [None for _ in qs]
+        points.sort()
+        found = []
+        for q in qs:
+            weight = 0.0
+            for ms, w in points:
+                weight += w
+                if weight >= q * total - 1e-9:
+                    break
+            found.append(ms)
+        return total, found
+
+
+# --- micro-batches ----------------------------------------------------------------------------------------------------
+
+
+class Batches:
+    """How long micro-batches took in the executors of each component: its code, frames in and out, the journal of a spout; not Spark.
+
+    :param window_ms: so long single ones are kept.
+    """
+
+    def __init__(self, window_ms: float) -> None:
+        self._window_ms = window_ms
+        self._recent: dict[str, deque[tuple[int, float]]] = {}
+        self._heard: dict[tuple[str, Any], tuple[int, list[Any]]] = {}  # executor -> time and versions of its newest record
+        self.buckets: dict[str, list[int]] = {}
+        """Component -> how many took at most each of :data:`BATCH_BUCKETS_S`, and how many there were."""
+        self.sums_ms: dict[str, float] = {}
+        self.observe_from_ms = 0
+        """What ended before this time is not counted in ``buckets``."""
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a statistics record; one that is written again counts once."""
+        component, ms, time_ms = record["component"], record.get("batch_ms"), record["time_ms"]
+        executor, mark = (component, record["executor"]), (time_ms, [task.get("version") for task in record["tasks"]])
+        heard = self._heard.get(executor)
+        if ms is None or (heard is not None and (time_ms < heard[0] or mark == heard)):
+            return
+        self._heard[executor] = mark
+        recent = self._recent.setdefault(component, deque())
+        recent.append((time_ms, ms))
+        while recent[0][0] < time_ms - self._window_ms:
+            recent.popleft()
+        if time_ms >= self.observe_from_ms:
+            buckets = self.buckets.setdefault(component, [0] * (len(BATCH_BUCKETS_S) + 1))
+            for i in range(bisect_left(BATCH_BUCKETS_S, ms / 1000), len(buckets)):
+                buckets[i] += 1
+            self.sums_ms[component] = self.sums_ms.get(component, 0.0) + ms
+
+    def quantiles(self, component: str, since_ms: float, qs: Sequence[float] = (0.5, 0.99)) -> tuple[int, list[float | None]]:
+        """Return how many micro-batches of a component have ended since a time, and quantiles of what they took, in ms."""
+        found = sorted(ms for time_ms, ms in list(self._recent.get(component, ())) if time_ms >= since_ms)
+        return len(found), [found[max(0, math.ceil(q * len(found)) - 1)] if found else None for q in qs]
+
+
+# --- what a topology's records say ------------------------------------------------------------------------------------
+
+
+class Meter:
+    """The newest statistics of a topology, what they were over the last seconds, and its latencies.
+
+    :param window_s: how many seconds are remembered.
+    :ivar stats: the newest statistics.
+    :ivar expired: topic -> records that Kafka has dropped by age or size, as far as somebody has looked.
+    """
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self.window_s = window_s
+        self.expired: dict[str, int] = {}
+        self._observe_from_ms = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stats, self.history = TopologyStats(), History()
+        self.passages, self.batches = Passages(self.window_s * 1000), Batches(self.window_s * 1000)
+        self.passages.observe_from_ms = self.batches.observe_from_ms = self._observe_from_ms
+        self._fed = 0
+
+    def observe_from(self, time_ms: int) -> None:
+        """Count only what passes or ends from this time on into the histograms."""
+        self._observe_from_ms = self.passages.observe_from_ms = self.batches.observe_from_ms = time_ms
+
+    def feed(self, value: bytes | None) -> None:
+        """Take in a record of the metrics topic; what is not readable is left out."""
+        try:
+            record = json.loads(value or b"")
+        except ValueError:
+            return
+        if not isinstance(record, dict):
+            return
+        if record.get("kind") == "stats":
+            if not _NEEDED <= record.keys():  # of another version
+                return
+            if self.stats.topology_id not in (None, record.get("topology")):
+                self._begin()  # another topology of the same name
+            self.history.take(record)
+            self.passages.take(record)
+            self.batches.take(record)
+            self._fed += 1
+            if self._fed % 500 == 0:
+                self.history.forget(record["time_ms"] - int(self.window_s * 1000))
+        self.stats.take(record)
+
+    def inputs(self) -> list[tuple[str, int]]:
+        """Return (topic, partition) of everything that the topology's spouts read."""
+        return sorted({(t, p) for task in list(self.stats.tasks.values()) for t, p, *_ in task.get("kafka", ())})
+
+    @property
+    def components(self) -> list[str]:
+        """Ids of the components that have reported, system components left out."""
+        return sorted({t["component"] for t in list(self.stats.tasks.values()) if not t["component"].startswith("__")})
+
+    def tasks(self, component: str) -> dict[int, dict[str, Any]]:
+        """Return task id -> newest report."""
+        return {id: t for id, t in sorted(self.stats.tasks.items()) if t["component"] == component}
+
+    def edges(self) -> list[tuple[str, str, str]]:
+        """Return (source, stream, target) of every stream that has brought tuples, without system streams; DSkype's in the order of their numbers."""
+        found = {(*key.rpartition("/")[::2], task["component"]) for task in list(self.stats.tasks.values()) for key in task.get("executed", ()) if "/" in key}
+        return sorted(
+            (edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__")), key=lambda edge: (_ORDER.get(edge[1], len(_ORDER)), edge)
+        )
+
+    def distribution(self) -> tuple[str, str] | None:
+        """Return the components that distribute and that match messages: the ends of stream ``matching``; None where there is none."""
+        return next(((source, target) for source, stream, target in self.edges() if stream == streams.MATCHING), None)
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return a / b if b else None
+
+
+def _balance(loads: Iterable[float]) -> float | None:
+    """Return the largest over the mean; None without any load."""
+    loads = list(loads)
+    return max(loads) * len(loads) / sum(loads) if loads and sum(loads) > 0 else None
+
+
+def _metric(task: Mapping[str, Any], name: str) -> float | None:
+    value = (task.get("metrics") or {}).get(name)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def registered_subscriptions(meter: Meter, conf: Mapping[str, Any]) -> int | None:
+    """Return how many subscriptions are registered; None where nobody knows.
+
+    Distribution bolts count them where a subscription may live on several tasks; else every placement is one.
+    """
+    roles = meter.distribution()
+    if roles is None:
+        return None
+    for name in _REGISTERED:
+        known = [n for task in meter.tasks(roles[0]).values() if (n := _metric(task, name)) is not None]
+        if known:
+            return int(sum(known))
+
+    kind = DISTRIBUTORS.get(str(conf.get("dskype.distributor", "hashing")))
+    return None if kind is None or kind.replicates else placements(meter, roles[1])
+
+
+def placements(meter: Meter, component: str) -> int:
+    """Return how many placements of subscriptions live on the tasks of the subscription bolt."""
+    return int(sum(_metric(task, "subscriptions") or 0 for task in meter.tasks(component).values()))
+
+
+class _Rates:
+    """Growth of counters over the window."""
+
+    def __init__(self, meter: Meter, now_ms: int) -> None:
+        self._history, self.stop_ms = meter.history, now_ms
+        first = meter.history.since_ms()
+        self.start_ms = max(now_ms - meter.window_s * 1000, now_ms if first is None else first)
+        self.seconds = max(0.0, (now_ms - self.start_ms) / 1000)
+
+    def grown(self, component: str, key: str) -> float:
+        return max(0.0, self._history.grown(component, key, self.start_ms, self.stop_ms))
+
+    def of_task(self, task: int, key: str) -> float:
+        return max(0.0, (self._history.at(task, key, self.stop_ms) or 0) - (self._history.at(task, key, self.start_ms) or 0))
+
+    def per_second(self, amount: float) -> float | None:
+        return amount / self.seconds if self.seconds >= 1 else None
+
+
+def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, int], int] | None = None, now_ms: int | None = None) -> dict[str, Any]:
+    """Return everything that can be told of a topology, as JSON-able data; what is not known is None.
+
+    :param about: ``{"name", "id", "status", "uptime_secs", "conf", "driver_alive"}``, as far as known.
+    :param ends: (topic, partition) -> next offset, of the topics that Kafka spouts read.
+    :param now_ms: the end of the window; default now.
+    """
+    now_ms = _now_ms() if now_ms is None else now_ms
+    rates, stats, conf = _Rates(meter, now_ms), meter.stats, about.get("conf") or {}
+    roles = meter.distribution()
+    found: dict[str, Any] = {
+        "v": 1,
+        "topology": about.get("name"),
+        "id": about.get("id", stats.topology_id),
+        "status": about.get("status"),
+        "driver_alive": about.get("driver_alive"),
+        "uptime_s": about.get("uptime_secs"),
+        "time_ms": now_ms,
+        "window_s": round(rates.seconds, 3),
+        "messages": None,
+        "communication": None,
+        "replication": None,
+        "balance": None,
+    }
+    if roles is not None:
+        found.update(_dskype(meter, rates, conf, *roles))
+    found["latency"] = _latency(meter, rates)
+    found["lag"] = _lag(meter, ends)
+    found["store"] = _store(meter)
+    found["streams"] = [_stream(meter, rates, *edge) for edge in meter.edges()]
+    found["total"] = {name: sum(s[name] for s in found["streams"]) for name in ("tuples", "frames", "bytes")}
+    for name in ("tuples_per_second", "bytes_per_second"):
+        found["total"][name] = None if any(s[name] is None for s in found["streams"]) else sum(s[name] for s in found["streams"])
+    found["components"] = [_component(meter, rates, component) for component in meter.components]
+    found["dead_letters"] = [{"component": c, "stage": stage, "reason": reason, "count": n} for (c, stage, reason), n in sorted(rejected(meter).items())]
+    return found
+
+
+def _dskype(meter: Meter, rates: _Rates, conf: Mapping[str, Any], source: str, target: str) -> dict[str, Any]:
+    stats = meter.stats
+    sources = [s for s, stream, t in meter.edges() if (stream, t) == (streams.MESSAGES, source)]
+    messages = sum(stats.total(source, "executed", f"{s}/{streams.MESSAGES}") for s in sources)
+    recent = sum(rates.grown(source, f"executed/{s}/{streams.MESSAGES}") for s in sources)
+    sent, sent_recently = stats.total(source, "transferred", streams.MATCHING), rates.grown(source, f"transferred/{streams.MATCHING}")
+    matching = f"{source}/{streams.MATCHING}"
+    size = stats.total(target, "stream_bytes", matching)
+    living, registered = placements(meter, target), registered_subscriptions(meter, conf)
+    over_window = recent > 0
+    tasks = meter.tasks(target)
+
+    def loads(counter: str, life: Callable[[Mapping[str, Any]], float]) -> list[float]:
+        return [rates.of_task(id, counter) if over_window else life(task) for id, task in tasks.items()]
+
+    return {
+        "messages": {"processed": messages, "per_second": rates.per_second(recent)},
+        "communication": {
+            "tuples": sent,
+            "tuples_per_message": _ratio(sent, messages),
+            "tuples_per_message_now": _ratio(sent_recently, recent),
+            "bytes": size,
+            "bytes_per_message": _ratio(size, messages),
+        },
+        "replication": {"placements": living, "subscriptions": registered, "ratio": _ratio(living, registered) if registered else None},
+        "balance": {
+            "over": "window" if over_window else "life",
+            "subscriptions": _balance(_metric(task, "subscriptions") or 0 for task in tasks.values()),
+            "messages": _balance(loads(f"executed/{matching}", lambda task: task["executed"].get(matching, 0))),
+            "busy": _balance(loads("busy_ns", lambda task: task["busy_ns"])),
+        },
+    }
+
+
+def _latency(meter: Meter, rates: _Rates) -> list[dict[str, Any]]:
+    found = []
+    for component in sorted(meter.passages.passed):
+        n, (p50, p99) = meter.passages.quantiles(component, rates.start_ms)
+        if n:
+            found.append({"component": component, "records": n, "p50_ms": round(p50), "p99_ms": round(p99)})
+    return sorted(found, key=lambda row: row["p50_ms"])
+
+
+def consumer_lag(meter: Meter, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Return (topic, partition) -> records that no spout has emitted yet."""
+    lag = {}
+    for task in list(meter.stats.tasks.values()):
+        for topic, partition, position, _ in task.get("kafka", ()):
+            if (topic, partition) in ends:
+                lag[topic, partition] = max(0, ends[topic, partition] - position)
+    return lag
+
+
+def in_flight(meter: Meter) -> dict[str, int]:
+    """Return component -> tuples that are on their way to it."""
+    found = dict.fromkeys(meter.components, 0)
+    for task, n in meter.stats.undelivered_by_task().items():
+        component = (meter.stats.tasks.get(task) or {}).get("component")
+        if component in found:
+            found[component] += n
+    return found
+
+
+def _lag(meter: Meter, ends: Mapping[tuple[str, int], int] | None) -> dict[str, Any]:
+    topics: dict[str, int] = {}
+    for (topic, _), n in consumer_lag(meter, ends or {}).items():
+        topics[topic] = topics.get(topic, 0) + n
+    return {"records": topics, "in_flight": {c: n for c, n in in_flight(meter).items() if n}}
+
+
+def _stream(meter: Meter, rates: _Rates, source: str, stream: str, target: str) -> dict[str, Any]:
+    key = f"{source}/{stream}"
+    tuples = rates.grown(target, f"executed/{key}")
+    size = rates.grown(target, f"stream_bytes/{key}")
+    tasks = [
+        {"task": id, "tuples": t["executed"].get(key, 0), "frames": t.get("stream_frames", {}).get(key, 0), "bytes": t.get("stream_bytes", {}).get(key, 0)}
+        for id, t in meter.tasks(target).items()
+    ]
+    return {
+        "source": source,
+        "stream": stream,
+        "target": target,
+        **{name: sum(t[name] for t in tasks) for name in ("tuples", "frames", "bytes")},
+        "tuples_per_second": rates.per_second(tuples),
+        "bytes_per_second": rates.per_second(size),
+        "tasks": tasks,
+    }
+
+
+def _store(meter: Meter) -> dict[str, int] | None:
+    """Return what result bolts say of a store outside Kafka; None where there is none, or nothing has been written."""
+    found = {name: int(sum(_metric(task, metric) or 0 for task in list(meter.stats.tasks.values()))) for name, metric in _STORE.items()}
+    return found if any(found.values()) else None
+
+
+def checkpoint_age_ms(meter: Meter, component: str) -> int | None:
+    """Return how much time of its inbox the task of a component that lags most would read again after a crash now; None for spouts."""
+    return max((task["checkpoint_age_ms"] for task in meter.tasks(component).values() if "checkpoint_age_ms" in task), default=None)
+
+
+def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
+    stats, tasks = meter.stats, meter.tasks(component)
+    metrics: dict[str, float] = {}
+    for task in tasks.values():
+        for name in task.get("metrics") or ():
+            if (value := _metric(task, name)) is not None:
+                metrics[name] = metrics.get(name, 0) + value
+    totals = {name: stats.total(component, name) for name in ("emitted", "transferred", "executed", "failed", "errors", "dead_letters", "duplicates", "gaps")}
+    marks = [task["watermark"] for task in tasks.values() if task.get("watermark") is not None]
+    batches, (p50, p99) = meter.batches.quantiles(component, rates.start_ms)
+    age_ms = checkpoint_age_ms(meter, component)
+    return {
+        "component": component,
+        **totals,
+        "batches": {"count": batches, "p50_ms": p50, "p99_ms": p99},
+        "checkpoint_age_s": None if age_ms is None else age_ms / 1000,
+        "in_bytes": stats.total(component, "in_bytes"),
+        "out_bytes": stats.total(component, "out_bytes"),
+        "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3),
+        "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
+        "watermark": min(marks, default=None),
+        "metrics": metrics,
+        "tasks": [
+            {
+                "task": id,
+                "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")),
+                "busy_s": round(task["busy_ns"] / 1e9, 3),
+                "busy": rates.per_second(rates.of_task(id, "busy_ns") / 1e9),
+                "watermark": task.get("watermark"),
+                "subscriptions": _metric(task, "subscriptions"),
+            }
+            for id, task in tasks.items()
+        ],
+    }
+
+
+def rejected(meter: Meter) -> dict[tuple[str, str, str], int]:
+    """Return (component, stage, reason) -> dead letters."""
+    found: dict[tuple[str, str, str], int] = {}
+    for task in list(meter.stats.tasks.values()):
+        for key, n in (task.get("rejected") or {}).items():
+            stage, _, reason = key.partition("/")
+            at = task["component"], stage, reason
+            found[at] = found.get(at, 0) + n
+    return found

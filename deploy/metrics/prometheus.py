@@ -1,0 +1,476 @@
+"""Measurements of running topologies for Prometheus: ``dskype metrics``, and ``dskype local --metrics-port``.
+
+The endpoint reads the metrics topics, as ``dskype stats`` does; nothing in a topology waits for it. Labels are names of topologies, components, streams and
+topics, numbers of tasks, and kinds of errors: never ids of subscriptions or messages. Ratios (communication per message, replication, balance) are
+not exported but computed by queries over what is: see docs/measurements.md.
+
+Counters are those of the topology's whole life, over crashes and resumes of its tasks. What a crash may set back a little (processor time) is
+held at its highest value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.utils import floatToGoString
+
+from dskype.deploy.metrics.meter import (
+    BATCH_BUCKETS_S,
+    BUCKETS_S,
+    Meter,
+    checkpoint_age_ms,
+    consumer_lag,
+    in_flight,
+    placements,
+    registered_subscriptions,
+    rejected,
+)
+from dskype.deploy.metrics.reader import MetricsReader, describe
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.liveness import Watched
+from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
+
+__all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
+
+log = logging.getLogger(__name__)
+
+_LIST_EVERY_S = 2.0
+_ENDS_EVERY_S = 2.0
+_STEP_MS = 250
+
+
+class Metric(NamedTuple):
+    """One metric: its name as scraped, its type, its labels, and what it tells."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
+
+
+_T = "topology"
+_EDGE = (_T, "source", "stream", "target", "task")
+
+METRICS = tuple(
+    Metric(*row)
+    for row in (
+        ("dskype_build_info", "info", ("version", "python"), "Version of the process that serves these numbers; always 1."),
+        ("dskype_topology_active", "gauge", (_T,), "1 while the topology is active and its process is there, else 0."),
+        (
+            "dskype_topology_healthy",
+            "gauge",
+            (_T,),
+            "1 while the topology starts or runs, 0 while it waits for its brokers, does not get on, or has failed; `dskype list` says why.",
+        ),
+        (
+            "dskype_query_restarts_total",
+            "counter",
+            (_T, "component"),
+            "Times that the query of a component failed and was started again, by the driver that runs now.",
+        ),
+        (
+            "dskype_driver_problems_total",
+            "counter",
+            (_T, "part"),
+            "Errors that the driver met in its clock, its watch, a query, or that ended the topology, by the driver that runs now.",
+        ),
+        ("dskype_comm_tuples_total", "counter", _EDGE, "Tuples of a stream that a task has received."),
+        ("dskype_comm_frames_total", "counter", _EDGE, "Frames (Kafka records) that brought tuples of a stream to a task, repetitions included."),
+        ("dskype_comm_bytes_total", "counter", _EDGE, "Bytes of these frames that belong to the stream."),
+        ("dskype_tuples_emitted_total", "counter", (_T, "component", "stream"), "Tuples that were emitted, before they were sent to one task, many or none."),
+        ("dskype_tuples_sent_total", "counter", (_T, "component", "stream"), "Tuples that were sent: one per task that gets it."),
+        ("dskype_tuples_failed_total", "counter", (_T, "component"), "Tuples that bolts failed, and trees of spouts that failed or timed out."),
+        ("dskype_tuples_in_flight", "gauge", (_T, "component"), "Tuples that were sent to the component and that it has not received."),
+        ("dskype_duplicate_tuples_total", "counter", (_T, "component"), "Tuples that came again after a retry and were dropped."),
+        ("dskype_task_busy_seconds_total", "counter", (_T, "component", "task"), "Time that the task spent in its component's code."),
+        (
+            "dskype_batch_duration_seconds",
+            "histogram",
+            (_T, "component"),
+            "Time that a micro-batch took in an executor of the component, without Spark; from the start of this endpoint on.",
+        ),
+        (
+            "dskype_checkpoint_age_seconds",
+            "gauge",
+            (_T, "component"),
+            "How much time of its inbox a bolt would read again after a crash: from its newest snapshot to its last micro-batch, of the task that lags most.",
+        ),
+        (
+            "dskype_task_watermark",
+            "gauge",
+            (_T, "component", "task"),
+            "Position up to which the task has seen everything: a message number, or ms since the epoch.",
+        ),
+        ("dskype_task_errors_total", "counter", (_T, "component"), "Errors that tasks reported."),
+        ("dskype_records_rejected_total", "counter", (_T, "component", "stage", "reason"), "Dead letters by kind."),
+        (
+            "dskype_records_lost_total",
+            "counter",
+            (_T, "component"),
+            "Records of input topics that were gone before a spout had emitted them, with topology.emulator.on.data.loss: skip.",
+        ),
+        (
+            "dskype_records_expired_total",
+            "counter",
+            (_T, "topic"),
+            "Records that Kafka has dropped from a topic that the topology writes, by age or size (results, registrations, sequence, dead letters).",
+        ),
+        ("dskype_consumer_lag_records", "gauge", (_T, "topic"), "Records of an input topic that no spout has emitted yet."),
+        (
+            "dskype_end_to_end_latency_seconds",
+            "histogram",
+            (_T, "component"),
+            "Time from a record's arrival in Kafka until all tasks of the component had passed it; from the start of this endpoint on.",
+        ),
+        ("dskype_messages_processed_total", "counter", (_T,), "Messages that were distributed to subscriptions."),
+        (
+            "dskype_results_emitted_total",
+            "counter",
+            (_T, "kind"),
+            "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged.",
+        ),
+        ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up anew in the window of messages."),
+        ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
+        ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
+        ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
+    )
+)
+"""Every metric that is served. docs/measurements.md has the same table."""
+
+_FAMILIES: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily, "info": InfoMetricFamily}
+_RESULTS = ("deltas", "states", "matches")
+
+
+class _Families:
+    """The families of one scrape.
+
+    :param highest: the highest values of counters so far, by topology's id and labels.
+    """
+
+    def __init__(self, highest: dict[tuple[Any, ...], float]) -> None:
+        self._highest = highest
+        self._families = {m.name: _FAMILIES[m.type](m.name.removesuffix("_info"), m.help, labels=m.labels if m.type != "info" else ()) for m in METRICS}
+        self._counters = {m.name for m in METRICS if m.type == "counter"}
+        self._added: set[tuple[Any, ...]] = set()
+
+    def add(self, name: str, labels: tuple[Any, ...], value: float, identity: str | None = None) -> None:
+        """Add a sample.
+
+        :param identity: the topology's id: counters of another one begin anew.
+        """
+        texts = [str(label) for label in labels]
+        if name in self._counters:
+            key = (identity, name, *texts)
+            value = self._highest[key] = max(value, self._highest.get(key, 0))
+            self._added.add(key)
+        self._families[name].add_metric(texts, value)
+
+    def hold(self) -> None:
+        """Add the counters that were there before and are not now: a task that was set back has not come to them yet."""
+        for key in self._highest.keys() - self._added:
+            self._families[key[1]].add_metric(list(key[2:]), self._highest[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._families.values())
+
+    def __getitem__(self, name: str) -> Any:
+        return self._families[name]
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("dskype")
+    except PackageNotFoundError:
+        own = "unknown"
+    return {"version": own, "python": platform.python_version()}
+
+
+class Collector:
+    """Turns the measurements of topologies into what prometheus_client serves.
+
+    :param topologies: returns what is known now: (about, meter, next offsets of input topics) of each.
+    :param lock: held while they are looked at, so that none is half fed.
+    """
+
+    def __init__(self, topologies: Callable[[], list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]], lock: Any = None) -> None:
+        self._topologies = topologies
+        self._highest: dict[tuple[Any, ...], float] = {}
+        self._lock = lock or threading.Lock()
+
+    def describe(self) -> list[Any]:
+        """Return nothing: what there is becomes known with the first scrape."""
+        return []
+
+    def collect(self) -> list[Any]:
+        """Return all families."""
+        with self._lock:
+            found = self._topologies()
+            alive = {about["id"] for about, _, _ in found}
+            self._highest = {key: value for key, value in self._highest.items() if key[0] in alive}
+            families = _Families(self._highest)
+            families["dskype_build_info"].add_metric([], _versions())
+            for about, meter, ends in found:
+                _add_topology(families, about, meter, ends)
+            families.hold()
+            return list(families)
+
+
+def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, ends: Mapping[tuple[str, int], int]) -> None:
+    name, identity = about["name"], about["id"]
+    families.add("dskype_topology_active", (name,), int(about["status"] == "ACTIVE" and about["driver_alive"] is not False))
+    health = (about.get("health") or {}).get("state", "running")
+    families.add("dskype_topology_healthy", (name,), int(health in ("starting", "running") and about["driver_alive"] is not False))
+    if meter.stats.topology_id not in (None, identity):
+        return  # what was read is of an earlier topology of that name
+
+    def count(metric: str, value: float, *labels: Any) -> None:
+        families.add(metric, (name, *labels), value, identity)
+
+    for component, n in (meter.stats.driver.get("restarts") or {}).items():
+        count("dskype_query_restarts_total", n, component)
+    for part, n in (meter.stats.driver.get("problems") or {}).items():
+        count("dskype_driver_problems_total", n, part)
+    for source, stream, target in meter.edges():
+        key = f"{source}/{stream}"
+        for task, report in meter.tasks(target).items():
+            count("dskype_comm_tuples_total", report["executed"].get(key, 0), source, stream, target, task)
+            count("dskype_comm_frames_total", report.get("stream_frames", {}).get(key, 0), source, stream, target, task)
+            count("dskype_comm_bytes_total", report.get("stream_bytes", {}).get(key, 0), source, stream, target, task)
+    waiting = in_flight(meter)
+    for component in meter.components:
+        _add_component(count, meter, component)
+        count("dskype_tuples_in_flight", waiting[component], component)
+    for (component, stage, reason), n in rejected(meter).items():
+        count("dskype_records_rejected_total", n, component, stage, reason)
+    lag: dict[str, int] = {}
+    for (topic, _), n in consumer_lag(meter, ends).items():
+        lag[topic] = lag.get(topic, 0) + n
+    for topic, n in meter.expired.items():
+        count("dskype_records_expired_total", n, topic)
+    for topic, n in lag.items():
+        count("dskype_consumer_lag_records", n, topic)
+    for metric, bounds_s, observed in (
+        ("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages),
+        ("dskype_batch_duration_seconds", BATCH_BUCKETS_S, meter.batches),
+    ):
+        bounds = [floatToGoString(bound) for bound in (*bounds_s, float("inf"))]
+        for component, buckets in sorted(observed.buckets.items()):
+            if not component.startswith("__"):
+                families[metric].add_metric([name, component], list(zip(bounds, buckets)), observed.sums_ms.get(component, 0) / 1000)
+    _add_dskype(count, about, meter)
+
+
+def _add_component(count: Callable[..., None], meter: Meter, component: str) -> None:
+    stats, tasks = meter.stats, meter.tasks(component)
+    if any("kafka" in task for task in tasks.values()):
+        count("dskype_records_lost_total", stats.total(component, "lost"), component)
+    for counter, metric in (("emitted", "dskype_tuples_emitted_total"), ("transferred", "dskype_tuples_sent_total")):
+        for stream in sorted({s for task in tasks.values() for s in task.get(counter, ()) if not s.startswith("__")}):
+            count(metric, stats.total(component, counter, stream), component, stream)
+    for counter, metric in (("failed", "dskype_tuples_failed_total"), ("duplicates", "dskype_duplicate_tuples_total"), ("errors", "dskype_task_errors_total")):
+        count(metric, stats.total(component, counter), component)
+    age_ms = checkpoint_age_ms(meter, component)
+    if age_ms is not None:
+        count("dskype_checkpoint_age_seconds", age_ms / 1000, component)
+    for id, task in tasks.items():
+        count("dskype_task_busy_seconds_total", task.get("busy_ns", 0) / 1e9, component, id)
+        if task.get("watermark") is not None:
+            count("dskype_task_watermark", task["watermark"], component, id)
+        for metric, value in (task.get("metrics") or {}).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                count("dskype_component_metric", value, component, id, metric)
+
+
+def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Meter) -> None:
+    roles = meter.distribution()
+    if roles is None:
+        return
+    source, target = roles
+    tasks = meter.tasks(target)
+    count(
+        "dskype_messages_processed_total", sum(n for task in meter.tasks(source).values() for key, n in task["executed"].items() if key.endswith("/messages"))
+    )
+    metrics = [task.get("metrics") or {} for task in tasks.values()]
+    for kind in _RESULTS:
+        count("dskype_results_emitted_total", sum(m.get(kind, 0) for m in metrics), kind)
+    count("dskype_evaluations_total", sum(m.get("evaluations", 0) for m in metrics))
+    for id, task in tasks.items():
+        count("dskype_placements", (task.get("metrics") or {}).get("subscriptions", 0), id)
+    placed = placements(meter, target)
+    registered = registered_subscriptions(meter, about.get("conf") or {})
+    if registered is not None and placed >= 0:
+        count("dskype_subscriptions", registered)
+
+
+# --- following topologies ---------------------------------------------------------------------------------------------
+
+
+class Exporter:
+    """Follows the metrics of topologies, in a thread, and serves them to Prometheus.
+
+    :param kafka: how to reach the brokers.
+    :param names: only these topologies; None: all, also those that start later.
+    :param port: 0: a free one.
+    :param host: an address of this machine; others than this machine only reach it if it is not a loopback address.
+    :ivar url: where the numbers are.
+    :raises OSError: the port is taken.
+    """
+
+    def __init__(self, kafka: Any, *, names: list[str] | None = None, port: int = 0, host: str = "127.0.0.1") -> None:
+        self._kafka, self._names = kafka, None if names is None else set(names)
+        self._lock = threading.Lock()
+        self._sources: dict[str, tuple[dict[str, Any], MetricsReader[Meter]]] = {}
+        self._ends: dict[str, dict[tuple[str, int], int]] = {}
+        self._records: dict[str, dict[str, Any]] = {}
+        self._watched = Watched()
+        self._started_ms = time.time_ns() // 1_000_000
+        self._stop = threading.Event()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Collector(self._known, self._lock))
+        self._server, self._server_thread = start_http_server(port, addr=host, registry=registry)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._server.server_port}/metrics"
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _known(self) -> list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]:
+        records = dict(self._records)
+        return [
+            (describe(records[name], self._watched.verdict(name, records[name])), source.sink, self._ends.get(name, {}))
+            for name, (_, source) in sorted(self._sources.items())
+            if name in records
+        ]
+
+    def __enter__(self) -> Exporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop serving and reading."""
+        self._stop.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._server_thread.join(timeout=5)
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        consumer = None
+        try:
+            listed = ends = 0.0
+            while not self._stop.is_set():
+                try:
+                    if consumer is None:
+                        consumer = self._nimbus()
+                    if consumer is not None and time.monotonic() - listed > _LIST_EVERY_S:
+                        self._list(consumer)
+                        listed = time.monotonic()
+                    self._poll()
+                    if time.monotonic() - ends > _ENDS_EVERY_S:
+                        for name, (_, source) in self._sources.items():
+                            self._ends[name] = source.ends(source.sink.inputs())
+                            source.sink.expired = source.expired()
+                        ends = time.monotonic()
+                except KafkaError as error:
+                    log.warning("the metrics cannot be read: %s; trying again", error)
+                except Exception:  # whatever it was: an endpoint that serves old numbers for ever is worse
+                    log.exception("the metrics could not be read; trying again")
+                self._stop.wait(_STEP_MS / 1000)
+        finally:
+            for _, source in self._sources.values():
+                source.close()
+            if consumer is not None:
+                consumer.close()
+
+    def _nimbus(self) -> Any:
+        consumer = self._kafka.consumer(allow_auto_create_topics=False)
+        if not consumer.partitions_for_topic(NIMBUS_TOPIC):  # nothing has ever been submitted
+            consumer.close()
+            return None
+        where = TopicPartition(NIMBUS_TOPIC, 0)
+        consumer.assign([where])
+        consumer.seek_to_beginning(where)
+        return consumer
+
+    def _list(self, consumer: Any) -> None:
+        """Learn which topologies there are; one that was submitted anew is followed from its beginning."""
+        where = TopicPartition(NIMBUS_TOPIC, 0)
+        end = consumer.end_offsets([where])[where]
+        while consumer.position(where) < end and not self._stop.is_set():
+            for record in consumer.poll(timeout_ms=500).get(where, ()):
+                name, document = read_state(record) or (None, None)
+                if name is None or (self._names is not None and name not in self._names):
+                    continue
+                if document is None:
+                    self._records.pop(name, None)
+                else:
+                    self._records[name] = document
+                    self._watched.note(name, document)
+        for name in list(self._sources):
+            identity, source = self._sources[name][0]["id"], self._sources[name][1]
+            if name not in self._records or self._records[name]["state"]["id"] != identity:
+                with self._lock:
+                    del self._sources[name]
+                    self._ends.pop(name, None)
+                source.close()
+        for name, record in self._records.items():
+            if name not in self._sources:
+                source = MetricsReader(self._kafka, name, Meter())
+                source.sink.observe_from(self._started_ms)
+                with self._lock:
+                    self._sources[name] = record["state"], source
+
+    def _poll(self) -> None:
+        for _, source in list(self._sources.values()):
+            more = True
+            while more and not self._stop.is_set():
+                with self._lock:
+                    more = source.poll(0) > 0
+
+
+def serve(
+    kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None], allow_remote: bool = False
+) -> Exporter:
+    """Start to serve, and say where.
+
+    :param allow_remote: take an address that other machines reach, too.
+    :raises TopologyError: the port is taken, the address is none of this machine's, or others reach it.
+    """
+    if not _is_loopback(host) and not allow_remote:
+        raise TopologyError(
+            explain(
+                "The metrics are served without a password, so to this machine alone.",
+                given=host,
+                legal="127.0.0.1, ::1, localhost",
+                hint="--allow-remote serves to whoever reaches that address",
+            )
+        )
+    try:
+        exporter = Exporter(kafka, names=names, port=port, host=host)
+    except OSError as ex:
+        hint = "0 takes a free port"
+        raise TopologyError(explain(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint)) from None
+    say(f"metrics: {exporter.url}")
+    if not _is_loopback(host):
+        say(f"warning: whoever reaches {host} can read them: there is no password")
+    return exporter
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

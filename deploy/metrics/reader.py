@@ -1,0 +1,112 @@
+"""Read what topologies report: the records of a metrics topic, and what nimbus knows of a topology."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafka import TopicPartition
+
+from dskype.spouts.topics import Topics
+from dskype.topology.errors import NotAliveException, TopologyError, explain
+from dskype.topology.planning.plan import metrics_topic
+from dskype.topology.runtime import nimbus_topic
+
+__all__ = ["MetricsReader", "Sink", "describe", "find"]
+
+_CATCH_UP_S = 60
+
+
+class Sink(Protocol):
+    """What takes in records of a metrics topic: a :class:`~dskype.deploy.metrics.meter.Meter`, or a :class:`~dskype.deploy.metrics.history.History`."""
+
+    def feed(self, value: bytes, /) -> object:
+        """Take in a record."""
+
+
+S = TypeVar("S", bound=Sink)
+
+
+class MetricsReader(Generic[S]):
+    """Reads the metrics topic of one topology, from its beginning on.
+
+    :param kafka: the brokers.
+    :param topology: its name.
+    :param sink: takes in the records.
+    """
+
+    def __init__(self, kafka: Any, topology: str, sink: S) -> None:
+        self.topology, self.sink = topology, sink
+        self._consumer = kafka.consumer(fetch_max_wait_ms=200, allow_auto_create_topics=False)
+        self._where = TopicPartition(metrics_topic(topology), 0)
+        self._consumer.assign([self._where])
+        self._consumer.seek_to_beginning(self._where)
+
+    def poll(self, timeout_ms: int = 0) -> int:
+        """Take in what has come; returns how many records."""
+        records = self._consumer.poll(timeout_ms=timeout_ms).get(self._where, ())
+        for record in records:
+            self.sink.feed(record.value)
+        return len(records)
+
+    def catch_up(self) -> None:
+        """Take in everything that is there now."""
+        end = self._consumer.end_offsets([self._where])[self._where]
+        deadline = time.monotonic() + _CATCH_UP_S
+        while self._consumer.position(self._where) < end:
+            if not self.poll(500) and time.monotonic() > deadline:
+                msg = f"the statistics of topology {self.topology!r} could not be read within {_CATCH_UP_S} s"
+                raise TopologyError(msg)
+
+    def ends(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Return (topic, partition) -> next offset."""
+        if not partitions:
+            return {}
+        return {(tp.topic, tp.partition): end for tp, end in self._consumer.end_offsets([TopicPartition(*p) for p in partitions]).items()}
+
+    def expired(self) -> dict[str, int]:
+        """Return topic -> records that Kafka has dropped by age or size, of the topics that the topology writes and that are there."""
+        written = Topics.of(self.topology)
+        topics = [t for t in (written.results, written.registrations, written.sequence, written.dead_letters) if self._consumer.partitions_for_topic(t)]
+        begins = self._consumer.beginning_offsets([TopicPartition(t, p) for t in topics for p in self._consumer.partitions_for_topic(t)]) if topics else {}
+        return {t: sum(offset for tp, offset in begins.items() if tp.topic == t) for t in topics}
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+
+def find(kafka: Any, topology: str | None) -> dict[str, Any]:
+    """Return what is known about a topology; None: about the only one.
+
+    :raises NotAliveException: there is none of that name.
+    :raises TopologyError: none or several run, and no name is given.
+    """
+    states = nimbus_topic.load_states(kafka)
+    if topology is None and len(states) == 1:
+        topology = next(iter(states))
+    if topology is None:
+        raise TopologyError(
+            explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
+        )
+    if topology not in states:
+        raise NotAliveException.of(topology)
+    return describe(states[topology], nimbus_topic.watch_drivers(kafka, {topology: states[topology]})[topology])
+
+
+def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
+    """Return what :func:`~dskype.deploy.metrics.meter.measure` wants to know about a topology, from its record of the nimbus topic.
+
+    :param alive: whether its driver is there; None: not known yet.
+    """
+    state = record["state"]
+    return {
+        "name": state["name"],
+        "id": state["id"],
+        "status": record["summary"]["status"],
+        "conf": state["conf"],
+        "driver_alive": alive,
+        "health": record["summary"].get("health"),
+        "uptime_secs": max(0, (time.time_ns() // 1_000_000 - state["submitted_ms"]) // 1000),
+    }

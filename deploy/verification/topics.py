@@ -1,0 +1,97 @@
+"""A topology's topics: what is in them, and whether the topology has come to rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+
+from dskype.deploy.verification.inputs import INPUT_TOPICS, Inputs
+from dskype.deploy.verification.replay import handled_until
+from dskype.spouts.records import RecordError, parse_message
+from dskype.spouts.topics import Topics
+from dskype.topology.runtime.kafka import read_to_end
+
+if TYPE_CHECKING:
+    from dskype.spouts.settings import Settings
+    from dskype.topology.runtime.kafka import KafkaSettings
+
+__all__ = ["at_rest", "read_inputs", "wait_until_rest"]
+
+_LOOK_S = 0.5
+_REST_S = 3.0
+
+
+def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], None] = lambda _: None, source: str | None = None) -> Inputs:
+    """Read a topology's topics to their present end.
+
+    :param source: the topology whose messages and subscriptions it reads; None: its own.
+    :raises KafkaTimeoutError: the brokers do not answer.
+    """
+
+    def read(topic: str) -> list[Any]:
+        progress(f"reading {topic}")
+        return read_to_end(kafka, topic)
+
+    return Inputs.read(topology, read, source)
+
+
+def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> bool:
+    """Wait until the topics stay as they are and every message was handled; return False if that takes longer than ``timeout_s``."""
+    topics = Topics.of(topology, source)
+    names = [getattr(topics, name) for name in INPUT_TOPICS]
+    rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
+    deadline = time.monotonic() + timeout_s
+    before, since = None, time.monotonic()
+    while True:
+        ends, now = _ends(kafka, names), time.monotonic()
+        if ends != before:
+            before, since = ends, now
+        elif now - since >= rest_s:
+            if at_rest(
+                kafka, topology, {p: end for (t, p), end in ends.items() if t == topics.messages}, source
+            ) and time.time_ns() // 1_000_000 - settings.idle_ms - settings.lateness_ms > _last_time_ms(kafka, topics.messages, settings):
+                return True
+            since = now
+        if now >= deadline:
+            return False
+        progress(f"waiting for {topology} to come to rest: {sum(ends.values()):,} records")
+        time.sleep(min(_LOOK_S, max(deadline - now, 0.01)))
+
+
+def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
+    """Return the newest time of a message, with time windows: one that is ahead of its arrival waits for it."""
+    newest = 0
+    for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
+        try:
+            ts = parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max).ts
+        except RecordError:
+            continue
+        if ts is not None and newest < ts <= record.timestamp_ms + settings.ahead_ms:
+            newest = ts
+    return newest
+
+
+def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
+
+    consumer = kafka.consumer(allow_auto_create_topics=False)
+    try:
+        partitions = [TopicPartition(t, p) for t in names for p in sorted(consumer.partitions_for_topic(t) or ())]
+        return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(partitions).items()} if partitions else {}
+    finally:
+        consumer.close()
+
+
+def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: str | None = None) -> bool:
+    """Tell whether every message was numbered or refused.
+
+    :param ends: partition of the messages -> next offset.
+    :param source: the topology whose messages it reads; None: its own.
+    """
+    topics = Topics.of(topology)
+    inputs = Inputs(topology=topology, source=source, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
+    inputs.newest_run()
+    handled = handled_until(inputs)
+    return all(end == 0 or handled.get(partition, -1) >= end - 1 for partition, end in ends.items())

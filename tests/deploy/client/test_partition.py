@@ -1,0 +1,302 @@
+"""``dskype partition``: plans by hand and by the monitor."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dskype.deploy.cli.main import main
+from dskype.deploy.client.balancing import Band, Change, decide, watch
+from dskype.deploy.client.plans import read_current, send_plan
+from dskype.distribution import distributor_class, make_distributor, read_plan
+from dskype.distribution.partitioned import measure
+from dskype.topology.errors import IllegalArgumentException, TopologyError
+from tests.distribution import worlds
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Files of a sample."""
+    rng = np.random.default_rng(1)
+    words = [f"w{i}" for i in range(60)]
+
+    def some(n):
+        return (words[-1 - (z - 1) % 60] for z in rng.zipf(1.4, n).tolist())
+
+    (tmp_path / "m").write_text(
+        "".join(json.dumps({"text": " ".join(some(4)), "lat": rng.uniform(-60, 60), "lon": rng.uniform(-170, 170)}) + "\n" for _ in range(400))
+    )
+    (tmp_path / "s").write_text(
+        "".join(
+            json.dumps(
+                {"id": f"s{i}", "type": "topk", "keywords": list(some(2)), "k": 2, "alpha": 0.3, "lat": rng.uniform(-60, 60), "lon": rng.uniform(-170, 170)}
+            )
+            + "\n"
+            for i in range(300)
+        )
+    )
+    assert main(["vocabulary", "build", str(tmp_path / "m"), "-o", str(tmp_path / "v")]) == 0
+    return tmp_path
+
+
+def learn(files, name="prefix", tasks=4, *more):
+    return main(
+        [
+            "partition",
+            "learn",
+            "--distributor",
+            name,
+            "--tasks",
+            str(tasks),
+            "--messages",
+            str(files / "m"),
+            "--subscriptions",
+            str(files / "s"),
+            "--vocabulary",
+            str(files / "v"),
+            "-o",
+            str(files / "plan"),
+            *more,
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", ["hashing", "keyword", "keyword-first", "location", "prefix", "spatial-first"])
+def test_a_plan_is_learned_shown_and_drawn(files, capsys, name):
+    assert learn(files, name) == 0
+    assert "tasks per subscription" in capsys.readouterr().err
+    assert main(["partition", "show", str(files / "plan")]) == 0
+    assert capsys.readouterr().out.startswith(f"{name} on 4 tasks; greatest load / mean 1.")
+    assert main(["partition", "show", str(files / "plan"), "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (
+        shown["tasks"] == 4
+        and len(shown["loads"]) == 4
+        and {t for p in shown["partitions"] for t in p["tasks"]} == (set() if name == "hashing" else set(range(4)))
+    )
+    drawn = main(["partition", "show", str(files / "plan"), "--picture", str(files / "p.svg"), "--messages", str(files / "m")])
+    if name == "hashing":
+        assert drawn == 1 and "no partitions" in capsys.readouterr().err
+    else:
+        import xml.etree.ElementTree as ElementTree
+
+        assert drawn == 0 and ElementTree.parse(files / "p.svg").getroot().tag.endswith("svg")
+
+
+def test_options_reach_the_distributor_and_files_are_not_replaced_by_accident(files, capsys):
+    assert learn(files, "spatial-first", 4, "--option", "n1=4") == 0
+    assert learn(files) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert learn(files, "prefix", 4, "--force", "--option", "slack=0") == 0
+    assert learn(files, "prefix", 4, "--force", "--option", "slak=0") == 1
+    assert "did you mean slack" in capsys.readouterr().err
+    assert learn(files, "prefux", 4, "--force") == 1
+    assert "did you mean prefix" in capsys.readouterr().err
+
+
+def test_partitions_are_split_and_merged_by_hand(files, capsys):
+    learn(files, "prefix", 4, "--option", "method=balanced")  # a partition for each task
+    plan, out = str(files / "plan"), str(files / "out")
+    before = make_distributor("prefix", 4, plan=read_plan(plan)).partitions()
+    assert main(["partition", "split", "0", "3", "--plan", plan, "-o", out]) == 0
+    after = make_distributor("prefix", 4, plan=read_plan(out)).partitions()
+    assert len(after) == len(before) + 1 and [p["tasks"] for p in after[:2]] == [[0], [3]] and after[1]["terms"][1] == before[0]["terms"][1]
+    assert main(["partition", "merge", "0", "1", "--plan", out, "-o", out, "--force"]) == 0
+    assert [p["terms"] for p in make_distributor("prefix", 4, plan=read_plan(out)).partitions()] == [p["terms"] for p in before]
+    capsys.readouterr()
+    for arguments, text in (
+        (["split", "0", "0"], "does not have it"),
+        (["split", "99", "1"], "no such partition"),
+        (["merge", "0", "0"], "not with the same tasks"),
+    ):
+        assert main(["partition", *arguments, "--plan", plan, "-o", out, "--force"]) == 1
+        assert text in capsys.readouterr().err
+    assert main(["partition", "split", "0", "1", "--plan", plan]) == 1
+    assert "expected -o OUT, --publish" in capsys.readouterr().err
+
+
+def test_what_needs_a_topology_says_so(capsys, monkeypatch):
+    monkeypatch.delenv("DSKYPE_BOOTSTRAP_SERVERS", raising=False)
+    for arguments in (["watch"], ["show"], ["split", "0", "1", "--publish"]):
+        assert main(["partition", *arguments]) == 1
+        assert "No cluster is named" in capsys.readouterr().err
+
+
+class FakeClient:
+    """A running topology whose topic of plans is a list."""
+
+    name = "t"
+    topics = type("Topics", (), {"plans": "t.plans"})
+
+    def __init__(self, plan):
+        self.records = [b"{", json.dumps({"v": 1, "version": 3, "plan": plan}).encode(), json.dumps({"v": 1, "version": 2, "plan": {}}).encode()]
+
+    def running_conf(self):
+        return {}
+
+    def scan(self, topic):
+        assert topic == "t.plans"
+        return [type("Record", (), {"value": value}) for value in self.records]
+
+    def send_plan(self, value):
+        self.records.append(value)
+
+    def flush(self):
+        pass
+
+
+def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    version, plan = read_current(client)
+    assert (version, plan) == (3, json.loads(json.dumps(found.plan())))
+    send_plan(client, version + 1, found.split(0, 1))
+    assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
+
+
+def test_a_plan_that_no_record_holds_is_refused():
+    ranges = [{"from": i, "node": {"tasks": [i % 2], "load": 1.0, "marks": {}}} for i in range(20_000)]
+    plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
+    client = FakeClient(plan)
+    with pytest.raises(TopologyError, match="too large for a record.*20,000 partitions.*legal: up to 1,000,000 bytes"):
+        send_plan(client, 4, plan)
+    assert len(client.records) == 3
+
+
+# -- the monitor ----------------------------------------------------------------------------------
+
+
+def part(number, tasks, load=1.0):
+    return {"number": number, "tasks": tasks, "load": load}
+
+
+@pytest.mark.parametrize(
+    ("loads", "partitions", "given", "halved"),
+    [
+        ([9, 1], [part(0, [0]), part(1, [1])], {}, {0: 1}),  # one partition: half of it
+        ([9, 1], [part(0, [0], 5), part(1, [0], 4), part(2, [1])], {1: [1]}, {}),  # two: that which has the right size
+        ([9, 1], [part(0, [0], 8.9), part(1, [0], 0.1), part(2, [1])], {}, {0: 1}),  # none has: half of the larger
+        ([9, 1], [part(0, [0], 3), part(1, [0], 3), part(2, [0], 2), part(3, [0], 1)], {0: [1], 3: [1]}, {}),  # several together have it
+        ([9, 1, 2], [part(0, [0], 3), part(1, [0], 4), part(2, [0], 2)], {0: [1], 2: [2]}, {}),  # to several tasks
+        ([9, 8, 1, 2], [part(0, [0], 5), part(1, [0], 4), part(2, [1], 5), part(3, [1], 3)], {1: [2], 3: [3]}, {}),  # from several tasks
+        ([9, 2, 1], [part(0, [0, 2]), part(1, [1])], {}, {0: 1, 1: 2}),  # shared with the idlest: the next one, which gives as well
+        ([9, 5, 1], [part(0, [0, 1], 8), part(1, [0], 5)], {0: [2, 1]}, {}),
+    ],
+)  # shared: another one in its place
+def test_decisions_take_from_the_busiest_for_the_idlest(loads, partitions, given, halved):
+    assert decide(np.array(loads, float), partitions) == Change(given, halved)
+
+
+@pytest.mark.parametrize(
+    ("loads", "partitions"),
+    [([9, 1], [part(0, [0, 1])]), ([9, 1], [part(1, [1])]), ([2, 2], [part(0, [0]), part(1, [1])]), ([0, 0], [part(0, [0])]), ([3], [part(0, [0])])],
+)
+def test_nothing_is_decided_where_nothing_helps(loads, partitions):
+    assert decide(np.array(loads, float), partitions) is None
+
+
+def test_changes_begin_above_the_band_and_end_below_it():
+    band = Band(1.5, 1.2, 2)
+    assert [band.due(x) for x in (1.6, 1.4, 1.6, 1.6)] == [False, False, False, True]  # twice in a row
+    assert [band.due(x) for x in (2.0, 2.0, 1.3, 1.0, 1.0, 1.1)] == [False, False, True, False, False, False]  # a rest after each; on until below low
+    assert [band.due(x) for x in (1.3, 1.45, 1.3, 1.3)] == [False] * 4  # inside the band nothing begins
+    with pytest.raises(IllegalArgumentException, match="1 <= low <= high"):
+        Band(1.2, 1.5)
+
+
+def test_changes_in_vain_end_until_it_is_worse():
+    band = Band(1.5, 1.2, 1, futile=2)
+    rest = False
+    assert [band.due(x) for x in (2.0, rest, 1.8, rest, 1.9, rest, 1.8, rest, 1.85)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]  # no better than 1.8
+    assert [band.due(x) for x in (1.9, 1.95, 1.99, rest, 1.1, 1.6)] == [False, False, True, False, False, True]  # by a tenth worse than it was: again
+
+
+@pytest.mark.parametrize("name", ["keyword", "keyword-first", "location", "prefix", "spatial-first"])
+def test_the_monitor_balances_what_has_moved(name):
+    before, after = (worlds.sample(np.random.default_rng([seed, 3]), 1500, 1200) for seed in (1, 2))  # other clusters, other frequent words
+    after = after._replace(terms=(after.terms * 7) % 300, messages=after.messages._replace(terms=(after.messages.terms * 7) % 300))
+    after = sorted_terms(after)
+    state = {"version": 0, "plan": distributor_class(name).learn(8, before), "busy": np.zeros(8)}
+
+    def busy():
+        found = measure(make_distributor(name, 8, plan=state["plan"]), after)
+        state["busy"] = state["busy"] + 1e4 * found.subscriptions * found.messages
+        return {10 + t: int(ns) for t, ns in enumerate(state["busy"])}
+
+    def send(version, plan):
+        assert version == state["version"] + 1
+        state.update(version=version, plan=json.loads(json.dumps(plan)))
+
+    told = []
+    changes = watch(
+        busy, range(10, 18), lambda: (state["version"], state["plan"]), send, Band(1.5, 1.2, 1), interval_s=1, count=60, sleep=lambda s: None, tell=told.append
+    )
+    balances = [float(line.rpartition(" ")[2]) for line in told if line.startswith("busy")]
+    assert changes == state["version"] < 20 and balances[-1] <= 1.5 < balances[0], balances
+
+
+def sorted_terms(sample):
+    """Return a sample whose terms rise again, each once, with weights of unit norm."""
+
+    def again(offsets, terms):
+        rows = [np.unique(terms[a:b]) for a, b in zip(offsets, offsets[1:])]
+        return np.cumsum([0, *map(len, rows)]), np.concatenate(rows), np.concatenate([np.full(len(r), len(r) ** -0.5) for r in rows if len(r)])
+
+    own, others = again(sample.offsets, sample.terms), again(sample.messages.offsets, sample.messages.terms)
+    messages = sample.messages._replace(offsets=others[0], terms=others[1], weights=others[2])
+    return sample._replace(messages=messages, offsets=own[0], terms=own[1], weights=own[2])
+
+
+def test_a_dry_run_changes_nothing():
+    plan = make_distributor("prefix", 2).plan()
+    busy = iter([{1: 0, 2: 0}, {1: 9, 2: 1}, {1: 18, 2: 2}])
+    told = []
+    assert watch(lambda: next(busy), [1, 2], lambda: (0, plan), None, Band(1.5, 1.2, 1), interval_s=1, count=2, sleep=lambda s: None, tell=told.append) == 1
+    assert any("(not sent)" in line for line in told)
+
+
+def test_no_change_overtakes_the_one_before():
+    plan, busy, told, sent = make_distributor("prefix", 2).plan(), iter([{1: 9 * i, 2: i} for i in range(9)]), [], []
+    watch(
+        lambda: next(busy),
+        [1, 2],
+        lambda: (3, plan),
+        lambda *p: sent.append(p),
+        Band(1.5, 1.2, 1),
+        interval_s=1,
+        count=5,
+        in_force=iter([2, 2, 3]).__next__,
+        sleep=lambda s: None,
+        tell=told.append,
+    )
+    assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [4]
+
+
+def test_idle_tasks_are_left_alone():
+    plan, busy, sent = make_distributor("prefix", 2).plan(), iter([{1: 9e7 * i, 2: i} for i in range(9)]), []
+    assert (
+        watch(
+            lambda: next(busy),
+            [1, 2],
+            lambda: (0, plan),
+            lambda *p: sent.append(p),
+            Band(1.5, 1.2, 1),
+            interval_s=1,
+            count=5,
+            least=0.1,
+            sleep=lambda s: None,
+            tell=lambda line: None,
+        )
+        == 0
+        and not sent
+    )

@@ -1,0 +1,475 @@
+"""The client of publish/subscribe, on a real broker with records written by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import MessageSizeTooLargeError
+
+from dskype.deploy.client.follower import Follower, Once
+from dskype.deploy.client.pubsub import PubSub, SendError, UnknownTopicError, UnreachableError, ensure_topics
+from dskype.deploy.client.records import Result, TopK, subscription_type
+from dskype.spouts.records import RecordError
+from dskype.spouts.settings import Settings
+from dskype.spouts.topics import Topics
+from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.nimbus.states import TopologyState
+from dskype.topology.runtime.kafka import KafkaSettings, TopicAdmin, read_to_end
+
+PARK = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 10, "alpha": 0.5}
+COFFEE = {"bbox": [-88, 42, -87, 44], "expression": 'coffee AND (wifi OR "late night")'}
+
+
+@pytest.fixture(scope="module")
+def kafka(bootstrap_servers: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers)
+
+
+def write(kafka: KafkaSettings, topic: str, records: list[tuple[Any, ...]]) -> None:
+    """Write (key, value[, headers]) records; values that are no bytes become JSON."""
+    producer = kafka.producer()
+    for key, value, *headers in records:
+        data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+        producer.send(topic, key=None if key is None else key.encode(), value=data, headers=[(k, v.encode()) for k, v in (headers[0] if headers else [])])
+    producer.flush()
+    producer.close()
+
+
+@pytest.fixture
+def client(kafka: KafkaSettings) -> Iterator[PubSub]:
+    name = f"pubsub-{uuid.uuid4().hex[:8]}"
+    assert ensure_topics(kafka, name) == []
+    with PubSub(kafka, name, conf={}) as client:
+        yield client
+
+
+def delta(subscription: str, op: str, message: Any, watermark: int, **more: Any) -> tuple[str, dict[str, Any], list[tuple[str, str]]]:
+    value = {"v": 1, "subscription": subscription, "watermark": watermark, "op": op, "message": message, **more}
+    return subscription, value, [("result-id", f"0-0/{json.dumps(subscription)}/{watermark}/{op}/{json.dumps(message)}")]
+
+
+def event(subscription: str, registration: str, event: str, watermark: int) -> tuple[str, dict[str, Any]]:
+    return subscription, {"v": 1, "subscription": subscription, "registration": registration, "event": event, "watermark": watermark}
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def configuration(kafka: KafkaSettings, topic: str) -> dict[str, str]:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    admin = kafka.admin()
+    try:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")["topic"][topic]
+        return {key: entry["value"] for key, entry in found.items()}
+    finally:
+        admin.close()
+
+
+def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: KafkaSettings) -> None:
+    name = f"made {uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    assert topics.messages.startswith("made_x20")
+    assert ensure_topics(kafka, name, partitions=3) == []
+    admin = TopicAdmin(kafka)
+    try:
+        assert admin.existing(topics) == {
+            **dict.fromkeys((topics.messages, topics.subscriptions, topics.results, topics.topk), 3),
+            topics.registrations: 1,
+            topics.plans: 1,
+            topics.sequence: 1,
+        }
+    finally:
+        admin.close()
+    for topic in (topics.messages, topics.subscriptions):
+        assert configuration(kafka, topic)["message.timestamp.type"] == "LogAppendTime"
+    policies = {topic: configuration(kafka, topic)["cleanup.policy"] for topic in topics[:7]}
+    assert [topic for topic, policy in policies.items() if policy == "compact"] == [topics.subscriptions, topics.topk, topics.registrations, topics.plans]
+    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str(9 * 86_400_000), (
+        "longer than results are kept, and the day of their last segment"
+    )
+    kept = configuration(kafka, topics.results)
+    assert (kept["retention.ms"], kept["retention.bytes"], kept["segment.ms"]) == (str(7 * 86_400_000), str(32 << 30), str(86_400_000))
+    assert ensure_topics(kafka, name, partitions=3) == []
+    assert ensure_topics(kafka, name) == []
+    with pytest.raises(IllegalArgumentException, match="A topic needs a partition. given: 0"):
+        ensure_topics(kafka, name, 0)
+
+
+def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSettings) -> None:
+    name = f"wrong-{uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    admin = TopicAdmin(kafka)
+    try:
+        admin.create({topics.subscriptions: 1, topics.messages: 2}, {"cleanup.policy": "compact,delete"})
+    finally:
+        admin.close()
+    told = ensure_topics(kafka, name)
+    assert len(told) == 6
+    assert any(t.startswith(f"Topic {topics.subscriptions} should have cleanup.policy=compact. given: 'compact,delete'") for t in told)
+    assert any(
+        t.startswith(f"Topic {topics.messages} should have message.timestamp.type=LogAppendTime") and "--add-config message.timestamp.type=LogAppendTime" in t
+        for t in told
+    )
+    assert configuration(kafka, topics.subscriptions)["cleanup.policy"] == "compact,delete"
+
+
+def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings(kafka: KafkaSettings) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    settings = Settings.from_conf({"dskype.results.retention.ms": None, "dskype.results.retention.bytes": 5 << 20, "dskype.text.max.bytes": 1000})
+    assert ensure_topics(kafka, name, settings=settings) == []
+    kept = configuration(kafka, topics.results)
+    assert (kept["retention.ms"], kept["retention.bytes"]) == ("-1", str(5 << 20))
+    assert configuration(kafka, topics.registrations)["min.compaction.lag.ms"] == str((1 << 63) - 1)
+    for topic in (topics.messages, topics.subscriptions):
+        found = configuration(kafka, topic)
+        assert (found["compression.type"], found["max.message.bytes"]) == ("uncompressed", str(1 << 20))
+
+
+def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and_the_longest_text_is_not(kafka: KafkaSettings) -> None:
+    name = f"packed-{uuid.uuid4().hex[:8]}"
+    topics = Topics.of(name)
+    assert ensure_topics(kafka, name) == []
+    longest = json.dumps({"text": "\u0001" * Settings().limits.text_max_bytes, "lat": 0, "lon": 0}).encode()
+    for value, refused in ((b'{"text": "' + b" " * (20 << 20) + b'"}', True), (longest, False)):
+        producer = kafka.producer(compression_type="gzip", max_request_size=64 << 20, batch_size=64 << 20)
+        try:
+            with pytest.raises(MessageSizeTooLargeError) if refused else contextlib.nullcontext():
+                producer.send(topics.messages, value=value).get(timeout=30)
+        finally:
+            producer.close(timeout=10)
+    with PubSub(kafka, name, conf={}) as client:
+        client.publish(text="x" * 262_144, lat=0, lon=0)
+        client.subscribe("a", **PARK)
+
+
+def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSettings) -> None:
+    with PubSub(kafka, "never-ran", conf={}) as client:
+        for use in (
+            lambda: client.subscribe("a", **PARK),
+            lambda: client.publish(text="x", lat=0, lon=0),
+            client.subscriptions,
+            client.results,
+            lambda: client.topk("a"),
+            lambda: client.unsubscribe("a"),
+            lambda: client.partitions(client.topics.messages),
+        ):
+            with pytest.raises(
+                UnknownTopicError, match="The topic never-ran.* does not exist.*run one of the name 'never-ran' with 'dskype local' or 'dskype submit'"
+            ):
+                use()
+        with pytest.raises(UnknownTopicError, match="The topics never-ran.messages, never-ran.topk do not exist"):
+            client.require(client.topics.topk, client.topics.messages)
+    admin = TopicAdmin(kafka)
+    try:
+        assert admin.existing(Topics.of("never-ran")) == {}
+    finally:
+        admin.close()
+
+
+def test_brokers_that_do_not_answer_are_given_up_after_the_timeout() -> None:
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match="The brokers do not answer. given: '127.0.0.1:1'; hint: .*They had 0.3 s"):
+        PubSub("127.0.0.1:1", conf={}, timeout_s=0.3).subscribe("a", **PARK)
+    assert time.monotonic() - began < 20
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: PubSub) -> None:
+    assert client.subscribe("lake-park", **PARK, meta={"user": 7}) == "lake-park"
+    generated = client.subscribe(**COFFEE, ttl_s=3600)
+    client.unsubscribe("gone")
+    assert client.publish(text="Café", lat=43.0, lon=-87.9, id="a17") == "a17"
+    assert client.publish(text="no id", lat=43.0, lon=-87.9) is None
+    client.flush()
+    assert client.publish(text="waited for", lat=1, lon=2, ts=5, wait=True) == "0-2"
+    assert client.publish(text="waited for", lat=1, lon=2, id=17, wait=True) == 17
+    sent = [(r.key, None if r.value is None else json.loads(r.value)) for r in read_to_end(kafka, client.topics.subscriptions)]
+    assert sent == [
+        (b"lake-park", {"type": "topk", **PARK, "meta": {"user": 7}}),
+        (generated.encode(), {"type": "boolean", **COFFEE, "ttl_s": 3600}),
+        (b"gone", None),
+    ]
+    messages = [json.loads(r.value) for r in read_to_end(kafka, client.topics.messages)]
+    assert messages[0] == {"id": "a17", "text": "Café", "lat": 43.0, "lon": -87.9}
+    assert messages[2] == {"text": "waited for", "lat": 1, "lon": 2, "ts": 5}
+    assert client.sent == 7
+
+
+def test_nonsense_is_refused_before_it_is_sent(kafka: KafkaSettings, client: PubSub) -> None:
+    for fields in ({**PARK, "lat": 91}, {**PARK, "k": 0}, {**PARK, "alpha": 2}, {"text": "x"}, {**COFFEE, "expression": "a AND"}, {**COFFEE, "type": "other"}):
+        with pytest.raises(RecordError):
+            client.subscribe("bad", **fields)
+    for message in ({"text": "x", "lat": 91, "lon": 0}, {"text": 5, "lat": 0, "lon": 0}, {"text": "x", "lat": 0, "lon": 0, "id": True}):
+        with pytest.raises(RecordError):
+            client.publish(**message)
+    for id in ("", "x" * 600, "\ud800"):
+        with pytest.raises(RecordError):
+            client.subscribe(id, **PARK)
+    client.flush()
+    assert read_to_end(kafka, client.topics.subscriptions) == read_to_end(kafka, client.topics.messages) == []
+
+
+def test_records_are_checked_by_the_configuration_that_was_given(kafka: KafkaSettings, client: PubSub) -> None:
+    small = PubSub(kafka, client.name, conf={"dskype.space": [0, 0, 10, 10], "dskype.k.max": 5})
+    with pytest.raises(RecordError):
+        small.subscribe("a", **PARK)
+    with pytest.raises(RecordError):
+        small.publish(text="x", lat=11, lon=5)
+    small.subscribe("a", text="x", lat=5, lon=5, k=5, alpha=0)
+    with pytest.raises(RecordError):
+        small.subscribe("a", text="x", lat=5, lon=5, k=6, alpha=0)
+    small.close()
+
+
+def test_records_are_checked_by_the_configuration_of_the_running_topology(kafka: KafkaSettings, client: PubSub) -> None:
+    from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, _ensure_topic
+
+    _ensure_topic(kafka)
+    state = TopologyState(f"{client.name}-1-0", client.name, {"topology.workers": 1, "dskype.k.max": 3}, [], 0).to_json()
+    write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", {"v": 1, "state": state, "summary": {}, "driver": {"host": "h", "pid": 1}, "heartbeat_ms": 0})])
+    with PubSub(kafka, client.name) as running:
+        assert running.settings.limits.k_max == 3
+        with pytest.raises(RecordError):
+            running.subscribe("a", **PARK)
+    write(kafka, NIMBUS_TOPIC, [(f"topology:{client.name}", None)])
+    with PubSub(kafka, client.name) as ended:
+        assert ended.running_conf() is None
+        assert ended.settings.limits.k_max == 1000
+
+
+def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSettings) -> None:
+    name = f"small-{uuid.uuid4().hex[:8]}"
+    admin = TopicAdmin(kafka)
+    try:
+        admin.create({Topics.of(name).messages: 1}, {"max.message.bytes": "2000"})
+    finally:
+        admin.close()
+    client = PubSub(kafka, name, conf={}, timeout_s=5)
+    client.publish(text="x", lat=0, lon=0)
+    client.flush()
+    assert (client.sent, client.stored, client.failed) == (1, 1, 0)
+    client.publish(text="x" * 3000, lat=0, lon=0)
+    with pytest.raises(SendError, match="1 of 2 records did not reach Kafka; the first: .*MessageSizeTooLarge"):
+        client.flush()
+    assert (client.sent, client.stored, client.failed) == (2, 1, 1)
+    with pytest.raises(SendError), PubSub(kafka, name, conf={}, timeout_s=5) as ending:
+        ending.publish(text="x" * 3000, lat=0, lon=0)
+    client.close()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_subscriptions_have_the_state_of_their_newest_registration(kafka: KafkaSettings, client: PubSub) -> None:
+    write(
+        kafka,
+        client.topics.subscriptions,
+        [
+            ("again", {"type": "topk", **PARK}),
+            ("again", {"type": "topk", **PARK, "k": 3}),
+            ("gone", {"type": "topk", **PARK}),
+            ("gone", None),
+            ("new", {"type": "boolean", **COFFEE}),
+            ("over", {"type": "boolean", **COFFEE}),
+            ("ttl", {"type": "boolean", **COFFEE, "ttl_s": 0.001}),
+            ("junk", b"\xff\x00"),
+            ("busy", {"type": "topk", **PARK}),
+        ],
+    )
+    write(
+        kafka,
+        client.topics.registrations,
+        [
+            event("again", "0-0", "active", 5),
+            event("again", "0-1", "active", 9),
+            event("again", "0-0", "removed", 9),
+            event("gone", "0-2", "active", 1),
+            event("over", "0-5", "active", 2),
+            event("over", "0-5", "removed", 8),
+            event("busy", "0-7", "active", 1),
+            ("busy", b"junk"),
+            event("busy", "0-8", "active", -1),
+        ],
+    )
+    time.sleep(0.01)
+    found = {s.id: s for s in client.subscriptions()}
+    assert list(found) == ["again", "busy", "junk", "new", "over", "ttl"]
+    assert {id: (s.status, s.since) for id, s in found.items()} == {
+        "again": ("active", 9),
+        "busy": ("active", -1),
+        "junk": ("pending", None),
+        "new": ("pending", None),
+        "over": ("expired", 8),
+        "ttl": ("expired", None),
+    }
+    assert found["again"].fields["k"] == 3
+    assert found["again"].registration == "0-1"
+    assert found["junk"].fields is None
+    assert abs(found["again"].registered_ms - time.time() * 1000) < 60_000
+    assert [s.id for s in client.subscriptions("boolean")] == ["new", "over", "ttl"]
+    assert client.subscription("gone") is None
+    assert client.subscription("new").as_json() == {
+        "id": "new",
+        "status": "pending",
+        "since": None,
+        "registration": "0-4",
+        "registered_ms": found["new"].registered_ms,
+        "type": "boolean",
+        **COFFEE,
+    }
+
+
+def test_a_topology_that_resumes_makes_expired_registrations_active_again(kafka: KafkaSettings, client: PubSub) -> None:
+    write(kafka, client.topics.subscriptions, [("a", {"type": "topk", **PARK})])
+    write(kafka, client.topics.registrations, [event("a", "0-0", "active", 5), event("a", "0-0", "removed", 7), event("a", "0-0", "active", -1)])
+    assert client.subscription("a").status == "active"
+    assert client.subscription("a").since == -1
+
+
+def test_the_newest_topk_is_that_of_the_store(kafka: KafkaSettings, client: PubSub) -> None:
+    assert client.topk("a") is None
+
+    def state(watermark: int, *entries: tuple[Any, float]) -> dict[str, Any]:
+        return {"v": 1, "subscription": "a", "registration": "0-3", "watermark": watermark, "topk": [{"message": m, "score": s} for m, s in entries]}
+
+    def version(watermark: int) -> list[tuple[str, str]]:
+        return [("version", f"1 0-3 {watermark}")]
+
+    write(
+        kafka,
+        client.topics.topk,
+        [("a", state(7, ("0-1", 0.9)), version(7)), ("a", state(9, (17, 0.8), ("0-1", 0.5)), version(9)), ("b", state(10), version(10))],
+    )
+    found = client.topk("a")
+    assert found == TopK("a", 9, [(17, 0.8), ("0-1", 0.5)], "0-3")
+    assert found.as_json() == {
+        "subscription": "a",
+        "registration": "0-3",
+        "watermark": 9,
+        "topk": [{"message": 17, "score": 0.8}, {"message": "0-1", "score": 0.5}],
+    }
+    write(kafka, client.topics.topk, [("a", None, version(9))])
+    assert client.topk("a") is None
+
+
+def test_results_come_once_each_and_junk_is_left_out(kafka: KafkaSettings, client: PubSub) -> None:
+    first, second, third = delta("a", "add", "0-1", 1, score=0.5, rank=1, meta={"x": 1}), delta("b", "match", 17, 2), delta("a", "remove", "0-1", 9)
+    write(kafka, client.topics.results, [first, second, first, ("a", b"junk"), ("a", b"[]"), ("a", None), ("a", {"v": 1}), third, second])
+    found = list(client.results())
+    assert [(r.subscription, r.op, r.message, r.watermark, r.score, r.rank, r.meta) for r in found] == [
+        ("a", "add", "0-1", 1, 0.5, 1, {"x": 1}),
+        ("b", "match", 17, 2, None, None, None),
+        ("a", "remove", "0-1", 9, None, None, None),
+    ]
+    assert found[0].value == first[1]
+    assert found[0].result_id == '0-0/"a"/1/add/"0-1"'
+    assert [r.op for r in client.results(subscriptions=["b"])] == ["match"]
+    assert [r.op for r in client.results(subscriptions="b")] == ["match"]
+    plain = {k: v for k, v in first[1].items()}
+    write(kafka, client.topics.results, [("a", plain), ("a", plain)])
+    assert len(list(client.results())) == 4  # without the header the content tells them apart
+
+
+def test_results_are_followed_from_the_moment_of_the_call(kafka: KafkaSettings, client: PubSub) -> None:
+    write(kafka, client.topics.results, [delta("a", "match", 1, 1)])
+    following = client.results(start="now", follow=0.5)
+    write(kafka, client.topics.results, [delta("a", "match", 2, 2)])
+    assert [r.message for r in following] == [2]
+    endless = client.results(follow=True)
+    assert [next(endless).message, next(endless).message] == [1, 2]
+    endless.close()
+
+
+def test_several_partitions_are_read_whole(kafka: KafkaSettings) -> None:
+    name = f"many-{uuid.uuid4().hex[:8]}"
+    ensure_topics(kafka, name, 3)
+    with PubSub(kafka, name, conf={}) as client:
+        ids = [client.subscribe(f"s{i}", **PARK) for i in range(30)]
+        for i in range(0, 30, 3):
+            client.unsubscribe(f"s{i}")
+        client.flush()
+        found = client.subscriptions()
+        assert [s.id for s in found] == sorted(ids[i] for i in range(30) if i % 3)
+        assert len({s.registration.partition("-")[0] for s in found}) == 3
+        assert client.partitions(client.topics.messages) == 3
+        write(kafka, client.topics.results, [delta(f"s{i}", "match", i, i) for i in range(30)])
+        assert sorted(r.message for r in client.results()) == list(range(30))
+
+
+def test_a_refused_record_is_found_among_the_dead_letters(kafka: KafkaSettings, client: PubSub) -> None:
+    assert client.refusal("0-3") is None
+    admin = TopicAdmin(kafka)
+    try:
+        admin.create({client.topics.dead_letters: 1}, {})
+    finally:
+        admin.close()
+    where = [("stage", "translate"), ("topic", client.topics.subscriptions), ("partition", "0")]
+    write(
+        kafka,
+        client.topics.dead_letters,
+        [("a", b"x", [("error", "too deep"), *where, ("offset", "3")]), ("a", b"y", [("error", "other"), *where, ("offset", "33")])],
+    )
+    assert client.refusal("0-3") == "too deep"
+    assert client.refusal("0-33") == "other"
+    assert client.refusal("1-3") is None
+
+
+def test_a_follower_can_begin_before_the_end(kafka: KafkaSettings, client: PubSub) -> None:
+    write(kafka, client.topics.messages, [(None, {"n": i}) for i in range(10)])
+
+    def read(start: str | int) -> list[int]:
+        follower = Follower(kafka, [client.topics.messages], start)
+        try:
+            size, found = follower.size(), []
+            while not follower.at_end():
+                found += [json.loads(r.value)["n"] for r in follower.poll()]
+            assert size == len(found)
+            return found
+        finally:
+            follower.close()
+
+    assert read(3) == [7, 8, 9]
+    assert read(30) == read("beginning") == list(range(10))
+    assert read("now") == []
+
+
+# --- without a broker -------------------------------------------------------------------------------------------------
+
+
+def test_the_type_is_seen_from_the_fields() -> None:
+    assert [subscription_type(f) for f in (PARK, COFFEE, {"keywords": ["a"]}, {"bbox": []}, {**PARK, "type": "boolean"})] == [
+        "topk",
+        "boolean",
+        "topk",
+        "boolean",
+        "boolean",
+    ]
+
+
+def test_only_the_newest_ids_are_remembered() -> None:
+    once = Once(2)
+    assert [once.first(id) for id in "abacda"] == [True, True, False, True, True, True]
+
+
+def test_what_is_no_state_is_none() -> None:
+    for value in (
+        None,
+        b"junk",
+        b"[]",
+        b"{}",
+        b'{"subscription": "a", "watermark": 1, "topk": 5}',
+        b'{"subscription": "a", "watermark": 1, "topk": [{}]}',
+        b"[" * 100_000,
+    ):
+        assert TopK.of(value) is None
+        assert Result.of(type("Record", (), {"value": value, "headers": [], "timestamp": 0})()) is None

@@ -1,0 +1,53 @@
+"""What is in the repository is in the package."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+ROOTS = ("topology", "spouts", "distribution", "bolts", "deploy")
+
+
+def _setup() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def test_setup_cfg_lists_every_folder_with_code() -> None:
+    listed = set(_setup()["options"]["packages"].split())
+    present = {"dskype." + ".".join(p.parent.relative_to(REPOSITORY).parts) for root in ROOTS for p in (REPOSITORY / root).rglob("__init__.py")}
+    assert present - listed == set(), "add these to 'packages' in setup.cfg"
+    assert listed - present == set(), "remove these from 'packages' in setup.cfg"
+    mapped = dict(line.split(" = ") for line in _setup()["options"]["package_dir"].strip().splitlines())
+    assert {f"dskype.{root}": root for root in ROOTS if f"dskype.{root}" in listed} == mapped, "'package_dir' in setup.cfg must map each of them"
+
+
+def test_setup_cfg_lists_every_file_that_is_not_code() -> None:
+    data = {package: patterns.split() for package, patterns in _setup()["options.package_data"].items()}
+    for root in ROOTS:
+        for folder, _, names in os.walk(REPOSITORY / root):
+            for name in names:
+                path = Path(folder, name)
+                if path.suffix in (".py", ".pyc", ".md") or "__pycache__" in path.parts:
+                    continue
+                assert any(
+                    path.match(f"{REPOSITORY / package.removeprefix('dskype.').replace('.', '/')}/{pattern}")
+                    for package, patterns in data.items()
+                    for pattern in patterns
+                ), f"add {path.relative_to(REPOSITORY)} to package_data in setup.cfg"
+
+
+def test_no_committed_text_of_ours_names_a_jar_repository() -> None:
+    """Ivy's default, or what the user sets, decides where jars come from."""
+    for path in [*(REPOSITORY / "deploy").glob("*.py"), REPOSITORY / "Makefile", REPOSITORY / "setup.cfg"]:
+        assert not re.search(r"maven\.org|maven2|pypi\.org|artifactory|nexus", path.read_text(encoding="utf-8")), path
+
+
+def test_the_makefile_parses_and_says_what_there_is() -> None:
+    told = subprocess.run(["make", "--no-print-directory"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert {"run", "test", "doctor", "clean"} <= {line.split()[0] for line in told.splitlines()}

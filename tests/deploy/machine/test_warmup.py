@@ -1,0 +1,17 @@
+"""Kernels are compiled once, by a small DSkype."""
+
+from dskype.deploy.machine import paths, warmup
+
+
+def test_the_small_topology_takes_everything_it_is_given():
+    warmup._run_small_topology()  # raises where there is a dead letter
+
+
+def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monkeypatch):
+    runs, said = [], []
+    monkeypatch.setattr(warmup, "_run_small_topology", lambda: runs.append(1))
+    assert [warmup.compile_kernels(said.append) for _ in range(2)] == [True, False]
+    monkeypatch.setattr(warmup, "_state", lambda: "other")
+    assert warmup.compile_kernels(said.append)
+    assert len(runs) == 2 and said == ["compiling kernels (once)"] * 2
+    assert (paths.numba_cache_dir() / "compiled").read_text() == "other"
