@@ -31,7 +31,7 @@ class ExternalInputs:
         self._kafka, self._file, self._name = kafka, folder / FIRST_OFFSETS, name
 
     def forget(self) -> None:
-        """Begin anew: what was begun before has no meaning any more."""
+        """Forget where partitions were begun: an earlier run of the topology is of no concern."""
         self._file.unlink(missing_ok=True)
 
     def positions(self, component: str, spout: KafkaSpout, known: Mapping[Partition, int], *, skip_lost: bool) -> dict[Partition, int]:
@@ -83,7 +83,7 @@ class ExternalInputs:
 
     @staticmethod
     def _first(consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
-        """Return where a partition is begun that nobody has read yet."""
+        """Return where to begin a partition that was never read."""
         strategy = spout.first_poll_strategy
         committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
         start = committed if committed is not None else end if strategy.endswith("LATEST") else begin

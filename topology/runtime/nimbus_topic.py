@@ -249,7 +249,7 @@ class NimbusService:
                 except KafkaError as error:
                     log.warning("nimbus cannot read commands: %s; trying again", error)
                     self._stop.wait(1)
-                except Exception:  # whatever somebody wrote: the next command must be heard
+                except Exception:  # whatever the record holds, the next command must be read
                     log.exception("nimbus met an error; it goes on")
                     self._stop.wait(1)
         finally:
