@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from kafka import TopicPartition
@@ -44,8 +45,7 @@ class ExternalInputs:
         :raises TopologyError: there is no such topic.
         """
         first_starts = self._first_starts()
-        consumer = self._kafka.consumer(group_id=self._group(spout))
-        try:
+        with closing(self._kafka.consumer(group_id=self._group(spout))) as consumer:
             found: dict[Partition, int] = {}
             for topic in self._topics(consumer, component, spout):
                 numbers = consumer.partitions_for_topic(topic)
@@ -63,8 +63,6 @@ class ExternalInputs:
                         first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
             write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
             return found
-        finally:
-            consumer.close()
 
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
         if spout.topics:
