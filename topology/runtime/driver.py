@@ -157,9 +157,8 @@ class TopologyDriver:
             self._manifest.write(self.folder)
         store = self._store()
         store.create()
-        self._term = self._term or take_term(
-            store, now_ms()
-        )  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
+        # First, so that an earlier driver's processes write nothing into what is cleared or taken up here.
+        self._term = self._term or take_term(store, now_ms())
         if not self.resume:
             store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
