@@ -128,51 +128,26 @@ _Metric = TypeVar("_Metric")
 
 
 class Plan(Protocol):
-    """What a context asks of the plan of its topology, a :class:`~dskype.topology.planning.plan.TopologyPlan`."""
+    """What a context asks of a :class:`~dskype.topology.planning.plan.TopologyPlan`, which says what each member returns."""
 
     @property
-    def name(self) -> str:
-        """The topology's name."""
-
+    def name(self) -> str: ...
     @property
-    def topology_id(self) -> str:
-        """Its id."""
-
+    def topology_id(self) -> str: ...
     @property
-    def topology(self) -> StormTopology:
-        """The topology, system parts included."""
-
+    def topology(self) -> StormTopology: ...
     @property
-    def task_component(self) -> Mapping[int, str]:
-        """Task id -> component id, for all tasks."""
-
+    def task_component(self) -> Mapping[int, str]: ...
     @property
-    def component_ids(self) -> list[str]:
-        """All component ids in string order."""
-
-    def spec(self, component_id: str) -> ComponentSpec:
-        """Return a component's spec."""
-
-    def component_of(self, task: int) -> str:
-        """Return the component of a task."""
-
-    def component_tasks(self, component_id: str) -> list[int]:
-        """Return a component's task ids, sorted."""
-
-    def component_conf(self, component_id: str) -> dict[str, Any]:
-        """Return the configuration of a component."""
-
-    def task_index(self, task: int) -> int:
-        """Return the 0-based position of a task within its component."""
-
-    def worker_of(self, task: int) -> int:
-        """Return the worker that runs a task."""
-
-    def worker_tasks(self, worker: int) -> list[int]:
-        """Return the task ids of a worker, sorted."""
-
-    def worker_port(self, worker: int) -> int:
-        """Return the port that stands for a worker."""
+    def component_ids(self) -> list[str]: ...
+    def spec(self, component_id: str) -> ComponentSpec: ...
+    def component_of(self, task: int) -> str: ...
+    def component_tasks(self, component_id: str) -> list[int]: ...
+    def component_conf(self, component_id: str) -> dict[str, Any]: ...
+    def task_index(self, task: int) -> int: ...
+    def worker_of(self, task: int) -> int: ...
+    def worker_tasks(self, worker: int) -> list[int]: ...
+    def worker_port(self, worker: int) -> int: ...
 
 
 class TopologyContext:

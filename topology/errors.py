@@ -73,7 +73,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``Type: message``; the message of somebody else's exception may be anything, and its ``__str__`` may raise."""
+    """Return ``Type: message``; the message of a user's exception may be anything, and its ``__str__`` may raise."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

@@ -402,7 +402,7 @@ class WindowedBoltExecutor(Bolt):
         """Take a tuple into the queue, which may complete a window."""
         now = self._clock_ms()
         if self._extract is None:
-            self._manager.add(tup, now)
+            self._manager.enqueue(tup, now)
             self._trigger.on_tuple(now)
             self._manager.compact()
             return
@@ -410,7 +410,7 @@ class WindowedBoltExecutor(Bolt):
         stream = (tup.meta.component, tup.meta.stream)
         self._stream_ts[stream] = max(ts, self._stream_ts.get(stream, ts))
         if ts >= self._watermark:
-            self._manager.add(tup, ts)
+            self._manager.enqueue(tup, ts)
             self._manager.compact()
             return
         self._late.inc()

@@ -123,7 +123,7 @@ class Environment(environment.Environment):
         ):
             raise AlreadyAliveException.for_topology(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
-        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, tell=self._progress)
+        return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, announce=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
         """Tell everybody what became of the embedded broker; without one nothing goes on."""

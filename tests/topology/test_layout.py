@@ -100,3 +100,14 @@ def test_packages_depend_on_each_other_one_way():
             other = target.split(".")[0] if target.split(".")[0] in order else ""
             if package in RUNTIME and other in RUNTIME:
                 assert order.index(other) <= order.index(package), f"{name} imports {target}"
+
+
+def test_only_the_runtime_on_spark_knows_spark_and_kafka():
+    """The builder checks with PySpark's own pickler that components can travel."""
+    users = set()
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if {module.split(".")[0] for module in found} & {"pyspark", "kafka"}:
+                users.add(name)
+    assert {name for name in users if not name.startswith("runtime.")} == {"builder"}

@@ -27,7 +27,7 @@ from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
 __all__ = ["BoltTask", "PoisonedBatchError"]
 
 _MAX_FAILURES = 64
-"""So often a batch that fails is run again in parts; then a part that fails goes to the dead letters whole: its service may be down."""
+"""How often parts of a failed batch are run again; after that a failing part becomes dead letters whole, because a service it needs may be down."""
 _CHEAP_NS = 50_000_000
 """A checkpoint that takes no longer is taken before every batch, once one has failed."""
 
@@ -124,7 +124,7 @@ class BoltTask(Task):
             self._run_rows(meta, first_seq, segment)
         spent = perf_counter_ns() - started
         self.stats.executed[f"{meta.component}/{segment.stream}"] += segment.n
-        self.stats.execute.add(spent, segment.n)
+        self.stats.execute.record(spent, segment.n)
         self.stats.busy_ns += spent
 
     def _check(self, frame: DataFrame) -> None:
@@ -407,7 +407,7 @@ class BoltTask(Task):
         meta = tup.meta
         counter[f"{meta.component}/{meta.stream}"] += 1
         if self._sampled and (started := self._sampled.pop(id(tup), None)) is not None:
-            self.stats.process.add(perf_counter_ns() - started)
+            self.stats.process.record(perf_counter_ns() - started)
 
     def ack(self, tup: Tuple) -> None:
         ids = tup.message_id

@@ -318,7 +318,7 @@ class OutputCollector(_Collector):
             self._task.fail(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the message timeout of the tuple's trees anew."""
+        """Restart the message timeout of the tuple's trees."""
         if self._tracking:
             self._task.reset_timeout(tup)
 
@@ -342,7 +342,7 @@ class BasicOutputCollector:
         return self._collector.emit_direct(task, values, stream, self.input)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the message timeout of the tuple's trees anew."""
+        """Restart the message timeout of the tuple's trees."""
         self._collector.reset_timeout(tup)
 
 

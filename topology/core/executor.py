@@ -9,7 +9,7 @@ process has run batches in between; and two processes at once are told apart by 
 only one of them can write the next entry (``snapshots``).
 
 Snapshots are taken when a batch of a higher number arrives, before it is processed: what the task
-emitted before is in Kafka by then, so every snapshot is a place from which all can be started anew.
+emitted before is in Kafka by then, so every snapshot is a place from which the whole topology can start again.
 """
 
 from __future__ import annotations

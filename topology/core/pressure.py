@@ -88,7 +88,7 @@ class Pressure:
     def _measure(self, now_ms: int) -> None:
         seen, counts = self._seen, self._counts(now_ms)
         since_ms = now_ms - seen[-1].at_ms
-        if counts.received < seen[-1].received:  # a topology's statistics began anew
+        if counts.received < seen[-1].received:  # the topology's statistics started again
             seen.clear()
         seen.append(counts)
         if len(seen) == 1:

@@ -1,6 +1,6 @@
 """The receiving side of a task: every channel's tuples once, in order, whatever the inbox holds.
 
-A sink may write a batch again, write a part of it, or write a later frame and not an earlier one; and anybody may write
+A sink may write a batch again, write a part of it, or write a later frame and not an earlier one; and anyone may write
 a record into an inbox that is no frame. Numbers tell these cases apart:
 
 - what was received before is dropped;
@@ -24,7 +24,7 @@ from dskype.topology.core.values import slice_column
 __all__ = ["Receiver"]
 
 PATIENCE_MS = 30_000
-"""So long frames are held back for one that may have been lost; a batch is run again much sooner."""
+"""How long frames are held back for one that may be lost; a failed batch runs again much sooner."""
 _MAX_STEP_MS = 5000
 """A record advances that time by this much at most: after a standstill there has to be time to write again."""
 

@@ -58,7 +58,7 @@ _TERMS_KEPT = 8
 _PARTIAL, _ABANDONED_S = ".partial", 60
 """How files end that are being written; older ones are of processes that were killed."""
 _LOOKS = 10
-"""So often the files of a task are looked up again when the one to be read has been removed since."""
+"""How often the files of a task are listed again when the one to read has been removed meanwhile."""
 
 
 class SnapshotError(TopologyError):

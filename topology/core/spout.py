@@ -162,7 +162,7 @@ class SpoutTask(Task):
         message_id, stream, emitted_ms = entry
         if completed:
             self.stats.acked[stream] += 1
-            self.stats.complete.add(max(0, self._wall_ms() - emitted_ms) * 1_000_000)
+            self.stats.complete.record(max(0, self._wall_ms() - emitted_ms) * 1_000_000)
         else:
             self.stats.failed[stream] += 1
         self._guard(self._settled, completed, message_id)
@@ -342,7 +342,7 @@ class KafkaSpoutTask(SpoutTask):
             if record is None:
                 break
             records.append(record)
-            records += self._backlog[key].take(budget - len(records))
+            records += self._backlog[key].pop_first(budget - len(records))
             self._next[key] = records[-1].offset + 1
         if not records:
             return 0
@@ -380,7 +380,7 @@ class KafkaSpoutTask(SpoutTask):
             if not backlog:  # compacted or transaction markers: nothing there
                 self._next[key] = stop
                 return None
-        return backlog.take(1)[0]
+        return backlog.pop_first(1)[0]
 
     def _read_again(self, key: tuple[str, int], start: int, stop: int) -> Iterator[InRecord]:
         try:
@@ -458,7 +458,7 @@ class KafkaSpoutTask(SpoutTask):
             )
             self.collector.emit_all(tuples, (record.topic, record.partition, record.offset, attempt) if self._guaranteed else None)
             self._note_arrivals(record.timestamp_ms, record.timestamp_ms, 1)
-        except Exception as error:  # the user's code on somebody's record
+        except Exception as error:  # user code, given any record
             text = _reason(error)
             self.dead_letter(record.value, text, "translate", record)
             tuples = ()
@@ -546,7 +546,7 @@ class _Backlog:
                 return record.offset + 1
         return stop
 
-    def take(self, n: int) -> list[InRecord]:
+    def pop_first(self, n: int) -> list[InRecord]:
         """Remove and return the first ``n`` records, or as many as there are."""
         taken = [self._records.popleft() for _ in range(min(n, len(self._records)))]
         self.n_bytes -= sum(map(_size, taken))
@@ -555,7 +555,7 @@ class _Backlog:
     def forget(self, offset: int) -> None:
         """Remove the records before ``offset``."""
         while self._records and self._records[0].offset < offset:
-            self.take(1)
+            self.pop_first(1)
 
 
 def _reason(error: Exception) -> str:

@@ -45,7 +45,7 @@ class Latency:
     def __init__(self, count: int = 0, total_ns: int = 0) -> None:
         self.count, self.total_ns = count, total_ns
 
-    def add(self, ns: int, count: int = 1) -> None:
+    def record(self, ns: int, count: int = 1) -> None:
         self.count += count
         self.total_ns += ns
 
@@ -248,7 +248,7 @@ class TopologyStats:
         latency = Latency()
         for task in list(self.tasks.values()):
             if task["component"] == component:
-                latency.add(task[kind][1], task[kind][0])
+                latency.record(task[kind][1], task[kind][0])
         return latency.mean_ms
 
 

@@ -1,4 +1,4 @@
-"""The time of day, read once and carried on by a clock that nobody sets.
+"""The time of day, read once and carried on by a clock that is never set.
 
 When a machine's clock is corrected, what is due by it falls due an hour late, or all at once. So the emulator's processes look at the
 time of day when they start; from then on they count.

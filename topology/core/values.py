@@ -207,7 +207,7 @@ def _read_array(data: bytes) -> np.ndarray:
 
 
 def _read_nested(data: bytes, depth: int) -> Any:
-    """Read what :func:`_pack_nested` wrote, from bytes that nobody vouches for."""
+    """Read what :func:`_pack_nested` wrote, from bytes that may be anything."""
     if depth > MAX_NESTING:
         msg = f"tuples and sets are nested too deeply in a frame or state; expected at most {MAX_NESTING} levels"
         raise FrameError(msg)

@@ -152,7 +152,7 @@ class WindowManager:
         self.previous: set[int] = set()
         self.since_scan = 0
 
-    def add(self, tup: Tuple, ts: int) -> None:
+    def enqueue(self, tup: Tuple, ts: int) -> None:
         self.queue.append(Event(self.seq, ts, tup))
         self.seq += 1
         self.eviction.track()

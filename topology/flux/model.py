@@ -179,7 +179,7 @@ class TopologyDef:
         """
         warnings: list[str] = []
 
-        def take(what: str, mine: dict[str, Any], theirs: Mapping[str, Any]) -> None:
+        def include(what: str, mine: dict[str, Any], theirs: Mapping[str, Any]) -> None:
             for key, value in theirs.items():
                 if key in mine and not override:
                     warnings.append(f"Ignoring attempt to set {what} {key!r} with override == false.")
@@ -191,10 +191,10 @@ class TopologyDef:
                 self.name = other.name
             else:
                 warnings.append("Ignoring attempt to set property 'name' with override == false.")
-        take("topology config property", self.config, other.config)
-        take("component", self.components, other.components)
-        take("bolt", self.bolts, other.bolts)
-        take("spout", self.spouts, other.spouts)
+        include("topology config property", self.config, other.config)
+        include("component", self.components, other.components)
+        include("bolt", self.bolts, other.bolts)
+        include("spout", self.spouts, other.spouts)
         self.streams.extend(other.streams)
         for what, ignored in (("includes", other.includes), ("workerHooks", other.worker_hooks), ("topologySource", other.topology_source)):
             if ignored:
@@ -206,7 +206,7 @@ class TopologyDef:
 
 
 class _Map:
-    """One map of the file: typed access to its keys, and an error for those nobody asked for."""
+    """One map of the file: typed access to its keys, and an error for those that are not read."""
 
     def __init__(self, data: Any, where: str, *keys: str) -> None:
         if not isinstance(data, Mapping):

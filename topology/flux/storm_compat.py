@@ -229,36 +229,22 @@ class SimpleTopology:
 # --- java.time --------------------------------------------------------------------------------------------------------
 
 
+def _durations_of(millis: int) -> Any:
+    """Return a factory of durations; ``millis`` is the length of its unit."""
+
+    def of(n: int) -> Duration:
+        return Duration(n * millis)
+
+    return staticmethod(of)
+
+
 @dataclass(frozen=True)
 class Duration:
     """``java.time.Duration``, made by its factories."""
 
     millis: int = 0
 
-    @staticmethod
-    def of_millis(n: int) -> Duration:
-        """Return n milliseconds."""
-        return Duration(n)
-
-    @staticmethod
-    def of_seconds(n: int) -> Duration:
-        """Return n seconds."""
-        return Duration(n * 1000)
-
-    @staticmethod
-    def of_minutes(n: int) -> Duration:
-        """Return n minutes."""
-        return Duration(n * 60_000)
-
-    @staticmethod
-    def of_hours(n: int) -> Duration:
-        """Return n hours."""
-        return Duration(n * 3_600_000)
-
-    @staticmethod
-    def of_days(n: int) -> Duration:
-        """Return n days."""
-        return Duration(n * 86_400_000)
+    of_millis, of_seconds, of_minutes, of_hours, of_days = map(_durations_of, (1, 1000, 60_000, 3_600_000, 86_400_000))
 
     def to_millis(self) -> int:
         """Return the length in milliseconds."""

@@ -2,7 +2,7 @@
 
 Pure: no clock, no Kafka, no Spark. Time comes in as an argument, what is to be done comes out as a list of
 :class:`Action`. A state is one JSON document; whoever runs topologies stores it, and after a restart builds it again
-with :meth:`TopologyState.from_json` and sends ``STARTUP``, which arms the waits anew.
+with :meth:`TopologyState.from_json` and sends ``STARTUP``, which starts the waits again.
 
 ============  ===========  ==========  =============  ===========  =============  ===========  ==========
 status        ACTIVATE     INACTIVATE  REBALANCE      KILL         DO_REBALANCE   REMOVE       STARTUP
@@ -336,7 +336,7 @@ class Nimbus:
         return done
 
     def startup(self, now_ms: int) -> list[tuple[TopologyState, list[Action]]]:
-        """Take up all topologies after a restart: activate the active ones, arm the waits anew."""
+        """Take up all topologies after a restart: activate the active ones, start the waits again."""
         return [(state, state.transition("STARTUP", now_ms)) for state in self]
 
 

@@ -6,7 +6,7 @@
 ==================  ==================================================================================================
 
 A file that is missing where it must be, or that cannot be read, is an error that names it. State is removed only where
-somebody asked for it.
+the user asked for it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Manifest:
     version: str
 
     @classmethod
-    def of(cls, plan: TopologyPlan, version: str) -> Manifest:
+    def describe(cls, plan: TopologyPlan, version: str) -> Manifest:
         """Describe a plan."""
         specs = plan.topology.components
         plain = json.loads(json.dumps({"conf": redact(plan.conf), "own": {c: redact(specs[c].conf) for c in plan.component_ids}}, default=repr))

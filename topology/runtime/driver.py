@@ -69,9 +69,9 @@ class TopologyDriver:
     :param spark: the session that runs the queries.
     :param kafka: the brokers.
     :param folder: the topology's own folder, reachable by every Spark executor; snapshots live here.
-    :param resume: go on from the snapshots and inboxes of an earlier run; otherwise both are made anew.
+    :param resume: go on from the snapshots and inboxes of an earlier run; otherwise both start empty.
     :param spark_scratch: where Spark's throw-away checkpoints go; default within ``folder``.
-    :param tell: gets a line of text when something happens that whoever started the topology should know.
+    :param announce: gets a line of text when something happens that whoever started the topology should know.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class TopologyDriver:
         *,
         resume: bool = False,
         spark_scratch: Path | None = None,
-        tell: Callable[[str], None] = lambda text: None,
+        announce: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.plan, self._spark, self.kafka, self.folder = plan, spark, kafka, Path(folder)
         self.resume = resume
@@ -92,7 +92,7 @@ class TopologyDriver:
         self._clock = TopologyClock(plan, self.stats, now_ms())
         self._topics = TopologyTopics(plan, kafka)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name)
-        self._reports = DriverReports(plan.topology_id, self.stats, now_ms, tell)
+        self._reports = DriverReports(plan.topology_id, self.stats, now_ms, announce)
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
@@ -107,7 +107,7 @@ class TopologyDriver:
         self._control_due: str | None = None
         self._term = self._starts = 0
         self._brokers_away = False
-        self._obstacles: dict[str, str] = {}  # component -> what its query fails of until somebody mends it
+        self._obstacles: dict[str, str] = {}  # component -> why its query fails, until that is repaired
         self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
         self.warnings: list[str] = []
         """What is not right with external topics, though it can be worked with."""
@@ -152,14 +152,13 @@ class TopologyDriver:
         started = started_before(self.plan, self.folder) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
-        self._manifest = Manifest.of(self.plan, installed_version())
+        self._manifest = Manifest.describe(self.plan, installed_version())
         if started is not None and check_changes(self.plan, started, self._manifest):
             self._manifest.write(self.folder)
         store = self._store()
         store.create()
-        self._term = self._term or take_term(
-            store, now_ms()
-        )  # first, so that an earlier driver's processes write nothing into what is cleared or taken up here
+        # First, so that an earlier driver's processes write nothing into what is cleared or taken up here.
+        self._term = self._term or take_term(store, now_ms())
         if not self.resume:
             store.clear()
             (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -179,7 +178,7 @@ class TopologyDriver:
             self._control("deactivate")
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Go on with another placement of the same tasks: every query starts anew from its snapshots.
+        """Go on with another placement of the same tasks: every query starts again from its snapshots.
 
         The spouts are paused by now. What is on its way is delivered first and the bolts are asked for
         snapshots, so that nothing is routed again under the new placement (local-or-shuffle depends on it).
@@ -337,7 +336,7 @@ class TopologyDriver:
                 raise self.failure
 
     def _fail(self, error: TopologyError) -> None:
-        """End the topology for good: nothing is emitted any more, and everybody hears why."""
+        """End the topology for good: nothing more is emitted, and all readers of the metrics topic learn why."""
         with self._lock:
             if self.failure is not None:
                 return
@@ -493,7 +492,7 @@ class TopologyDriver:
             query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)
 
     def _revive(self) -> None:
-        """Start failed queries anew, from their snapshots: at once, or later if that did not help the last time."""
+        """Start failed queries again from their snapshots: at once, or later if that did not help the last time."""
         with self._lock:
             for component, query in list(self._queries.items()):
                 if self._stop.is_set() or self.failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from kafka import TopicPartition
@@ -31,7 +32,7 @@ class ExternalInputs:
         self._kafka, self._file, self._name = kafka, folder / FIRST_OFFSETS, name
 
     def forget(self) -> None:
-        """Begin anew: what was begun before has no meaning any more."""
+        """Forget where partitions were begun: an earlier run of the topology is of no concern."""
         self._file.unlink(missing_ok=True)
 
     def positions(self, component: str, spout: KafkaSpout, known: Mapping[Partition, int], *, skip_lost: bool) -> dict[Partition, int]:
@@ -44,8 +45,7 @@ class ExternalInputs:
         :raises TopologyError: there is no such topic.
         """
         first_starts = self._first_starts()
-        consumer = self._kafka.consumer(group_id=self._group(spout))
-        try:
+        with closing(self._kafka.consumer(group_id=self._group(spout))) as consumer:
             found: dict[Partition, int] = {}
             for topic in self._topics(consumer, component, spout):
                 numbers = consumer.partitions_for_topic(topic)
@@ -63,8 +63,6 @@ class ExternalInputs:
                         first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
             write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
             return found
-        finally:
-            consumer.close()
 
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
         if spout.topics:
@@ -83,7 +81,7 @@ class ExternalInputs:
 
     @staticmethod
     def _first(consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
-        """Return where a partition is begun that nobody has read yet."""
+        """Return where to begin a partition that was never read."""
         strategy = spout.first_poll_strategy
         committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
         start = committed if committed is not None else end if strategy.endswith("LATEST") else begin

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping
 
@@ -104,8 +105,7 @@ class KafkaInboxReader:
         if stop is not None and start >= stop:
             return
         where = TopicPartition(topic, partition)
-        consumer = self._settings.consumer()
-        try:
+        with closing(self._settings.consumer()) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
                 raise lost_input(topic, partition, start, stop, 0, 0)
             consumer.assign([where])
@@ -126,14 +126,11 @@ class KafkaInboxReader:
                 elif time.monotonic() > deadline:
                     msg = f"no records of {topic}/{partition} came for {_READ_TIMEOUT_S} s; expected offsets {position} to {stop - 1}"
                     raise KafkaTimeoutError(msg)
-        finally:
-            consumer.close()
 
 
 def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
     """Return every record of a topic that is there now, partition after partition; [] for an unknown topic."""
-    consumer = settings.consumer()
-    try:
+    with closing(settings.consumer()) as consumer:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
         if not partitions:
             return []
@@ -150,18 +147,13 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
                 msg = f"topic {topic} could not be read to its end within {_READ_TIMEOUT_S} s"
                 raise KafkaTimeoutError(msg)
         return sorted(records, key=lambda r: (r.partition, r.offset))
-    finally:
-        consumer.close()
 
 
 def brokers_answer(settings: KafkaSettings) -> bool:
     """Tell whether the brokers can be asked for their topics."""
     try:
-        admin = settings.admin()
-        try:
+        with closing(settings.admin()) as admin:
             admin.list_topics()
-        finally:
-            admin.close()
     except Exception:  # whatever it is: the clients raise errors of many kinds
         return False
     return True
@@ -244,13 +236,10 @@ class TopicAdmin:
 
     def begin_and_end(self, topic: str) -> dict[int, tuple[int, int]]:
         """Return partition -> (first offset, next offset) of a topic."""
-        consumer = self._settings.consumer()
-        try:
+        with closing(self._settings.consumer()) as consumer:
             partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
             first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
             return {tp.partition: (first[tp], last[tp]) for tp in partitions}
-        finally:
-            consumer.close()
 
 
 def refuse_own_security(options: Mapping[str, Any], component: str) -> None:

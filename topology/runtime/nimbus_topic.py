@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from kafka import TopicPartition
@@ -131,8 +132,7 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
         watched.note(name, record)
     verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     if None in verdicts.values():
-        consumer = kafka.consumer(fetch_max_wait_ms=100)
-        try:
+        with closing(kafka.consumer(fetch_max_wait_ms=100)) as consumer:
             where = TopicPartition(NIMBUS_TOPIC, 0)
             consumer.assign([where])
             consumer.seek_to_end(where)
@@ -142,8 +142,6 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
                     if name in records and document is not None:
                         watched.note(name, document)
                 verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
-        finally:
-            consumer.close()
     return {name: bool(verdict) for name, verdict in verdicts.items()}
 
 
@@ -237,8 +235,7 @@ class NimbusService:
                     log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
-        consumer = self._kafka.consumer(fetch_max_wait_ms=500)
-        try:
+        with closing(self._kafka.consumer(fetch_max_wait_ms=500)) as consumer:
             where = TopicPartition(NIMBUS_TOPIC, 0)
             consumer.assign([where])
             consumer.seek_to_end(where)
@@ -249,11 +246,9 @@ class NimbusService:
                 except KafkaError as error:
                     log.warning("nimbus cannot read commands: %s; trying again", error)
                     self._stop.wait(1)
-                except Exception:  # whatever somebody wrote: the next command must be heard
+                except Exception:  # whatever the record holds, the next command must be read
                     log.exception("nimbus met an error; it goes on")
                     self._stop.wait(1)
-        finally:
-            consumer.close()
 
     def _take(self, record: Any) -> None:
         key = (record.key or b"").decode(errors="replace")

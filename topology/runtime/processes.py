@@ -39,7 +39,7 @@ def set_name(name: str) -> None:
 
 
 def runtime_folder() -> tuple[Path, bool]:
-    """Return a folder below the temp folder that nobody else can write, and whether other processes of ours find the same one.
+    """Return a folder below the temp folder that no other user can write, and whether other processes of ours find the same one.
 
     The temp folder is everybody's: what lies there under a name that can be guessed may be another user's trap. Where the folder that we share
     is not ours, each process gets one of its own.

@@ -38,7 +38,7 @@ _MICRO_BATCH = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # What nobody looks at need not be written down.
+    # No user interface shows them, so they are not recorded.
     "spark.sql.maxPlanStringLength": "0",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "1",
@@ -119,7 +119,7 @@ def _java_reason(error: Exception) -> str:
 
 
 def scratch_of(log_file: Path) -> Path:
-    """Return where Spark's JVM keeps what nobody needs after it: beside its log, so that it goes with the folder, or with the next start there."""
+    """Return the folder for files that only Spark's running JVM needs: beside its log, so that it goes with the folder, or with the next start there."""
     return log_file.absolute().parent / "jvm"
 
 

@@ -29,8 +29,8 @@ class Faults:
     :param lost_after: they die after it, before the sink has written anything.
     :param torn_write: the sink writes a part (later records perhaps without earlier ones), and the batch is run again.
     :param repeated: the batch is written whole and run again (retry, or driver killed before its commit).
-    :param restarted: the query starts anew from the snapshots; batches are cut elsewhere.
-    :param all_restarted: the driver dies: every query starts anew.
+    :param restarted: the query starts again from the snapshots; batches are cut elsewhere.
+    :param all_restarted: the driver dies: every query starts again.
     :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran.
     :param run_twice: another host runs the batch, too, at the same time; what it answers is written late, in part or never.
     :param second_owner: the query is replaced and does not know it: it gets batches of its own beside its successor. The rows of a
@@ -309,7 +309,7 @@ class SimulatedTopology:
         self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
 
     def _restart(self, query: _Query) -> None:
-        """Start a query anew, as after a crash: new processes, positions from the snapshots."""
+        """Start a query again, as after a crash: new processes, positions from the snapshots."""
         query.executors.clear()
         query.elsewhere.clear()
         query.term = self._term

@@ -24,7 +24,7 @@ def manifest(conf=None, tasks=2, extra=False, own=None, version="1.0") -> Manife
     if extra:
         builder.set_bolt("sink", Recorder("out")).global_grouping("sum")
     plan = TopologyPlan.build("t", "t-1-1", conf or {}, builder.create_topology())
-    return Manifest.of(plan, version)
+    return Manifest.describe(plan, version)
 
 
 def test_an_equal_topology_has_no_differences():
