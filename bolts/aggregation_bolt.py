@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
-from dskype.spouts.streams import ANSWERS, FIELDS, PARTIALS
+from dskype.spouts.streams import ANSWERS, FIELDS
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.errors import InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch, column_to_list
