@@ -56,7 +56,7 @@ class Heads(NamedTuple):
     :ivar keys: the subscriptions' ids in UTF-8, the keys of their records.
     :ivar names: the ids as JSON.
     :ivar registrations: ``<partition>-<offset>``.
-    :ivar tails: the end of a delta: ``}``, or ``,"meta":...}``; one string where nobody has a meta.
+    :ivar tails: the end of a delta: ``}``, or ``,"meta":...}``; one string where no subscription has a meta.
     """
 
     keys: Any
@@ -85,7 +85,7 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts or None; None for all: nobody has one.
+    :param metas: JSON texts or None; None for all: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
     import pyarrow as pa
