@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.replication.placement import PlacementStrategy, SinglePlacement
+from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
@@ -102,7 +102,7 @@ class DistributionBolt(BatchBolt):
         self._placement: PlacementStrategy = (
             ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
             if distributor.replicates
-            else SinglePlacement(distributor, self._subscription_tasks, collector)
+            else PlacementStrategy(distributor, self._subscription_tasks, collector)
         )
 
     def execute_batch(self, batch: TupleBatch) -> None:

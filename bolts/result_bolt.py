@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.replication.merger import TopkList
-from dskype.bolts.replication.merging import MergedResults, PassedOnResults, ResultStrategy
+from dskype.bolts.replication.merging import MergedResults, ResultStrategy
 from dskype.bolts.results import make_store
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
@@ -78,7 +78,7 @@ class ResultBolt(BatchBolt):
         self._strategy: ResultStrategy = (
             MergedResults(settings.extent, self._publisher.wants_deltas, self._publisher.wants_states, context)
             if distributor_class(settings.distributor).replicates
-            else PassedOnResults()
+            else ResultStrategy()
         )
         self._written_ms = 0
         self._counters = {name: context.register_counter(name) for name in ("states-waiting", "states-written", "states-stale", "store-failures")}

@@ -31,25 +31,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = (
-    "engine",
-    "boolean",
-    "ids",
-    "watermark",
-    "announced",
-    "asked",
-    "queue",
-    "topk",
-    "filters",
-    "requests",
-    "ends_ms",
-    "frozen",
-    "fresh",
-    "changed",
-    "replicas",
-    "coverage",
-    "placements",
-)
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements".split()
 """Keys of a snapshot in their order; the last three with a distributor that replicates."""
 
 

@@ -15,10 +15,10 @@
 =====================  =======================================  ==========================================================
 bolt                   strategy for one task per subscription    strategy for several
 =====================  =======================================  ==========================================================
-distribution           ``placement.SinglePlacement``             ``replicated_placement.ReplicatedPlacement``, ``registry``
+distribution           ``placement.PlacementStrategy``           ``replicated_placement.ReplicatedPlacement``, ``registry``
 subscription           ``ownership.SingleOwner``                 ``replicated_owner.ReplicatedOwner`` with ``replicas``,
                                                                  ``boolean_placements`` and ``coverage``
-result                 ``merging.PassedOnResults``               ``merging.MergedResults`` with ``merger``,
+result                 ``merging.ResultStrategy``                ``merging.MergedResults`` with ``merger``,
                                                                  ``replicated_subscription`` and ``fast_lists``
 =====================  =======================================  ==========================================================
 

@@ -1,8 +1,7 @@
-"""What a result bolt does with what arrives: the contract of its two strategies, and both of them."""
+"""What a result bolt does with what arrives: to pass it on, or to merge it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,90 +12,50 @@ from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import MATCH
 from dskype.topology.tuples import TupleBatch
 
-__all__ = ["MergedResults", "PassedOnResults", "ResultStrategy"]
+__all__ = ["MergedResults", "ResultStrategy"]
 
 _NOTHING = Publication([], [], [], None)
 
 
-class ResultStrategy(ABC):
+class ResultStrategy:
     """Decides what of the results of subscription bolts is published, and when.
 
-    The result bolt makes one at ``prepare``: :class:`PassedOnResults` where every subscription lives on one task,
+    The result bolt makes one at ``prepare``: this one where every subscription lives on one task, so that all is published as it comes;
     :class:`MergedResults` where it may live on several.
     """
 
-    @abstractmethod
     def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
         """Return the deltas of a subscription task that are to be published at once; keep or merge the others. None: none of them."""
-
-    @abstractmethod
-    def keeps_list(self, registration: str, task: int) -> bool:
-        """Tell whether the list that a task has written is merged here instead, and must not be published as it is."""
-
-    @abstractmethod
-    def receive(self, name: str, task: int, kind: str, record: Any) -> None:
-        """Take in a message of a replica, of stream ``lists``."""
-
-    @abstractmethod
-    def receive_registrations(self, batch: TupleBatch) -> None:
-        """Take in what distribution tasks say of registrations."""
-
-    @abstractmethod
-    def write_lists(self) -> bool:
-        """Add the merged lists that have changed to what is to be published; return whether there were any."""
-
-    @abstractmethod
-    def pop_publication(self) -> Publication:
-        """Return what has been merged and is to be published now."""
-
-    @abstractmethod
-    def advance(self, watermark: int) -> list[DeltaBatch]:
-        """Note the watermark; return the matches that have waited for it."""
-
-    @abstractmethod
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain values, by keys of the bolt's snapshot."""
-
-    @abstractmethod
-    def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
-
-
-class PassedOnResults(ResultStrategy):
-    """Publishes everything at once, as it comes."""
-
-    def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
-        """Return all of them."""
         return batch
 
     def keeps_list(self, registration: str, task: int) -> bool:
-        """Return False."""
+        """Tell whether the list that a task has written is merged here instead, and must not be published as it is."""
         return False
 
     def receive(self, name: str, task: int, kind: str, record: Any) -> None:
-        """Do nothing: there are no replicas."""
+        """Take in a message of a replica, of stream ``lists``."""
 
     def receive_registrations(self, batch: TupleBatch) -> None:
-        """Do nothing: subscription bolts say themselves when a subscription is active."""
+        """Take in what distribution tasks say of registrations."""
 
     def write_lists(self) -> bool:
-        """Return False."""
+        """Add the merged lists that have changed to what is to be published; return whether there were any."""
         return False
 
     def pop_publication(self) -> Publication:
-        """Return nothing."""
+        """Return what has been merged and is to be published now."""
         return _NOTHING
 
     def advance(self, watermark: int) -> list[DeltaBatch]:
-        """Return nothing."""
+        """Note the watermark; return the matches that have waited for it."""
         return []
 
     def snapshot(self) -> dict[str, Any]:
-        """Return an empty state."""
+        """Return the state as plain values, by keys of the bolt's snapshot."""
         return {"merger": None, "matches": []}
 
     def restore(self, state: Any) -> None:
-        """Do nothing."""
+        """Take over a snapshot."""
 
 
 class MergedResults(ResultStrategy):

@@ -73,37 +73,18 @@ class Epoch(NamedTuple):
     """
 
     number: int
-    tasks: Sequence[int]
+    tasks: list[int]
     guard: float
     plan: int
     since: int
     at: int
-    moving: bool = False
-    report_ready: Sequence[int] = ()
-    evaluate: Sequence[int] = ()
-
-    def fields(self) -> dict[str, Any]:
-        """Return what a map says of the epoch."""
-        return {
-            "epoch": self.number,
-            "tasks": list(self.tasks),
-            "guard": float(self.guard),
-            "plan": self.plan,
-            "since": self.since,
-            "at": self.at,
-            "moving": self.moving,
-            "tell": list(self.report_ready),
-            "evaluate": list(self.evaluate),
-        }
+    moving: bool
+    report_ready: list[int]
+    evaluate: list[int]
 
     def encode(self) -> dict[str, Any]:
         """Return the map for a task that has the subscription already."""
-        return {"type": "epoch", **self.fields()}
-
-    @classmethod
-    def decode(cls, record: Mapping[str, Any]) -> Epoch:
-        """Return the epoch in a map."""
-        return cls(*map(record.__getitem__, _EPOCH_KEYS))
+        return {"type": "epoch", **dict(zip(_EPOCH_KEYS, self))}
 
 
 _EPOCH_KEYS = ("epoch", "tasks", "guard", "plan", "since", "at", "moving", "tell", "evaluate")
@@ -117,12 +98,7 @@ class Placement(NamedTuple):
 
     def encode(self) -> dict[str, Any]:
         """Return the map for a task that does not have the subscription yet."""
-        return self.subscription.encode() | self.epoch.fields()
-
-    @classmethod
-    def decode(cls, record: Mapping[str, Any]) -> Placement:
-        """Return the placement in a map."""
-        return cls(decode_subscription(record), Epoch.decode(record))
+        return self.subscription.encode() | dict(zip(_EPOCH_KEYS, self.epoch))
 
 
 class End(NamedTuple):
@@ -174,7 +150,8 @@ def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
     kind = record["type"]
     if kind in _PLACEMENT_MESSAGES:
         return from_map(_PLACEMENT_MESSAGES[kind], record)
-    return Epoch.decode(record) if kind == "epoch" else Placement.decode(record)
+    epoch = Epoch(*map(record.__getitem__, _EPOCH_KEYS))
+    return epoch if kind == "epoch" else Placement(decode_subscription(record), epoch)
 
 
 # -- reports: back to the distribution task that owns the subscription ------------------------------------------------------

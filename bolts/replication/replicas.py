@@ -140,8 +140,9 @@ class Replicas:
         """Return a placement with which the replica in a slot can go on in another slot, in the same epoch."""
         state = self._state[slot]
         since = self._evaluate.get(slot, int(state["origin"]))
-        report_ready = self._me if slot in self._unreported else ()
-        epoch = Epoch(int(state["epoch"]), self._placed[slot], float(state["guard"]), int(state["plan"]), since, self.watermark, False, report_ready)
+        report_ready = list(self._me) if slot in self._unreported else []
+        decision = int(state["epoch"]), list(self._placed[slot]), float(state["guard"]), int(state["plan"])
+        epoch = Epoch(*decision, since, self.watermark, False, report_ready, [])
         return Placement(self._topk.subscription(slot), epoch)
 
     # -- asking ---------------------------------------------------------------------------------------------------------

@@ -89,8 +89,8 @@ class ReplicatedPlacement(PlacementStrategy):
     def __init__(
         self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any, context: Any, window: int
     ) -> None:
-        self._distributor, self._make, self._collector = distributor, make, collector
-        self._tasks, self._index = list(tasks), {task: i for i, task in enumerate(tasks)}
+        super().__init__(distributor, tasks, collector)
+        self._make, self._index = make, {task: i for i, task in enumerate(tasks)}
         self._registry = Registry()
         self._old: Distributor | None = None  # its routes are kept while subscriptions move
         self._version = self._old_version = self._newest = 0
@@ -117,7 +117,7 @@ class ReplicatedPlacement(PlacementStrategy):
         """Return which task indexes get which messages; while the plan changes those that either plan names."""
         if messages.n:
             self._high = max(self._high, int(messages.position.max()))
-        routes = self._distributor.message_tasks(messages)
+        routes = super().routes(messages)
         return routes if self._old is None else union_of(routes, self._old.message_tasks(messages), len(self._tasks))
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._reviewed.pop(name, None)
 
     def _send(self, index: int, name: str, registration: str, message: PlacementMessage) -> None:
-        self._collector.emit_direct(self._tasks[index], (name, registration, message.encode()), streams.PLACEMENTS)
+        self._send_record([index], name, registration, message.encode())
 
     def _send_to_all(self, message: PlacementMessage) -> None:
         for index in range(len(self._tasks)):
@@ -187,7 +187,8 @@ class ReplicatedPlacement(PlacementStrategy):
         """
         if since is None:
             since = self._version if self._old is None else self._old_version
-        return Epoch(number, list(tasks), guard, self._version if plan is None else plan, since, self.watermark, moving, **lists)
+        plan = self._version if plan is None else plan
+        return Epoch(number, list(tasks), float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
 
     def _begin_epoch(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **how: Any) -> None:
         """Begin the next epoch of a subscription; it may be None if no task is new."""

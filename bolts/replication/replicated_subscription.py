@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dskype.bolts.replication.messages import Claim, RankedList
@@ -67,6 +68,7 @@ def _restored(action: list[Any]) -> Listing | Drop | Change:
     return Change(watermark, task, _OPS.index(what), *given)
 
 
+@dataclass(slots=True)
 class Replica:
     """What one task has of a subscription.
 
@@ -75,16 +77,16 @@ class Replica:
     :ivar entries: its list, sequence number -> (score, position, id).
     """
 
-    __slots__ = ("alone", "claims", "entries")
-
-    def __init__(self, claims: list[Claim], alone: bool, entries: dict[int, tuple[float, int, str]]) -> None:
-        self.claims, self.alone, self.entries = claims, alone, entries
+    claims: list[Claim]
+    alone: bool
+    entries: dict[int, tuple[float, int, str]]
 
     def claims_epoch(self, epoch: int) -> bool:
         """Tell whether it is ready for an epoch."""
         return any(claim.epoch == epoch for claim in self.claims)
 
 
+@dataclass(slots=True)
 class ReplicatedSubscription:
     """A registration of a top-k subscription that is not simply passed on; what waits for the watermark, and what is published.
 
@@ -97,40 +99,24 @@ class ReplicatedSubscription:
     :ivar slot: where it is on the fast path, with what is published and in the replicas' lists; -1: it is not.
     """
 
-    __slots__ = (
-        "at",
-        "begun",
-        "blocked",
-        "end_at",
-        "ended",
-        "floor",
-        "gone",
-        "k",
-        "known",
-        "last",
-        "meta",
-        "name",
-        "published",
-        "queue",
-        "registration",
-        "replaced",
-        "replicas",
-        "slot",
-    )
-
-    def __init__(self, name: str, registration: str) -> None:
-        self.name, self.registration = name, registration
-        self.meta: str | None = None
-        self.k = 0
-        self.begun = self.blocked = self.replaced = False
-        self.floor = self.at = self.last = self.end_at = BEFORE_ALL
-        self.known: set[int] = set()
-        self.queue: list[Listing | Drop | Change] = []
-        self.replicas: dict[int, Replica] = {}
-        self.published: list[tuple[int, int, float, str]] | None = None
-        self.ended: set[int] | None = None
-        self.gone: dict[int, RankedList | None] = {}
-        self.slot = -1
+    name: str
+    registration: str
+    meta: str | None = None
+    k: int = 0
+    begun: bool = False
+    blocked: bool = False
+    replaced: bool = False
+    floor: int = BEFORE_ALL
+    at: int = BEFORE_ALL
+    last: int = BEFORE_ALL
+    end_at: int = BEFORE_ALL
+    known: set[int] = field(default_factory=set)
+    queue: list[Listing | Drop | Change] = field(default_factory=list)
+    replicas: dict[int, Replica] = field(default_factory=dict)
+    published: list[tuple[int, int, float, str]] | None = None
+    ended: set[int] | None = None
+    gone: dict[int, RankedList | None] = field(default_factory=dict)
+    slot: int = -1
 
     def may_publish(self) -> bool:
         """Tell whether it has begun, has not ended, and is not blocked."""
@@ -165,41 +151,30 @@ class ReplicatedSubscription:
         return next((base.rows() for base in bases if base is not None), [])
 
     def snapshot(self) -> list[Any]:
-        """Return the state as plain values."""
-        return [
-            self.name,
-            self.registration,
-            self.meta,
-            self.k,
-            self.begun,
-            self.blocked,
-            self.replaced,
-            self.floor,
-            self.at,
-            self.last,
-            self.end_at,
-            sorted(self.known),
-            [action.snapshot() for action in self.queue],
-            [[task, [list(claim) for claim in r.claims], r.alone, list(r.entries), list(r.entries.values())] for task, r in self.replicas.items()],
-            self.published,
-            None if self.ended is None else sorted(self.ended),
-            [(task, None if base is None else list(base)) for task, base in self.gone.items()],
-            self.slot,
-        ]
+        """Return the state as plain values, in the order of the fields."""
+        replicas = [[task, [list(c) for c in r.claims], r.alone, list(r.entries), list(r.entries.values())] for task, r in self.replicas.items()]
+        numbers = [getattr(self, name) for name in _PLAIN]
+        ended = None if self.ended is None else sorted(self.ended)
+        gone = [(task, None if base is None else list(base)) for task, base in self.gone.items()]
+        return [*numbers, sorted(self.known), [action.snapshot() for action in self.queue], replicas, self.published, ended, gone, self.slot]
 
     @classmethod
     def restored(cls, state: list[Any]) -> ReplicatedSubscription:
         """Return the one in a snapshot."""
-        name, registration, *numbers, known, queue, replicas, published, ended, gone, slot = state
-        self = cls(name, registration)
-        self.meta, self.k, self.begun, self.blocked, self.replaced, self.floor, self.at, self.last, self.end_at = numbers
-        self.known, self.queue = set(known), list(map(_restored, queue))
-        for task, claims, alone, seqs, entries in replicas:
-            self.replicas[task] = Replica([Claim(*claim) for claim in claims], alone, dict(zip(seqs, map(tuple, entries))))
-        self.published = None if published is None else list(map(tuple, published))
-        self.ended = None if ended is None else set(ended)
-        self.gone, self.slot = {task: None if base is None else RankedList(*base) for task, base in gone}, slot
-        return self
+        *numbers, known, queue, replicas, published, ended, gone, slot = state
+        return cls(
+            *numbers,
+            set(known),
+            list(map(_restored, queue)),
+            {task: Replica([Claim(*c) for c in claims], alone, dict(zip(seqs, map(tuple, entries)))) for task, claims, alone, seqs, entries in replicas},
+            None if published is None else list(map(tuple, published)),
+            None if ended is None else set(ended),
+            {task: None if base is None else RankedList(*base) for task, base in gone},
+            slot,
+        )
+
+
+_PLAIN = ("name", "registration", "meta", "k", "begun", "blocked", "replaced", "floor", "at", "last", "end_at")
 
 
 def best_of(replicas: Iterable[Replica], k: int) -> list[tuple[float, int, int, str]]:
