@@ -85,8 +85,8 @@ class SubscriptionBolt(BatchBolt):
         publisher = ResultPublisher(
             collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka", run=run_of(context.get_storm_id())
         )
-        counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         refusals = Refusals(settings.subscriptions_max, collector, context)
+        counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
         self._queue = MessageQueue()
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
