@@ -32,7 +32,7 @@ class BooleanSubscriptions:
         self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
-        """Subscription -> slot; whoever opens and forgets slots keeps it, for a slot may outlive its name."""
+        """Subscription -> slot. Names are removed by the owner: a slot may outlive its name."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
         self._slack_ms = max(_TTL_SLACK_MS, settings.ahead_ms)
         self._ends_ms: dict[int, int] = {}  # slot -> when it ends
