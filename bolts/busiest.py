@@ -1,4 +1,4 @@
-"""Which subscription makes more results than is good for the others: counted by slot, named now and then."""
+"""Which subscriptions make so many results that the others suffer: counted by slot, named now and then."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAMED = 3
 class Busiest:
     """Counts the results of subscriptions and names those that made too many in the last ten seconds or so.
 
-    It is a measurement and no state: after a crash it begins anew. 4 bytes per slot; adding is O(results).
+    It is a measurement and not state: after a crash it starts again at zero. 4 bytes per slot; counting is O(results).
 
-    :param per_s: results per second above which a subscription is named; None: nobody is.
+    :param per_s: results per second above which a subscription is named; None: none is.
     :param name: returns the id of the subscription in a slot, or None.
     """
 
@@ -27,7 +27,7 @@ class Busiest:
         self._total = 0
         self._since_ms: int | None = None
 
-    def add(self, slots: np.ndarray) -> None:
+    def count(self, slots: np.ndarray) -> None:
         """Count one result for each entry of ``slots``."""
         if self._per_s is None or not len(slots):
             return
@@ -38,8 +38,8 @@ class Busiest:
         np.add.at(self._counts, slots, 1)
         self._total += len(slots)
 
-    def look(self, now_ms: int) -> str | None:
-        """Return what is to be said of the last seconds; None: nothing, or it is not yet time."""
+    def pop_report(self, now_ms: int) -> str | None:
+        """Return a report of the last seconds, and count from zero again; None: no subscription is to be named, or it is not yet time."""
         if self._per_s is None:
             return None
         if self._since_ms is None:

@@ -15,12 +15,12 @@ _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
 class ChangedLists:
-    """Notes the lists that changed since they were written, and lets each be written once in an interval at most.
+    """Marks the lists that have changed since they were written, and lets each be written once in an interval at most.
 
-    A list that was not written for an interval is due as soon as it changes, one that keeps changing an interval after it was written last. So lists are
-    written a few at a time whenever there is something, and not all that changed in an interval at its end.
+    A list that was not written for an interval is due as soon as it changes; one that keeps changing is due an interval after it was last written. So
+    lists are written a few at a time, as they change, and not all together at the end of an interval.
 
-    Lists are known by slots, small numbers that are used again. 9 bytes a slot; all calls are linear in their slots, :meth:`take` in all slots.
+    Lists are known by slots, small numbers that are used again. 9 bytes a slot; all calls are linear in their slots, :meth:`pop_due` in all slots.
 
     :param interval_ms: 0: what changed is due at once.
     """
@@ -33,8 +33,8 @@ class ChangedLists:
     def __contains__(self, slot: int) -> bool:
         return slot < len(self._changed) and bool(self._changed[slot])
 
-    def add(self, slots: np.ndarray) -> None:
-        """Note that lists have changed.
+    def mark(self, slots: np.ndarray) -> None:
+        """Mark lists as changed.
 
         :param slots: of integers; they may repeat.
         """
@@ -44,18 +44,18 @@ class ChangedLists:
             self._changed[slots] = True
 
     def discard(self, slots: np.ndarray) -> None:
-        """Forget that lists have changed, where they have."""
+        """Take the mark from lists that have it."""
         self._changed[slots[slots < len(self._changed)]] = False
 
     def forget(self, slot: int) -> None:
-        """Forget all about a slot: the next list in it is another's."""
+        """Forget all about a slot: the next list in it belongs to another subscription."""
         if slot < len(self._changed):
             self._changed[slot], self._written_ms[slot] = False, _LONG_AGO
 
-    def take(self, now_ms: int, held: Iterable[int] = ()) -> np.ndarray:
+    def pop_due(self, now_ms: int, held: Iterable[int] = ()) -> np.ndarray:
         """Return the slots of the lists that are due (int32, rising); they count as written now.
 
-        :param held: slots of lists that cannot be written now; they stay what they are.
+        :param held: slots of lists that cannot be written now; they stay marked.
         """
         slots = np.flatnonzero(self._changed)
         if len(slots):
@@ -70,5 +70,5 @@ class ChangedLists:
         return [self._changed, self._written_ms]
 
     def restore(self, state: Any) -> None:
-        """Take it over."""
+        """Take over a snapshot."""
         self._changed, self._written_ms = (np.array(column) for column in state)

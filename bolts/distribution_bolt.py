@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.placer import Placer
 from dskype.bolts.refusals import Refusals
+from dskype.bolts.replication.placement import PlacementStrategy
+from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
+from dskype.bolts.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
 from dskype.spouts import expression, streams
 from dskype.spouts.batch import MessageBatch
@@ -33,11 +35,7 @@ class DistributionBolt(BatchBolt):
 
     With a distributor that replicates it also takes ``shortages`` (fields(subscription)) and ``switched`` (all) from the
     subscription bolt and ``plans`` (all) from the subscription spout, and emits ``registrations`` (fields(subscription)) to the
-    result bolt; see :mod:`dskype.bolts.placer`.
-
-    A placement is a map. Top-k: ``{"type": "topk", "k", "alpha", "lat", "lon", "terms": int64[], "weights": float64[],
-    "meta"}``; boolean: ``{"type": "boolean", "bbox": [west, south, east, north], "expression": e, "expires_ms", "meta"}``
-    where an expression is a term id, ``["and", e, ...]`` or ``["or", e, ...]``. None: the subscription ends.
+    result bolt; see :mod:`dskype.bolts.replication`. What a placement looks like is in :mod:`dskype.bolts.replication.messages`.
 
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
@@ -88,7 +86,7 @@ class DistributionBolt(BatchBolt):
         declarer.declare_stream(streams.REGISTRATIONS, streams.FIELDS[streams.REGISTRATIONS])
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Load the vocabulary (one copy per process) and make the distributor."""
+        """Load the vocabulary (one copy per process), and make the distributor and the strategy that it needs."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
@@ -100,35 +98,27 @@ class DistributionBolt(BatchBolt):
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
 
         self._refusals = Refusals(settings.subscriptions_max, collector, context)
-        self._distributor = make(None)
-        self._placer = Placer(self._distributor, make, self._subscription_tasks, collector, context, settings.extent) if self._distributor.replicates else None
+        distributor = make(None)
+        self._placement: PlacementStrategy = (
+            ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
+            if distributor.replicates
+            else PlacementStrategy(distributor, self._subscription_tasks, collector)
+        )
 
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Distribute a frame of messages or of subscriptions, or take reports and plans."""
-        stream, placer = batch.get_source_stream_id(), self._placer
+        """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
+        stream = batch.get_source_stream_id()
         if stream == streams.MESSAGES:
             self._distribute(batch)
         elif stream == streams.SUBSCRIPTIONS:
             for subscription, registration, record in batch.rows():
                 self._place(subscription, registration, record)
-        elif placer is None:
-            if stream == streams.PLANS:
-                self._collector.report_error("a plan came, but this distributor has none; it is passed over")
-        elif stream == streams.SHORTAGES:
-            task = batch.get_source_task()
-            for row in batch.rows():
-                placer.report(*row, task)
-        elif stream == streams.PLANS:
-            for version, plan in batch.rows():
-                placer.take_plan(version, plan)
         else:
-            for (version,) in batch.rows():
-                placer.switched(version)
+            self._placement.handle(batch)
 
     def on_watermark(self, watermark: int) -> None:
         """Note the watermark: placements say as of when they are in force, and are reviewed now and then."""
-        if self._placer is not None:
-            self._placer.advance(watermark)
+        self._placement.advance(watermark)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -137,7 +127,7 @@ class DistributionBolt(BatchBolt):
         offsets, terms, weights = self._vocabulary.weigh_texts(texts, self._tokenizer)
         messages = MessageBatch(np.array(seq), np.array(position), np.array(lat), np.array(lon), offsets, terms, weights)
         columns = [messages.seq, messages.position, ids, messages.lat, messages.lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
-        routes = self._distributor.message_tasks(messages) if self._placer is None else self._placer.routes(messages)
+        routes = self._placement.routes(messages)
         matching = [*columns, arrival_ms]
         if routes is None:
             for task in self._subscription_tasks:
@@ -164,52 +154,29 @@ class DistributionBolt(BatchBolt):
 
     # -- subscriptions ----------------------------------------------------------------------------
 
-    def _place(self, subscription: str, registration: str, record: Mapping[str, Any] | None) -> None:
-        placement = None if record is None else self._placement(record)
-        if self._placer is not None:
-            if placement is None:
-                self._placer.unregister(subscription)
-            elif not self._placer.has_room(subscription, self._refusals.most):
-                self._refusals.add(subscription, registration)
-            else:
-                self._placer.register(subscription, registration, placement)
-            return
-        if placement is not None or self._distributor.by_id:
-            tasks = self._distributor.place(subscription, placement or {}).tasks
+    def _place(self, name: str, registration: str, record: Mapping[str, Any] | None) -> None:
+        if record is None:
+            self._placement.unregister(name, registration)
+        elif not self._placement.has_room(name, self._refusals.most):
+            self._refusals.refuse(name, registration)
         else:
-            tasks = list(range(len(self._subscription_tasks)))  # wherever it may live
-        for index in tasks:
-            self._collector.emit_direct(self._subscription_tasks[index], (subscription, registration, placement), streams.PLACEMENTS)
+            self._placement.register(name, registration, self._subscription(record))
 
-    def _placement(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _subscription(self, record: Mapping[str, Any]) -> Subscription:
+        """Return the subscription in a record of the subscription spout, with ids for words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            return {
-                "type": "topk",
-                "k": record["k"],
-                "alpha": record["alpha"],
-                "lat": record["lat"],
-                "lon": record["lon"],
-                "terms": terms,
-                "weights": weights,
-                "meta": record.get("meta"),
-            }
+            return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
         words = expression.terms(record["expression"])
-        terms = dict(zip(words, self._vocabulary.ids(words).tolist()))
-        return {
-            "type": "boolean",
-            "bbox": record["bbox"],
-            "expression": expression.map_terms(record["expression"], terms.__getitem__),
-            "expires_ms": record.get("expires_ms"),
-            "meta": record.get("meta"),
-        }
+        ids = dict(zip(words, self._vocabulary.ids(words).tolist()))
+        return BooleanSubscription(record["bbox"], expression.map_terms(record["expression"], ids.__getitem__), record.get("expires_ms"), record.get("meta"))
 
     def snapshot(self) -> Any:
         """Return which vocabulary was used, the plan that is in force, and what lives where."""
-        return {"vocabulary": self._vocabulary.digest, "placer": None if self._placer is None else self._placer.snapshot()}
+        return {"vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
 
     def restore(self, state: Any) -> None:
-        """Take it over.
+        """Take over a snapshot.
 
         :raises IllegalArgumentException: the vocabulary is another one. Term ids are ranks in it, and the ids that were sent out are by the old one.
         """
@@ -222,5 +189,4 @@ class DistributionBolt(BatchBolt):
                     hint="restore the file, or start another topology with the new one beside this one (docs/pubsub.md)",
                 )
             )
-        if self._placer is not None:
-            self._placer.restore(state["placer"])
+        self._placement.restore(state["placer"])

@@ -215,7 +215,7 @@ class MessageBolt(BatchBolt):
         self._window.insert(messages, ids)
 
     def _free(self) -> None:
-        """Give up the messages that nobody can ask for any more."""
+        """Forget the messages that no task can ask for any more."""
         if len(self._progress) < self._askers or not self._progress:
             return
         lowest = min([*self._progress.values(), *(int(r.queries.watermark.min()) for r in self._waiting)])

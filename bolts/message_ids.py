@@ -1,4 +1,4 @@
-"""The ids of the messages that a task's results may speak of."""
+"""The ids of the messages that a task's results may name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Run:
         self.newest = int(positions.max())
         self._first, self._rows = int(seqs[0]), None
         if (span := int(seqs[-1]) - self._first + 1) <= _SPARSEST * len(seqs):
-            self._rows = np.full(span + 2, -1, np.int32)  # nobody at both ends: what is outside is clipped to there
+            self._rows = np.full(span + 2, -1, np.int32)  # -1 at both ends: numbers outside are clipped to there
             self._rows[seqs - (self._first - 1)] = np.arange(len(seqs), dtype=np.int32)
 
     def rows(self, seqs: np.ndarray) -> np.ndarray:
@@ -43,13 +43,13 @@ class MessageIds:
     """Maps sequence numbers to message ids, for as long as the messages are needed.
 
     Ids come in batches and are looked up in batches. Batches are kept sorted and merged in pairs of similar size, so there
-    are O(log n) of them: a lookup asks each, by a table, or by binary search where few numbers are present. The first lookup after a change puts all ids
-    side by side. 40 to 68 bytes a message and its id.
+    are O(log n) of them. A lookup asks each, by a table, or by binary search where few numbers are present. The first lookup after a change joins all
+    ids into one array. A message and its id take 40 to 68 bytes.
     """
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
-        self._all: Any = None  # the ids of all runs, one behind the other; None: not put together yet
+        self._all: Any = None  # the ids of all runs, one after the other; None: not joined yet
 
     def __len__(self) -> int:
         return sum(len(run.seqs) for run in self._runs)
@@ -103,7 +103,7 @@ class MessageIds:
         return found
 
     def free(self, position: int) -> None:
-        """Forget messages with this position or a lower one; at once where that costs nothing, at last when half is old."""
+        """Forget messages with this position or a lower one: at once where that costs nothing, else when half of a batch is old."""
         import pyarrow as pa
 
         kept = []

@@ -1,4 +1,4 @@
-"""Dead letters about subscriptions that are good, and for which there is no room."""
+"""Dead letters about good subscriptions for which a task has no room."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Refusals:
         self.most, self._collector, self._context = most, collector, context
         self._counter = context.register_counter("refused_subscriptions")
 
-    def add(self, subscription: str, registration: str) -> None:
-        """Refuse one: a dead letter, an error report, and a count."""
+    def refuse(self, subscription: str, registration: str) -> None:
+        """Refuse a subscription: a dead letter, an error report, and a count."""
         context, plan = self._context, self._context.plan
         component, task = context.get_this_component_id(), context.get_this_task_id()
         reason = explain(

@@ -28,7 +28,7 @@ _NO_SLOTS = np.zeros(0, np.int32)
 class Skype:
     """Keeps the exact top-k messages of many subscriptions over a sliding window, all by itself.
 
-    Subscriptions live in *slots*. After every call all lists are exact at :attr:`watermark`: what has to be evaluated anew (a new
+    Subscriptions live in *slots*. After every call all lists are exact at :attr:`watermark`: what has to be evaluated again (a new
     subscription, or one whose buffer has run low) is looked up in the window at once. Within one :meth:`advance` a
     subscription that runs low keeps its list, and jumps at the end; advance by less to see every step.
 

@@ -72,5 +72,5 @@ lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and 
 lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants.
 
 In ``placements`` a placement that may live on several tasks says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and other maps
-end it or tell of plans: see :mod:`dskype.bolts.placer` and :mod:`dskype.bolts.replicas`. ``shortages``, ``plans``, ``switched`` and
+end it or tell of plans: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
 ``registrations`` are empty where the distributor does not replicate."""

@@ -166,7 +166,7 @@ class ResultStore(ABC):
 
     @abstractmethod
     def get(self, subscription: str) -> Stored | None:
-        """Return what there is of a subscription (``value`` None: removed); None if there is nothing. For readers.
+        """Return what the store has of a subscription (``value`` None: removed), or None. For readers.
 
         :raises StoreUnavailable: the store does not answer.
         """

@@ -1,4 +1,4 @@
-"""States that wait for a store: what keeps a store's outage from losing or stopping anything."""
+"""States that wait for a store: an outage of the store loses nothing and stops nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["StateBuffer"]
 
 _BATCH = 1000
 _REST = 15
-"""A store that fails is left alone for so many times as long as its failure took, and at most for ``_LONGEST_REST_S``: a bolt spends a sixteenth of its time on a
-server that hangs."""
+"""A store that fails is left alone this many times as long as its failure took, and at most for ``_LONGEST_REST_S``: so a bolt spends a sixteenth of its
+time on a server that hangs."""
 _LONGEST_REST_S = 60.0
 
 
@@ -21,10 +21,9 @@ class StateBuffer:
     """Keeps the newest state (or removal) per subscription until the store has taken it.
 
     While the store is away, states wait here: one per subscription, so the buffer is bounded by the number of subscriptions,
-    and a state that was never written is replaced by a newer one, which is what the store would have done. Trying again is
-    spaced out, from ``first_wait_s`` doubling to ``last_wait_s``; a store that takes its time to fail is left alone for much longer than
-    that took, for the bolt has other things to do. The buffer belongs to the bolt's state: after a crash what
-    waited comes back with the snapshot, or is made again by the replay.
+    and a state that was never written is replaced by a newer one, which is what the store would have done. Retries wait ``first_wait_s``,
+    doubling to ``last_wait_s``; a store that takes long to fail is left alone for much longer than that took, because the bolt has other
+    work to do. The buffer belongs to the bolt's state: after a crash what waited comes back with the snapshot, or is made again by the replay.
 
     Whether a write succeeds depends on the world, so nothing that a bolt emits may depend on this object.
 
@@ -32,7 +31,7 @@ class StateBuffer:
     :param run: of the topology, see :func:`~dskype.bolts.results.base.run_of`.
     :param report: called with a text when the store is lost, and when it refuses a subscription.
     :param clock: seconds, for the waits.
-    :param budget_s: one flush stops after so long and goes on the next time.
+    :param budget_s: one flush stops after this time; the next one writes the rest.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class StateBuffer:
         try:
             for call, batch in ((self._store.put, states), (self._store.remove, removals)):
                 if batch:
-                    self._done(call(batch), batch)
+                    self._record_outcome(call(batch), batch)
         except StoreUnavailable as error:
             self.failures += 1
             if not self.away:
@@ -111,7 +110,7 @@ class StateBuffer:
         self._wait_s, self._not_before = 0.0, None
         return True
 
-    def _done(self, outcome: Outcome, batch: list[Any]) -> None:
+    def _record_outcome(self, outcome: Outcome, batch: list[Any]) -> None:
         self.written += outcome.written
         self.stale += outcome.stale
         refused = dict(outcome.failed)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
@@ -55,7 +56,7 @@ class Heads(NamedTuple):
     :ivar keys: the subscriptions' ids in UTF-8, the keys of their records.
     :ivar names: the ids as JSON.
     :ivar registrations: ``<partition>-<offset>``.
-    :ivar tails: the end of a delta: ``}``, or ``,"meta":...}``; one string where nobody has a meta.
+    :ivar tails: the end of a delta: ``}``, or ``,"meta":...}``; one string where no subscription has a meta.
     """
 
     keys: Any
@@ -84,7 +85,7 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts or None; None for all: nobody has one.
+    :param metas: JSON texts or None; None for all: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
     import pyarrow as pa
@@ -122,25 +123,18 @@ class Records(NamedTuple):
     result_ids: Any
 
 
-def delta_records(heads: Heads, ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> Records:
-    """Return the records of deltas, in the given order; all columns have the same length n.
+def delta_records(batch: DeltaBatch) -> Records:
+    """Return the records of deltas, in the order of the batch.
 
-    :param heads: of n deltas.
-    :param ops: int8[n]: ``ADD``, ``REMOVE`` or ``MATCH``.
-    :param messages: the messages' ids as JSON text; list or pyarrow string array.
-    :param watermarks: int64[n].
-    :param scores: float64[n], read where op is ``ADD``; None if there is none.
-    :param ranks: int32[n], 1-based, read where op is ``ADD``; None if there is none.
-    :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, or columns of different lengths.
+    :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ops = np.asarray(ops, np.int8)
+    shared = heads(batch.subscriptions, batch.registrations, batch.metas)
+    ops, scores, ranks = np.asarray(batch.ops, np.int8), batch.scores, batch.ranks
     n = len(ops)
-    lengths = [len(column) for column in (heads.keys, ops, messages, watermarks, scores, ranks) if column is not None]
-    if len(set(lengths)) > 1:
-        raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
+    check_lengths(column for column in (shared.keys, ops, batch.messages, batch.watermarks, scores, ranks) if column is not None)
     adds, ranked = ops == ADD, scores is not None and ranks is not None
     if n and (ops.min() < 0 or ops.max() > MATCH or (not ranked and adds.any())):
         raise IllegalArgumentException(
@@ -150,20 +144,16 @@ def delta_records(heads: Heads, ops: Any, messages: Any, watermarks: Any, scores
                 legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
             )
         )
-    messages = _strings(messages)
-    marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
+    messages = _strings(batch.messages)
+    marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
     if adds.any():
-        ranking = _joined(',"score":', score_texts(_numbers(scores)), ',"rank":', pa.array(np.asarray(_numbers(ranks), np.int64)).cast(pa.string()))
+        ranking = _joined(',"score":', score_texts(numbers_of(scores)), ',"rank":', pa.array(np.asarray(numbers_of(ranks), np.int64)).cast(pa.string()))
         if not adds.all():
             ranking = pc.if_else(pa.array(adds), ranking, "")
-    values = _joined(_SUBSCRIPTION, heads.names, _WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, heads.tails)
-    return Records(heads.keys, values, _joined(heads.registrations, "/", heads.names, "/", marks, "/", names, "/", messages))
-
-
-def _numbers(column: Any) -> Any:
-    return [0 if number is None else number for number in column] if isinstance(column, list) else column
+    values = _joined(_SUBSCRIPTION, shared.names, _WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
+    return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", messages))
 
 
 def _joined(*parts: Any) -> Any:

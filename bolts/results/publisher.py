@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dskype.bolts.results.base import Opening, Removal, State
-from dskype.bolts.results.formats import ADD, EVENTS, MATCH, Heads, delta_records, event_record, heads, parse_registration, state_values
+from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.formats import ADD, EVENTS, MATCH, delta_records, event_record, heads, parse_registration, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.spouts import streams
-from dskype.spouts.columns import to_strings
 from dskype.spouts.topics import Topics
 from dskype.topology.core.values import column_rows
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -26,11 +26,10 @@ class ResultPublisher:
     """Turns results into records; one per task of a subscription bolt (or of the result bolt itself).
 
     All columns of a call have one entry per row, in the order of publication, as arrays or lists of plain values. A publisher
-    has no state to be kept. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
+    has no state that must be kept. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
 
-    To the result bolt deltas travel as columns, one tuple each (stream ``results``: ``kind`` is the op, ``meta`` "" where there is
-    none, ``seq`` and ``position`` 0 where they are not given). On stream ``lists`` a tuple is (subscription, kind, record), and
-    ``record`` is, by kind::
+    Deltas travel to the result bolt as columns, one tuple each, on stream ``results`` (:meth:`DeltaBatch.encode`). On stream ``lists`` a
+    tuple is (subscription, kind, record), and ``record`` is, by kind::
 
         topk    [registration, watermark, messages, scores]      in rank order; None, None: removed
         event   [registration, event, watermark]
@@ -58,53 +57,34 @@ class ResultPublisher:
 
     # -- publishing -----------------------------------------------------------------------------------------------------
 
-    def deltas(
-        self,
-        subscriptions: Sequence[str],
-        registrations: Sequence[str],
-        ops: Any,
-        messages: Sequence[str],
-        scores: Any = None,
-        ranks: Any = None,
-        watermarks: Any = (),
-        metas: Sequence[str | None] | None = None,
-    ) -> int:
+    def deltas(self, batch: DeltaBatch) -> int:
         """Publish changes of top-k lists, and matches of boolean subscriptions.
 
         With ``dskype.results: topk`` only matches are published: they are no part of any top-k.
 
-        :param subscriptions: ids.
-        :param registrations: ``"<partition>-<offset>"``.
-        :param ops: int8: ``formats.ADD``, ``REMOVE`` or ``MATCH``.
-        :param messages: ids as JSON text.
-        :param scores: float64, read where the op is ``ADD``.
-        :param ranks: int32, 1-based, read where the op is ``ADD``.
-        :param watermarks: int64.
-        :param metas: JSON text of the subscriptions' ``meta``, or None; None for all: nobody has one.
         :returns: how many were published.
         """
-        ops = np.asarray(ops)
-        if not self.wants_deltas and len(ops):
-            kept = np.flatnonzero(ops == MATCH)
-            if len(kept) < len(ops):
-                rows = kept.tolist()
-                subscriptions, registrations, messages, metas = (
-                    None if column is None else [column_rows(column)[i] for i in rows] for column in (subscriptions, registrations, messages, metas)
-                )
-                ops, watermarks, scores, ranks = ops[kept], np.asarray(watermarks)[kept], None, None
+        ops = np.asarray(batch.ops)
+        if not self.wants_deltas and (kept := ops == MATCH).sum() < len(ops):
+            batch = batch._replace(scores=None, ranks=None).select(np.flatnonzero(kept))
+            ops = ops[kept]
         if not len(ops):
             return 0
-        if (scores is None or ranks is None) and (ops == ADD).any():
-            raise IllegalArgumentException(explain("Deltas that add need scores and ranks.", given={"scores": scores is not None, "ranks": ranks is not None}))
-        if self._via_bolt:
-            self.emit_rows(subscriptions, registrations, ops, messages, watermarks, scores, ranks, metas)
-        else:
-            self.write_deltas(heads(subscriptions, registrations, metas), ops, messages, watermarks, scores, ranks)
+        if (batch.scores is None or batch.ranks is None) and (ops == ADD).any():
+            raise IllegalArgumentException(
+                explain("Deltas that add need scores and ranks.", given={"scores": batch.scores is not None, "ranks": batch.ranks is not None})
+            )
+        (self.emit_deltas if self._via_bolt else self.write_deltas)(batch)
         return len(ops)
 
-    def write_deltas(self, shared: Heads, ops: Any, messages: Any, watermarks: Any, scores: Any = None, ranks: Any = None) -> None:
+    def emit_deltas(self, batch: DeltaBatch) -> None:
+        """Emit deltas on stream ``results``, whatever is wanted."""
+        if len(batch.subscriptions):
+            self._collector.emit_batch(batch.encode(), stream=streams.RESULTS)
+
+    def write_deltas(self, batch: DeltaBatch) -> None:
         """Write deltas to Kafka; see :func:`~dskype.bolts.results.formats.delta_records`."""
-        keys, values, result_ids = delta_records(shared, ops, messages, watermarks, scores, ranks)
+        keys, values, result_ids = delta_records(batch)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
     def states(
@@ -182,48 +162,5 @@ class ResultPublisher:
                 self._store.remove([Removal(*row) for row in zip(subscriptions, registrations, watermarks, strict=True)])
         return n
 
-    # -- the streams to the result bolt -------------------------------------------------------------------------------
-
-    def emit_rows(
-        self,
-        subscriptions: Any,
-        registrations: Any,
-        kinds: Any,
-        messages: Any,
-        watermarks: Any,
-        scores: Any = None,
-        ranks: Any = None,
-        metas: Any = None,
-        seqs: Any = None,
-        positions: Any = None,
-    ) -> None:
-        """Emit deltas on stream ``results``, whatever is wanted; ``kinds`` (int8) are ops, or what the result bolt makes of them."""
-        import pyarrow as pa
-
-        n = len(subscriptions)
-        lengths = [len(column) for column in (subscriptions, registrations, kinds, messages, watermarks)]
-        if len(set(lengths)) > 1:
-            raise IllegalArgumentException(explain("The columns of deltas differ in length.", given=lengths))
-        if not n:
-            return
-        nothing = np.zeros(n, np.int64)
-        numbers = [
-            np.asarray(_numbers(column), dtype) if column is not None else nothing.astype(dtype)
-            for column, dtype in ((scores, np.float64), (ranks, np.int32), (seqs, np.int64), (positions, np.int64))
-        ]
-        texts = [to_strings(column).dictionary_encode() for column in (subscriptions, registrations)]
-        if metas is None:
-            metas = pa.DictionaryArray.from_arrays(pa.array(nothing.astype(np.int32)), pa.array([""]))
-        else:
-            metas = pa.array(metas, pa.string()).fill_null("").dictionary_encode()
-        self._collector.emit_batch(
-            [*texts, np.asarray(kinds, np.int8), np.asarray(watermarks, np.int64), to_strings(messages), numbers[0], numbers[1], metas, numbers[2], numbers[3]],
-            stream=streams.RESULTS,
-        )
-
     def _emit(self, subscriptions: Sequence[str], kind: str, records: list[Any]) -> None:
         self._collector.emit_batch([list(subscriptions), [kind] * len(records), records], stream=streams.LISTS)
-
-
-def _numbers(column: Any) -> Any:
-    return [0 if number is None else number for number in column] if isinstance(column, list) else column

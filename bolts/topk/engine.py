@@ -216,6 +216,18 @@ class TopkEngine:
         """Tell which slots wait for an answer (bool[n])."""
         return self.buffers.pending(self._given(slots, unique=False))
 
+    def k(self, slots: np.ndarray) -> np.ndarray:
+        """Return how many messages the lists of slots hold at most (int32[n])."""
+        return self.buffers.k(slots)
+
+    def floors(self, slots: np.ndarray) -> np.ndarray:
+        """Return theta of the buffers of slots (float64[n]): -inf if they hold all that matches."""
+        return self.buffers.thresholds(slots)
+
+    def subscriptions(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms`` and ``weights`` of slots, as :meth:`insert` takes them."""
+        return self.index.table.columns(slots)
+
     @property
     def slots(self) -> np.ndarray:
         """All slots in use (int32[], rising)."""

@@ -10,22 +10,22 @@ NAMES = {0: "calm", 1: "hot", 2: "hotter", 500: "hottest", 3: None}
 
 def test_those_above_the_rate_are_named_the_busiest_first_and_counted_anew():
     busiest = Busiest(10, NAMES.get)
-    assert busiest.look(5_000) is None
-    busiest.add(np.repeat([0, 1, 2, 500, 3], [100, 101, 150, 900, 400]))
-    busiest.add(np.array([], np.int64))
-    assert busiest.look(14_999) is None
-    found = busiest.look(15_000)
+    assert busiest.pop_report(5_000) is None
+    busiest.count(np.repeat([0, 1, 2, 500, 3], [100, 101, 150, 900, 400]))
+    busiest.count(np.array([], np.int64))
+    assert busiest.pop_report(14_999) is None
+    found = busiest.pop_report(15_000)
     assert found.startswith("results per second of the busiest subscriptions: 'hottest' 90, 'hotter' 15; of all here 165; named above 10")
-    assert busiest.look(15_001) is None and busiest.look(30_000) is None
-    busiest.add(np.repeat([1], 1000))
-    assert "'hot' 50;" in busiest.look(50_000)
+    assert busiest.pop_report(15_001) is None and busiest.pop_report(30_000) is None
+    busiest.count(np.repeat([1], 1000))
+    assert "'hot' 50;" in busiest.pop_report(50_000)
 
 
 def test_nobody_is_named_without_a_limit_or_at_it():
     for busiest, n in ((Busiest(None, NAMES.get), 10_000), (Busiest(10, NAMES.get), 100)):
-        busiest.look(0)
-        busiest.add(np.repeat([1], n))
-        assert busiest.look(10_000) is None
+        busiest.pop_report(0)
+        busiest.count(np.repeat([1], n))
+        assert busiest.pop_report(10_000) is None
 
 
 def test_a_running_topology_names_the_subscription_that_makes_most_of_the_results():

@@ -21,7 +21,7 @@ def test_lists_are_taken_as_a_plain_program_would_take_them(seed, interval_ms):
     for _ in range(200):
         now_ms += rng.choice((0, 1, 10, 30, 150))
         some = [rng.randrange(40) for _ in range(rng.choice((0, 1, 5, 20)))]
-        lists.add(slots(*some))
+        lists.mark(slots(*some))
         changed |= set(some)
         if rng.random() < 0.2:
             gone = rng.randrange(60)
@@ -39,7 +39,7 @@ def test_lists_are_taken_as_a_plain_program_would_take_them(seed, interval_ms):
         held = dict.fromkeys(rng.sample(range(60), rng.choice((0, 3, 30))))
         due = sorted(s for s in changed - held.keys() if s not in written_ms or now_ms - written_ms[s] >= interval_ms)
         assert [s for s in range(60) if s in lists] == sorted(changed)
-        taken = lists.take(now_ms, held)
+        taken = lists.pop_due(now_ms, held)
         assert taken.tolist() == due and taken.dtype == np.int32
         changed -= set(due)
         written_ms.update(dict.fromkeys(due, now_ms))
@@ -47,17 +47,17 @@ def test_lists_are_taken_as_a_plain_program_would_take_them(seed, interval_ms):
 
 def test_a_list_is_written_at_once_and_then_an_interval_later():
     lists = ChangedLists(1000)
-    lists.add(slots(3))
-    assert lists.take(5_000).tolist() == [3]
-    lists.add(slots(3, 4))
-    assert lists.take(5_001).tolist() == [4]  # it was not written before
-    assert lists.take(5_999).tolist() == [] and lists.take(6_000).tolist() == [3] and lists.take(9_000).tolist() == []
+    lists.mark(slots(3))
+    assert lists.pop_due(5_000).tolist() == [3]
+    lists.mark(slots(3, 4))
+    assert lists.pop_due(5_001).tolist() == [4]  # it was not written before
+    assert lists.pop_due(5_999).tolist() == [] and lists.pop_due(6_000).tolist() == [3] and lists.pop_due(9_000).tolist() == []
 
 
 def test_a_slot_that_is_used_again_waits_for_nothing():
     lists = ChangedLists(1000)
-    lists.add(slots(3))
-    assert lists.take(5_000).tolist() == [3]
+    lists.mark(slots(3))
+    assert lists.pop_due(5_000).tolist() == [3]
     lists.forget(3)
-    lists.add(slots(3))
-    assert lists.take(5_001).tolist() == [3]
+    lists.mark(slots(3))
+    assert lists.pop_due(5_001).tolist() == [3]

@@ -9,6 +9,7 @@ import pytest
 from dskype.bolts import results
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.results.base import Opening, StoreUnavailable
+from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.results.redis_store import RedisStore
@@ -70,14 +71,16 @@ class Made(BatchBolt):
                 self.publisher.events([name], [registration], ["active"], [watermark])
             n = rng.randrange(4)
             self.publisher.deltas(
-                [name] * n,
-                [registration] * n,
-                [rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)],
-                [f'"m{watermark}-{i}"' for i in range(n)],
-                [rng.random() for _ in range(n)],
-                [1 + i for i in range(n)],
-                [watermark] * n,
-                ['{"x":1}'] * n if number % 3 else None,
+                DeltaBatch(
+                    subscriptions=[name] * n,
+                    registrations=[registration] * n,
+                    ops=[rng.choice([ADD, REMOVE, MATCH]) for _ in range(n)],
+                    watermarks=[watermark] * n,
+                    messages=[f'"m{watermark}-{i}"' for i in range(n)],
+                    scores=[rng.random() for _ in range(n)],
+                    ranks=[1 + i for i in range(n)],
+                    metas=['{"x":1}'] * n if number % 3 else None,
+                )
             )
             if rng.random() < 0.5:
                 k = rng.randrange(3)

@@ -116,6 +116,10 @@ class ResultBuffers(ABC):
         """Tell which slots are pending (bool[n])."""
         return self.store.pool.block[slots, kernels.STATE] != kernels.ACTIVE
 
+    def k(self, slots: np.ndarray) -> np.ndarray:
+        """Return how many messages the lists of slots hold at most (int32[n])."""
+        return self.store.pool.block[slots, kernels.K]
+
     def thresholds(self, slots: np.ndarray) -> np.ndarray:
         """Return the lowest score that slots have a use for (float64[n]): -inf everything, inf nothing."""
         return self.store.theta[slots]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE, delta_records, event_record, heads, parse_registration, state_values
 from dskype.topology import IllegalArgumentException
 
@@ -31,15 +32,18 @@ def listed(records):
 
 
 def encode(rows):
-    shared = heads([r[0] for r in rows], [r[1] for r in rows], [None if r[2] is None else json.dumps(r[2]) for r in rows])
     return listed(
         delta_records(
-            shared,
-            np.array([r[3] for r in rows], np.int8),
-            [json.dumps(r[4]) for r in rows],
-            np.array([r[5] for r in rows], np.int64),
-            np.array([r[6] for r in rows]),
-            np.array([r[7] for r in rows], np.int32),
+            DeltaBatch(
+                subscriptions=[r[0] for r in rows],
+                registrations=[r[1] for r in rows],
+                ops=np.array([r[3] for r in rows], np.int8),
+                watermarks=np.array([r[5] for r in rows], np.int64),
+                messages=[json.dumps(r[4]) for r in rows],
+                scores=np.array([r[6] for r in rows]),
+                ranks=np.array([r[7] for r in rows], np.int32),
+                metas=[None if r[2] is None else json.dumps(r[2]) for r in rows],
+            )
         )
     )
 
@@ -58,8 +62,9 @@ def test_deltas_read_back_as_what_they_say():
 
 
 def test_the_text_of_a_delta_is_fixed():
-    shared = heads(["s1", "s1", "ü"], ["0-17", "0-17", "2-5"], ['{"room": 3}', '{"room": 3}', None])
-    records = listed(delta_records(shared, [ADD, REMOVE, MATCH], ['"a17"', "18", '"ö"'], [5, 6, 7], [0.125, 0.0, 0.0], [1, 0, 0]))
+    names, places, metas = ["s1", "s1", "ü"], ["0-17", "0-17", "2-5"], ['{"room": 3}', '{"room": 3}', None]
+    batch = DeltaBatch(names, places, [ADD, REMOVE, MATCH], [5, 6, 7], ['"a17"', "18", '"ö"'], [0.125, 0.0, 0.0], [1, 0, 0], metas)
+    records = listed(delta_records(batch))
     assert records == [
         (b"s1", b'{"v":1,"subscription":"s1","watermark":5,"op":"add","message":"a17","score":0.125,"rank":1,"meta":{"room": 3}}', b'0-17/"s1"/5/add/"a17"'),
         (b"s1", b'{"v":1,"subscription":"s1","watermark":6,"op":"remove","message":18,"meta":{"room": 3}}', b'0-17/"s1"/6/remove/18'),
@@ -77,38 +82,32 @@ def test_result_ids_differ_wherever_results_differ():
 
 
 def test_columns_may_be_arrays_arrow_or_lists_of_numpy_numbers():
-    shared = heads(np.array(["s", "s"], object), pa.array(["0-1", "0-1"]))
-    plain = listed(delta_records(heads(["s"] * 2, ("0-1", "0-1"), [None, None]), [0, 1], ["1", "2"], [3, 4], [0.5, 0.25], [1, 2]))
-    assert (
-        listed(
-            delta_records(
-                shared, np.array([0, 1], np.int8), pa.array(["1", "2"]), np.array([3, 4]), [np.float64(0.5), np.float64(0.25)], np.array([1, 2], np.int32)
-            )
-        )
-        == plain
-    )
+    shared = np.array(["s", "s"], object), pa.array(["0-1", "0-1"])
+    plain = listed(delta_records(DeltaBatch(["s"] * 2, ("0-1", "0-1"), [0, 1], [3, 4], ["1", "2"], [0.5, 0.25], [1, 2], [None, None])))
+    scores, ranks = [np.float64(0.5), np.float64(0.25)], np.array([1, 2], np.int32)
+    assert listed(delta_records(DeltaBatch(*shared, np.array([0, 1], np.int8), np.array([3, 4]), pa.array(["1", "2"]), scores, ranks))) == plain
     read_only = np.array([0.5, 0.25])
     read_only.flags.writeable = False
-    assert listed(delta_records(shared, pa.array([0, 1]), ("1", "2"), [3, 4], read_only, [1, 2])) == plain
-    assert listed(delta_records(heads([], []), [], [], [])) == []
+    assert listed(delta_records(DeltaBatch(*shared, pa.array([0, 1]), [3, 4], ("1", "2"), read_only, [1, 2]))) == plain
+    assert listed(delta_records(DeltaBatch([], [], [], [], []))) == []
 
 
 def test_removes_and_matches_need_no_scores():
-    records = listed(delta_records(heads(["s"] * 2, ["0-1"] * 2), [REMOVE, MATCH], ["1", "2"], [3, 4]))
+    records = listed(delta_records(DeltaBatch(["s"] * 2, ["0-1"] * 2, [REMOVE, MATCH], [3, 4], ["1", "2"])))
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
 @pytest.mark.parametrize("op", [3, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
-        delta_records(heads(["s"], ["0-1"]), [op], ["1"], [3], [0.5], [1])
+        delta_records(DeltaBatch(["s"], ["0-1"], [op], [3], ["1"], [0.5], [1]))
 
 
 def test_an_add_without_scores_is_refused_and_so_are_columns_of_different_lengths():
     with pytest.raises(IllegalArgumentException, match="with scores and ranks"):
-        delta_records(heads(["s"], ["0-1"]), [ADD], ["1"], [3])
+        delta_records(DeltaBatch(["s"], ["0-1"], [ADD], [3], ["1"]))
     with pytest.raises(IllegalArgumentException, match="differ in length"):
-        delta_records(heads(["s"], ["0-1"]), [ADD], ["1", "2"], [3], [0.5], [1])
+        delta_records(DeltaBatch(["s"], ["0-1"], [ADD], [3], ["1", "2"], [0.5], [1]))
 
 
 def test_states_read_back_as_what_they_say():
@@ -153,5 +152,5 @@ def test_scores_read_back_bit_for_bit():
     rng = np.random.default_rng(4)
     scores = np.concatenate([rng.random(2000), np.nextafter(rng.random(100), 2), [0.1 + 0.2, math.pi, 1e-300]])
     n = len(scores)
-    records = listed(delta_records(heads(["s"] * n, ["0-1"] * n), np.zeros(n, np.int8), ["1"] * n, np.arange(n), scores, np.ones(n, np.int32)))
+    records = listed(delta_records(DeltaBatch(["s"] * n, ["0-1"] * n, np.zeros(n, np.int8), np.arange(n), ["1"] * n, scores, np.ones(n, np.int32))))
     assert [json.loads(v)["score"] for _, v, _ in records] == scores.tolist()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
@@ -55,7 +56,7 @@ def mixed(n, seed):
 def test_deltas_go_to_the_results_topic_in_order():
     publisher, collector = made()
     columns = mixed(300, 1)
-    assert publisher.deltas(**columns) == 300
+    assert publisher.deltas(DeltaBatch(**columns)) == 300
     assert {topic for topic, *_ in collector.records} == {"t.results"}
     values = [json.loads(value) for _, _, value, _ in collector.records]
     assert [v["watermark"] for v in values] == list(range(300))
@@ -69,10 +70,10 @@ def test_deltas_go_to_the_results_topic_in_order():
 def test_a_registration_that_appears_under_two_subscriptions_is_not_mixed_up():
     publisher, collector = made()
     for name in "abab":
-        publisher.deltas([name], ["0-1"], [REMOVE], ["1"], None, None, [1])
+        publisher.deltas(DeltaBatch([name], ["0-1"], [REMOVE], [1], ["1"]))
     assert [json.loads(v)["subscription"] for _, _, v, _ in collector.records] == list("abab")
     publisher, collector = made(via_bolt=True)
-    publisher.deltas(list("abab"), ["0-1"] * 4, [REMOVE] * 4, ["1"] * 4, None, None, [1, 2, 3, 4])
+    publisher.deltas(DeltaBatch(list("abab"), ["0-1"] * 4, [REMOVE] * 4, [1, 2, 3, 4], ["1"] * 4))
     assert [(name, watermark) for name, _, _, watermark, *_ in collector.tuples] == [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
 
 
@@ -80,7 +81,7 @@ def test_without_deltas_matches_are_published_all_the_same():
     publisher, collector = made("topk")
     columns = mixed(100, 3)
     assert not publisher.wants_deltas
-    assert publisher.deltas(**columns) == len(collector.records) == int((columns["ops"] == MATCH).sum())
+    assert publisher.deltas(DeltaBatch(**columns)) == len(collector.records) == int((columns["ops"] == MATCH).sum())
     expected = [i for i in range(100) if columns["ops"][i] == MATCH]
     assert [json.loads(v)["watermark"] for _, _, v, _ in collector.records] == expected
     assert [json.loads(v).get("meta") for _, _, v, _ in collector.records] == [columns["metas"][i] and json.loads(columns["metas"][i]) for i in expected]
@@ -125,7 +126,7 @@ def test_a_removal_is_an_event_and_a_null_state():
 def test_nothing_at_all_is_no_record():
     for via_bolt in (False, True):
         publisher, collector = made(via_bolt=via_bolt)
-        assert publisher.deltas([], [], [], [], [], [], []) == 0
+        assert publisher.deltas(DeltaBatch([], [], [], [], [], [], [])) == 0
         assert publisher.states([], [], [], [0], [], []) == 0
         assert publisher.events([], [], [], []) == 0
         assert publisher.removed([], [], []) == 0
@@ -135,7 +136,7 @@ def test_nothing_at_all_is_no_record():
 def test_by_way_of_the_result_bolt_deltas_travel_as_columns():
     publisher, collector = made(via_bolt=True)
     columns = mixed(500, 4)
-    publisher.deltas(**columns)
+    publisher.deltas(DeltaBatch(**columns))
     assert not collector.records
     assert collector.tuples == [
         (subscription, registration, op, watermark, message, score, rank, meta or "", 0, 0)
@@ -154,7 +155,7 @@ def test_by_way_of_the_result_bolt_deltas_travel_as_columns():
 
 def test_what_is_not_given_of_deltas_is_empty_on_the_way():
     publisher, collector = made(via_bolt=True)
-    publisher.deltas(["s", "t"], ["0-1", "0-2"], [REMOVE, MATCH], ["1", '"x"'], None, None, np.array([3, 4]))
+    publisher.deltas(DeltaBatch(["s", "t"], ["0-1", "0-2"], [REMOVE, MATCH], np.array([3, 4]), ["1", '"x"']))
     assert collector.tuples == [("s", "0-1", REMOVE, 3, "1", 0.0, 0, "", 0, 0), ("t", "0-2", MATCH, 4, '"x"', 0.0, 0, "", 0, 0)]
 
 
@@ -162,13 +163,13 @@ def test_bad_input_is_refused_where_it_is_given():
     for via_bolt in (False, True):
         publisher, collector = made(via_bolt=via_bolt)
         with pytest.raises(IllegalArgumentException, match="add need scores and ranks"):
-            publisher.deltas(["s"], ["0-1"], [ADD], ["1"], None, None, [1])
+            publisher.deltas(DeltaBatch(["s"], ["0-1"], [ADD], [1], ["1"]))
         with pytest.raises(IllegalArgumentException, match="event is not known"):
             publisher.events(["s"], ["0-1"], ["gone"], [1])
         with pytest.raises(IllegalArgumentException, match="A registration is"):
             publisher.events(["s"], ["here"], ["active"], [1])
         with pytest.raises(ValueError):
-            publisher.deltas(["s"], ["0-1"], [REMOVE, REMOVE], ["1"], None, None, [1])
+            publisher.deltas(DeltaBatch(["s"], ["0-1"], [REMOVE, REMOVE], [1], ["1"]))
         assert not collector.records and not collector.tuples
 
 

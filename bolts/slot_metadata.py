@@ -1,4 +1,4 @@
-"""What a task of the subscription bolt knows of its subscriptions by slot, besides what its indexes hold."""
+"""What a task knows of the subscription in each slot, besides what its index holds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Entries"]
+__all__ = ["SlotMetadata"]
 
 
-class Entries:
-    """What is known of the subscription in each slot, besides what its index holds: name, registration, meta."""
+class SlotMetadata:
+    """Name, registration and meta of the subscription in each slot."""
 
     def __init__(self) -> None:
         self._columns = np.empty((3, 0), object)
@@ -19,7 +19,7 @@ class Entries:
         self._with_meta = 0
 
     def free_slot(self) -> int:
-        """Return a slot that is not in use, where nobody else gives them."""
+        """Return a slot that is not in use, where slots are handed out here."""
         return self.free.pop() if self.free else self._slots
 
     def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
@@ -43,8 +43,12 @@ class Entries:
         """Return the registration of the subscription in a slot."""
         return self._columns[1, slot]
 
-    def take(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return names, registrations and metas (None: nobody has one) of slots, as arrays of objects."""
+    def meta(self, slot: int) -> str | None:
+        """Return the meta of the subscription in a slot; None: it gave none."""
+        return self._columns[2, slot]
+
+    def columns(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return names, registrations and metas of slots, as arrays of objects; metas are None where no subscription of the task gave one."""
         return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
 
     def by_name(self) -> dict[str, int]:
@@ -56,7 +60,7 @@ class Entries:
         return [*(column.tolist() for column in self._columns[:, : self._slots]), self.free]
 
     def restore(self, state: Any) -> None:
-        """Take them over."""
+        """Take over a snapshot."""
         *columns, self.free = (list(part) for part in state)
         self._slots = len(columns[0])
         self._columns = np.empty((3, self._slots), object)

@@ -1,4 +1,4 @@
-"""Merged lists of subscriptions whose replicas stay as they are: in arrays, changed by kernels."""
+"""The fast path of merging: lists of subscriptions whose replicas stay as they are, in arrays that kernels change."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.entries import Entries
-from dskype.bolts.merging import _kernels as kernels
 from dskype.bolts.message_ids import MessageIds
+from dskype.bolts.replication import _kernels as kernels
+from dskype.bolts.replication.replicated_subscription import Change
+from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.bolts.topk.pool import BlockPool, grown
 
-__all__ = ["DeltaColumns", "ListColumns", "Row", "SteadyLists"]
+__all__ = ["FastMergedLists", "MergedLists", "Row"]
 
 _FIELDS = {"score": np.float64, "position": np.int64, "seq": np.int64, "task": np.int32}
 _CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)  # slot, task, op, watermark, seq, position, score
 
 
-class DeltaColumns(NamedTuple):
-    """Changes to be published, as columns: objects, pyarrow strings (``messages``) and numbers; ``metas`` is None if nobody has one."""
+class MergedLists(NamedTuple):
+    """Lists to be published, as columns; list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of ``messages`` and ``scores``."""
 
     subscriptions: np.ndarray
     registrations: np.ndarray
-    metas: np.ndarray | None
-    ops: np.ndarray
-    messages: Any
-    scores: np.ndarray
-    ranks: np.ndarray
     watermarks: np.ndarray
-
-
-class ListColumns(NamedTuple):
-    """Lists to be published, as columns: list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of ``messages`` and ``scores``."""
-
-    subscriptions: np.ndarray
-    registrations: np.ndarray
     offsets: np.ndarray
     messages: Any
     scores: np.ndarray
@@ -50,17 +40,17 @@ class Row(NamedTuple):
     message: str
 
 
-class SteadyLists:
+class FastMergedLists:
     """The lists of replicas, merged, in slots; as long as nothing but changes of the replicas' lists comes.
 
-    Changes wait for the watermark (:meth:`add`, :meth:`advance`). O(rows of the list) each, with some 30 bytes a row.
+    Changes wait for the watermark (:meth:`queue`, :meth:`advance`). Each is O(rows of the list); a row takes some 30 bytes.
 
     :param extent: of the window.
     """
 
     def __init__(self, extent: int) -> None:
         self._extent = extent
-        self._entries = Entries()
+        self._metadata = SlotMetadata()
         self._ids = MessageIds()
         self._pool = BlockPool(_FIELDS, columns=4)
         self._last = np.zeros(0, np.int64)
@@ -71,14 +61,14 @@ class SteadyLists:
     # -- coming and going -----------------------------------------------------------------------------------------------
 
     def enter(self, subscription: str, registration: str, meta: str | None, k: int, rows: list[Row], last: int, written: bool) -> int:
-        """Take a subscription; returns its slot.
+        """Put a subscription on the fast path; return its slot.
 
         :param rows: of all replicas' lists.
         :param last: watermark of the last change.
-        :param written: the list that is has been written.
+        :param written: the present list has been written.
         """
-        slot = self._entries.free_slot()
-        self._entries.set(slot, subscription, registration, meta)
+        slot = self._metadata.free_slot()
+        self._metadata.set(slot, subscription, registration, meta)
         if slot >= len(self._last):
             self._last, self._written = grown(self._last, slot + 1, 0), grown(self._written, slot + 1, True)
             self._pool.widen(len(self._last))
@@ -88,7 +78,7 @@ class SteadyLists:
         return slot
 
     def _settle(self) -> None:
-        """Put into arrays what has entered."""
+        """Put what has entered into the arrays."""
         if not self._entering:
             return
         slots = np.array([slot for slot, _ in self._entering], np.int64)
@@ -115,9 +105,8 @@ class SteadyLists:
             rows = first[new]
             self._ids.add(seqs[new], positions[rows], messages.take(pa.array(rows)) if isinstance(messages, pa.Array) else [messages[i] for i in rows.tolist()])
 
-    def leave(self, slot: int) -> tuple[list[Row], int, bool, list[list[Any]]]:
-        """Give a subscription back: rows, the watermark of the last change, whether the list is written, and the changes that wait, as rows of
-        [watermark, task, op, seq, position, score]."""
+    def leave(self, slot: int) -> tuple[list[Row], int, bool, list[Change]]:
+        """Take a subscription off the fast path; return its rows, the watermark of the last change, whether the list is written, and the changes that wait."""
         self._settle()
         pool = self._pool
         start, length = pool.block[slot, :2].tolist()
@@ -132,40 +121,36 @@ class SteadyLists:
                 self._ids.get(pool.seq[inside]).to_pylist(),
             )
         ]
-        waiting: list[list[Any]] = []
+        waiting: list[Change] = []
         for columns in self._waiting:
             mine = np.flatnonzero(columns[0] == slot)
             if len(mine):
                 _, tasks, ops, watermarks, seqs, positions, scores = (column[mine].tolist() for column in columns)
-                waiting += map(list, zip(watermarks, tasks, ops, seqs, positions, scores))
+                ids = iter(self._ids.get(columns[4][mine][columns[2][mine] == kernels.ADD]).to_pylist())
+                messages = [next(ids) if op == kernels.ADD else "" for op in ops]
+                waiting += map(Change, watermarks, tasks, ops, seqs, positions, scores, messages)
                 columns[0][mine] = -1
         pool.release(np.array([slot]))
-        self._entries.clear(slot)
-        self._entries.free.append(slot)
+        self._metadata.clear(slot)
+        self._metadata.free.append(slot)
         last, written = int(self._last[slot]), bool(self._written[slot])
-        self._written[slot] = True  # there is nobody to write
+        self._written[slot] = True  # the slot is empty
         return rows, last, written, waiting
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
-    def add(
-        self, slots: np.ndarray, task: int, ops: np.ndarray, watermarks: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray, messages: Any
-    ) -> None:
-        """Take changes of a task's lists, in order; ``messages`` (pyarrow strings) are read where something is added."""
+    def queue(self, slots: np.ndarray, task: int, batch: DeltaBatch) -> None:
+        """Add changes of a task's lists, in order. Of the batch ``ops``, ``watermarks``, ``messages``, ``scores``, ``seqs`` and ``positions`` are read."""
         import pyarrow as pa
 
-        columns = slots, np.full(len(slots), task), ops, watermarks, seqs, positions, scores
+        columns = slots, np.full(len(slots), task), batch.ops, batch.watermarks, batch.seqs, batch.positions, batch.scores
         self._waiting.append([np.array(column, dtype) for column, dtype in zip(columns, _CHANGE)])
-        added = np.flatnonzero(ops == kernels.ADD)
+        added = np.flatnonzero(batch.ops == kernels.ADD)
         if len(added):
-            self._remember(seqs[added], positions[added], messages.take(pa.array(added)))
+            self._remember(batch.seqs[added], batch.positions[added], batch.messages.take(pa.array(added)))
 
-    def ids(self, seqs: list[int]) -> list[str]:
-        """Return the ids of messages that have been added."""
-        return self._ids.get(np.array(seqs, np.int64)).to_pylist()
-
-    def advance(self, watermark: int) -> DeltaColumns | None:
-        """Apply the changes up to a watermark; returns those of the merged lists."""
+    def advance(self, watermark: int) -> DeltaBatch | None:
+        """Apply the changes up to a watermark; return those of the merged lists."""
         if not self._waiting:
             self._ids.free(watermark - self._extent)
             return None
@@ -185,23 +170,23 @@ class SteadyLists:
         found = None
         if len(slots):
             self._written[slots] = False
-            names, registrations, metas = self._entries.take(slots)
-            found = DeltaColumns(names, registrations, metas, ops, self._ids.get(seqs), scores, ranks, watermarks)
+            names, registrations, metas = self._metadata.columns(slots)
+            found = DeltaBatch(names, registrations, ops, watermarks, self._ids.get(seqs), scores, ranks, metas)
         # Replicas have dropped by now what has left the window.
         self._ids.free(watermark - self._extent)
         return found
 
-    def unwritten(self) -> ListColumns | None:
-        """Return the lists that have changed since they were written; now they are."""
+    def pop_unwritten(self, watermark: int) -> MergedLists | None:
+        """Return the lists, as of a watermark, that have changed since they were written; they count as written now."""
         self._settle()
         slots = np.flatnonzero(~self._written[: len(self._last)])
         if not len(slots):
             return None
         self._written[slots] = True
         pool = self._pool
-        names, registrations, _ = self._entries.take(slots)
+        names, registrations, _ = self._metadata.columns(slots)
         offsets, _, seqs, scores = kernels.tops(pool.block, pool.score, pool.position, pool.seq, slots)
-        return ListColumns(names, registrations, offsets, self._ids.get(seqs), scores)
+        return MergedLists(names, registrations, np.full(len(slots), watermark), offsets, self._ids.get(seqs), scores)
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
@@ -212,7 +197,7 @@ class SteadyLists:
         block = pool.block[:n]
         rows = pool.gather(block[:, kernels.START].copy(), block[:, kernels.LENGTH].copy(), *_FIELDS)
         return {
-            "entries": self._entries.snapshot(),
+            "entries": self._metadata.snapshot(),
             "ids": self._ids.snapshot(),
             "k": block[:, kernels.K].copy(),
             "lengths": block[:, kernels.LENGTH].copy(),
@@ -223,8 +208,8 @@ class SteadyLists:
         }
 
     def restore(self, state: Any) -> None:
-        """Take it over."""
-        self._entries.restore(state["entries"])
+        """Take over a snapshot."""
+        self._metadata.restore(state["entries"])
         self._ids.restore(state["ids"])
         self._last, self._written = np.array(state["last"]), np.array(state["written"])
         n, pool = len(self._last), self._pool

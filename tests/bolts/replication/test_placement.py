@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from dskype.bolts.placer import _PORTION, Placer, union_of
+from dskype.bolts.replication.messages import ReplicaReport
+from dskype.bolts.replication.replicated_placement import _PORTION, ReplicatedPlacement, union_of
+from dskype.bolts.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.distribution import Distributor, Placed
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
@@ -30,7 +32,7 @@ class Plain(Distributor):
         raise NotImplementedError
 
     def place(self, subscription, placement, threshold=None):
-        of = [self._plan["of"][t] for t in placement["terms"]]
+        of = [self._plan["of"][t] for t in (placement["terms"] if placement["type"] == "topk" else placement["expression"][1:])]
         first = threshold is None or threshold > 0.5
         tasks = set(of[:1]) if first else set(of)
         return Placed(sorted(tasks), 0.5 if set(of) - tasks else -np.inf)
@@ -75,11 +77,17 @@ class Collector:
 
 def made(of=(0, 1, 2)):
     collector, context = Collector(), Context()
-    return Placer(Plain({"of": list(of)}), Plain, TASKS, collector, context, WINDOW), collector, context
+    return ReplicatedPlacement(Plain({"of": list(of)}), Plain, TASKS, collector, context, WINDOW), collector, context
 
 
 def topk(*terms):
-    return {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": list(terms), "weights": [1.0] * len(terms), "meta": None}
+    return TopkSubscription(3, 0.5, 0.0, 0.0, list(terms), [1.0] * len(terms), None)
+
+
+def report(placer, subscription, registration, epoch, kind, theta, placement, task):
+    """Have a report handled as it comes from a task; ``placement`` is what the task was sent."""
+    given = None if placement is None else {"guard": 0.5, "plan": 0} | placement
+    placer.handle_report(ReplicaReport.decode((subscription, registration, epoch, kind, theta, given)), task)
 
 
 def sent(collector):
@@ -111,23 +119,23 @@ def short():
 
 def test_a_short_replica_brings_another_epoch_and_an_old_report_nothing():
     placer, collector, context, placement = short()
-    placer.report("s", "0-7", 1, "short", 0.4, placement, 20)
+    report(placer, "s", "0-7", 1, "short", 0.4, placement, 20)
     assert sent(collector) == [(20, "epoch", 2, [0, 1], -np.inf), (21, "topk", 2, [0, 1], -np.inf)]
     for registration, epoch in (("0-7", 1), ("0-6", 2), ("0-8", 2)):
-        placer.report("s", registration, epoch, "short", 0.1, placement, 20)
+        report(placer, "s", registration, epoch, "short", 0.1, placement, 20)
     assert not collector.taken() and context.counters["reallocations"].get_count() == 1
     assert context.gauges["replicas"]() == 2
 
 
 def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_nobody():
     placer, collector, context, placement = short()
-    placer.report("s", "0-7", 1, "short", 0.4, placement, 20)
+    report(placer, "s", "0-7", 1, "short", 0.4, placement, 20)
     collector.taken()
     placer.unregister("s")
     assert sent(collector) == [(20, "end", None, None, None), (21, "end", None, None, None)]
     assert collector.told[-1] == ("s", "0-7", "end", {"topk": True, "at": 5, "tasks": [20, 21], "replaced": False})
-    placer.report("s", "0-7", 2, "short", 0.1, placement, 21)
-    placer.report("s", "0-7", 2, "ready", None, None, 21)
+    report(placer, "s", "0-7", 2, "short", 0.1, placement, 21)
+    report(placer, "s", "0-7", 2, "ready", None, None, 21)
     placer.unregister("s")
     assert not collector.taken() and context.counters["unknown_unregistered"].get_count() == 1
 
@@ -137,7 +145,7 @@ def test_a_replacement_ends_the_one_before_first():
     placer.register("s", "0-9", topk(2))
     assert [(task, registration, p["type"]) for task, _, registration, p in collector.taken()] == [(20, "0-7", "end"), (22, "0-9", "topk")]
     assert [(row[1], row[2]) for row in collector.told] == [("0-7", "begin"), ("0-7", "end"), ("0-9", "begin")] and collector.told[1][3]["replaced"]
-    placer.report("s", "0-7", 1, "short", 0.1, placement, 20)
+    report(placer, "s", "0-7", 1, "short", 0.1, placement, 20)
     assert not collector.taken()
 
 
@@ -147,7 +155,7 @@ def answer(placer, collector, theta=0.9):
     for task, name, registration, p in collector.taken():
         if p["type"] == "survey":
             entry = placer._registry.get(name)
-            placer.report(name, registration, entry.epoch, "survey", theta, topk(0, 1) | {"plan": 0, "guard": 0.5}, task)
+            report(placer, name, registration, entry.epoch, "survey", theta, topk(0, 1).encode(), task)
         else:
             others.append((task, p["type"], p.get("epoch"), p.get("tasks")))
     return others
@@ -157,7 +165,7 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     placer, collector, context, _ = short()
     one = MessageBatch(*(np.array([9]) for _ in range(2)), *(np.zeros(1) for _ in range(2)), np.array([0, 0]), np.zeros(0, np.int64), np.zeros(0))
     assert placer.routes(one).tasks.tolist() == [0]
-    placer.take_plan(1, {"of": [2, 1, 2]})
+    placer.add_plan(1, {"of": [2, 1, 2]})
     assert placer.routes(one).tasks.tolist() == [0, 2]
     markers = [row for row in collector.sent if row[3]["type"] == "plan"]
     assert [(task, p["version"], p["high"]) for task, _, _, p in markers] == [(task, 1, 9) for task in TASKS]
@@ -166,24 +174,24 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
-    placer.take_plan(2, {"of": [3, 3, 3]})  # waits for the change before
-    placer.take_plan(2, {"of": [1, 1, 1]})  # is not new
-    placer.switched(1)  # not yet
+    placer.add_plan(2, {"of": [3, 3, 3]})  # waits for the change before
+    placer.add_plan(2, {"of": [1, 1, 1]})  # is not new
+    placer.drop_old_routes(1)  # not yet
     assert not collector.taken()
-    placer.report("s", "0-7", 2, "ready", None, None, 22)
+    report(placer, "s", "0-7", 2, "ready", None, None, 22)
     found = sent(collector)
     assert found[:2] == [(20, "epoch", 3, [2], 0.5), (22, "epoch", 3, [2], 0.5)] and [what for _, what, *_ in found[2:]] == ["done"] * 4
     assert placer.routes(one).tasks.tolist() == [0, 2]
-    placer.switched(1)
+    placer.drop_old_routes(1)
     assert {p["version"] for *_, p in collector.sent if p["type"] == "plan"} == {2}
     assert placer.routes(one).tasks.tolist() == [2, 3]
 
 
 def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
     placer, collector, context = made()
-    placer.take_plan(1, {})
+    placer.add_plan(1, {})
     assert len(collector.errors) == 1 and "plan 1" in collector.errors[0] and not collector.taken()
-    placer.take_plan(2, {"of": [1, 1, 1]})
+    placer.add_plan(2, {"of": [1, 1, 1]})
     assert [p["type"] for *_, p in collector.taken()] == ["plan"] * 4 + ["done"] * 4
     assert context.counters["plan_changes"].get_count() == 1 and context.counters["plans_refused"].get_count() == 1
 
@@ -191,11 +199,11 @@ def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
 def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
     placer, collector, _ = made()
     placer.watermark = 3
-    placer.take_plan(1, {"of": [2, 1, 2]})
+    placer.add_plan(1, {"of": [2, 1, 2]})
     collector.taken()
     placer.register("n", "0-1", topk(0))
     assert sent(collector) == [(20, "topk", 1, [0, 2], -np.inf), (22, "topk", 1, [0, 2], -np.inf)]
-    placer.switched(1)
+    placer.drop_old_routes(1)
     placer.register("m", "0-2", topk(0))
     assert sent(collector) == [(22, "topk", 1, [2], -np.inf)]
 
@@ -216,12 +224,12 @@ def reviewed(terms=(0, 1)):
 def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
     placer, collector, context, placement = reviewed((0, 1, 2))
     for task, theta in ((22, None), (20, -np.inf)):
-        placer.report("s", "0-7", 1, "survey", theta, placement, task)
+        report(placer, "s", "0-7", 1, "survey", theta, placement, task)
     assert not collector.taken()
     state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
-    placer.report("s", "0-7", 1, "survey", 0.9, placement, 21)
+    report(placer, "s", "0-7", 1, "survey", 0.9, placement, 21)
     assert sent(collector) == [
         (20, "epoch", 2, [1, 2], np.inf),
         (21, "epoch", 2, [1, 2], np.inf),
@@ -231,9 +239,9 @@ def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
         (22, "epoch", 3, [0], 0.5),
     ]
     assert context.counters["shrunk"].get_count() == 1 and context.gauges["replicas"]() == 1
-    placer.report("s", "0-7", 2, "short", 0.9, placement, 21)  # nobody's floor is above the first one's guard
+    report(placer, "s", "0-7", 2, "short", 0.9, placement, 21)  # nobody's floor is above the first one's guard
     assert not collector.taken()
-    placer.report("s", "0-7", 3, "short", 0.4, placement, 20)  # what it found is worse: it grows again
+    report(placer, "s", "0-7", 3, "short", 0.4, placement, 20)  # what it found is worse: it grows again
     assert sent(collector) == [(20, "epoch", 4, [0, 1, 2], -np.inf), (21, "topk", 4, [0, 1, 2], -np.inf), (22, "topk", 4, [0, 1, 2], -np.inf)]
 
 
@@ -241,21 +249,21 @@ def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
 def test_a_subscription_that_needs_all_its_tasks_keeps_them(theta):
     placer, collector, context, placement = reviewed()
     for task in (20, 21):
-        placer.report("s", "0-7", 1, "survey", theta, placement, task)
+        report(placer, "s", "0-7", 1, "survey", theta, placement, task)
     assert not collector.taken() and not placer._reviewed and context.gauges["moving"]() == 0
 
 
 def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
     for change in (
-        lambda placer, placement: placer.report("s", "0-7", 1, "short", -np.inf, placement, 20),
+        lambda placer, placement: report(placer, "s", "0-7", 1, "short", -np.inf, placement, 20),
         lambda placer, _: placer.unregister("s"),
-        lambda placer, _: placer.take_plan(1, {"of": [0, 1, 2]}),
+        lambda placer, _: placer.add_plan(1, {"of": [0, 1, 2]}),
     ):
         placer, collector, context, placement = reviewed()
-        placer.report("s", "0-7", 1, "survey", 0.9, placement, 20)
+        report(placer, "s", "0-7", 1, "survey", 0.9, placement, 20)
         change(placer, placement)
         collector.taken()
-        placer.report("s", "0-7", 1, "survey", 0.9, placement, 21)
+        report(placer, "s", "0-7", 1, "survey", 0.9, placement, 21)
         assert not placer._reviewed and context.counters["shrunk"].get_count() == 0
 
 
@@ -263,7 +271,7 @@ def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
     placer, collector, _ = made()
     for number, terms in enumerate([(0, 1), (0,), (1, 2)]):
         placer.register(f"s{number}", f"0-{number}", topk(*terms))
-    placer.register("filter", "0-9", topk(0, 1) | {"type": "boolean"})
+    placer.register("filter", "0-9", BooleanSubscription([0, 0, 1, 1], ["and", 0, 1], None, None))
     collector.taken()
     begun, asked = [], set()
     for watermark in range(0, 200 * WINDOW, WINDOW // 2):
@@ -272,9 +280,9 @@ def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
         if surveys:
             begun.append(watermark // WINDOW)
             asked.update(name for name, _ in surveys)
-            for name, tasks in [(name, list(waits[0])) for name, waits in placer._reviewed.items()]:
+            for name, tasks in [(name, list(review.waits_for)) for name, review in placer._reviewed.items()]:
                 for index in tasks:
-                    placer.report(name, placer._registry.get(name).registration, 1, "survey", None, {}, TASKS[index])
+                    report(placer, name, placer._registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), TASKS[index])
     assert begun == [1, 3, 7, 15, 31, 63, 127, 191] and asked == {"s0", "s2"}
 
 
@@ -291,7 +299,7 @@ def test_many_subscriptions_are_reviewed_some_at_a_time():
         assert len(placer._reviewed) <= _PORTION
         for task, name, registration, p in asked:
             assert p["type"] == "survey"
-            placer.report(name, registration, 1, "survey", -np.inf, topk(0, 1), task)
+            report(placer, name, registration, 1, "survey", -np.inf, topk(0, 1).encode(), task)
             answered += 1
     assert answered == 2 * n and not placer._to_review
 

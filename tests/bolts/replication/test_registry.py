@@ -3,7 +3,7 @@
 import random
 import tracemalloc
 
-from dskype.bolts.registry import Registry
+from dskype.bolts.replication.registry import Registry
 from dskype.topology.core.values import pack_state, unpack_state
 
 

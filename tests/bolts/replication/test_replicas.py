@@ -6,12 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from dskype.bolts.replicas import Coverage
+from dskype.bolts.replication.coverage import Coverage
 from dskype.bolts.topk.engine import BUFFERS, TopkEngine
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 
-from .topk.world import DIAGONAL_DEG, World, exact_topk
+from ..topk.world import DIAGONAL_DEG, World, exact_topk
 
 
 def batch(messages):
@@ -125,12 +125,12 @@ def test_while_all_replicas_are_above_the_guard_their_lists_together_are_the_top
 def test_a_plan_is_covered_from_the_newest_message_before_the_last_marker():
     coverage = Coverage(2)
     assert coverage.since(0) == -1
-    coverage.mark(3, 10, 70)
+    coverage.record_marker(3, 10, 70)
     assert coverage.since(3) > 1 << 60
     coverage.restore(unpack_state(pack_state(coverage.snapshot())))
-    coverage.mark(3, 11, 50)
+    coverage.record_marker(3, 11, 50)
     assert coverage.since(3) == 70
-    assert not coverage.done(3, 11)
+    assert not coverage.record_finished(3, 11)
     coverage.restore(unpack_state(pack_state(coverage.snapshot())))
-    assert not coverage.done(3, 11) and coverage.done(3, 10)
+    assert not coverage.record_finished(3, 11) and coverage.record_finished(3, 10)
     assert coverage.since(3) == 70 and coverage.since(4) > 1 << 60

@@ -1,0 +1,96 @@
+"""The boolean subscriptions of a task of the subscription bolt."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts import boolean
+from dskype.bolts.busiest import Busiest
+from dskype.bolts.message_queue import Arrived
+from dskype.bolts.slot_metadata import SlotMetadata
+from dskype.bolts.subscriptions import BooleanSubscription
+from dskype.spouts.settings import Settings
+
+__all__ = ["BooleanSubscriptions"]
+
+_NEVER_MS = np.iinfo(np.int64).max
+_TTL_SLACK_MS = 60_000
+"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read.
+With time windows one that is ahead of its arrival waits for its time: then ``dskype.window.ahead.ms`` if that is more."""
+
+
+class BooleanSubscriptions:
+    """An index of boolean subscriptions by slot, their names, and when they expire.
+
+    :param settings: of the topology.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
+        self.metadata = SlotMetadata()
+        self.slots: dict[str, int] = {}
+        """Subscription -> slot. Names are removed by the owner: a slot may outlive its name."""
+        self.busiest = Busiest(settings.results_per_s, self.metadata.name)
+        self._slack_ms = max(_TTL_SLACK_MS, settings.ahead_ms)
+        self._ends_ms: dict[int, int] = {}  # slot -> when it ends
+        self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration)
+
+    def open(self, name: str, registration: str, subscription: BooleanSubscription) -> int:
+        """Begin a subscription; return its slot."""
+        slot = self.metadata.free_slot()
+        self.slots[name] = slot
+        self.metadata.set(slot, name, registration, subscription.meta)
+        self._index.insert(slot, subscription.bbox, subscription.expression)
+        if subscription.expires_ms is not None:
+            self._ends_ms[slot] = subscription.expires_ms
+            heapq.heappush(self._expiring, (subscription.expires_ms, slot, registration))
+        return slot
+
+    def forget(self, slot: int) -> None:
+        """Empty a slot."""
+        self._index.remove(slot)
+        self._ends_ms.pop(slot, None)
+        self.metadata.clear(slot)
+        self.metadata.free.append(slot)
+
+    def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
+        """Return (rows, slots): which messages match which subscriptions that had not expired when the message arrived."""
+        rows, slots = self._index.match(arrived.messages)
+        if self._expiring:
+            ends_ms = [self._ends_ms.get(slot, _NEVER_MS) for slot in slots.tolist()]
+            alive = arrived.arrival_ms[rows] < np.array(ends_ms, np.int64)
+            rows, slots = rows[alive], slots[alive]
+        self.busiest.count(slots)
+        return rows, slots
+
+    def pop_expired(self, arrived: Arrived) -> list[int]:
+        """Return the slots of subscriptions that have expired, as no message that may still come can have arrived before they did."""
+        found: list[int] = []
+        if not self._expiring:
+            return found
+        now_ms = int(arrived.arrival_ms.min()) - self._slack_ms
+        while self._expiring and self._expiring[0][0] <= now_ms:
+            _, slot, registration = heapq.heappop(self._expiring)
+            if self.metadata.name(slot) is not None and self.metadata.registration(slot) == registration:
+                found.append(slot)
+        return found
+
+    def __len__(self) -> int:
+        """The number of slots in use."""
+        return len(self._index)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as arrays and plain values."""
+        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": [[slot, end_ms] for slot, end_ms in self._ends_ms.items()]}
+
+    def restore(self, state: Any) -> None:
+        """Take over a snapshot."""
+        self._index.restore(state["boolean"])
+        self.metadata.restore(state["filters"])
+        self.slots = self.metadata.by_name()
+        self._ends_ms = {slot: end_ms for slot, end_ms in state["ends_ms"]}
+        self._expiring = [(end_ms, slot, self.metadata.registration(slot)) for slot, end_ms in self._ends_ms.items()]
+        heapq.heapify(self._expiring)

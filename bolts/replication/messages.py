@@ -1,0 +1,327 @@
+"""What distribution, subscription and result bolts tell each other about subscriptions, as typed messages.
+
+Each message is a named tuple. ``encode`` returns the plain value that travels on the stream, ``decode`` reads it back; nothing else knows
+the form on the wire. The streams are those of :mod:`dskype.spouts.streams`:
+
+================  ==================================================================================================================
+stream            messages
+================  ==================================================================================================================
+``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`;
+                  without replication the bare subscription (:mod:`dskype.bolts.subscriptions`), or None to unregister
+``shortages``     :class:`ReplicaReport`
+``registrations`` :class:`Begin` and :class:`Finish`
+``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and what ``ResultPublisher`` emits)
+================  ==================================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dskype.bolts.subscriptions import Subscription, decode_subscription, from_map
+
+__all__ = [
+    "EXPIRED",
+    "PART",
+    "READY",
+    "SHORT",
+    "SURVEYED",
+    "AllMoved",
+    "Begin",
+    "Claim",
+    "End",
+    "Epoch",
+    "Finish",
+    "Placement",
+    "PlacementMessage",
+    "PlanMarker",
+    "RankedList",
+    "ReplicaDropped",
+    "ReplicaGone",
+    "ReplicaList",
+    "ReplicaReport",
+    "ReportedPlacement",
+    "Survey",
+    "decode_placement",
+    "decode_replica_message",
+]
+
+EXPIRED, READY, SHORT, SURVEYED = "expired", "ready", "short", "survey"
+"""Kinds of a :class:`ReplicaReport`."""
+PART = 4
+"""Added to the op of a delta that is a change of one replica's list (stream ``results``)."""
+
+
+# -- placements: from the distribution task that owns a subscription to the subscription tasks ------------------------------
+
+
+class Epoch(NamedTuple):
+    """One decision about where a subscription lives. It replaces the epoch before it.
+
+    :ivar number: from 1, rising by 1.
+    :ivar tasks: indexes of the tasks that the subscription lives on, rising.
+    :ivar guard: no message that goes to none of these tasks has a score above it.
+    :ivar plan: version of the plan by which it was placed.
+    :ivar since: version of the plan that must be in force before a new replica, or one that is to ``evaluate``, asks for the window.
+    :ivar at: watermark of the distribution task when it decided.
+    :ivar moving: the subscription moves to another plan; the epoch before this one stays good until the next one.
+    :ivar report_ready: indexes of the tasks that report when they are ready.
+    :ivar evaluate: indexes of the tasks that must look the window up again.
+    """
+
+    number: int
+    tasks: list[int]
+    guard: float
+    plan: int
+    since: int
+    at: int
+    moving: bool
+    report_ready: list[int]
+    evaluate: list[int]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map for a task that has the subscription already."""
+        return {"type": "epoch", **dict(zip(_EPOCH_KEYS, self))}
+
+
+_EPOCH_KEYS = ("epoch", "tasks", "guard", "plan", "since", "at", "moving", "tell", "evaluate")
+
+
+class Placement(NamedTuple):
+    """A subscription with the epoch in which it begins on a task."""
+
+    subscription: Subscription
+    epoch: Epoch
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map for a task that does not have the subscription yet."""
+        return self.subscription.encode() | dict(zip(_EPOCH_KEYS, self.epoch))
+
+
+class End(NamedTuple):
+    """The subscription has ended. ``at``: watermark of the distribution task."""
+
+    at: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "end", **self._asdict()}
+
+
+class Survey(NamedTuple):
+    """The task is to report placement and floor of the subscription."""
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "survey"}
+
+
+class PlanMarker(NamedTuple):
+    """From here on the distribution task sends messages by the plan ``version``, too; up to position ``high`` it did not."""
+
+    version: int
+    high: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "plan", **self._asdict()}
+
+
+class AllMoved(NamedTuple):
+    """All subscriptions of the distribution task are placed by the plan ``version``."""
+
+    version: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"type": "done", **self._asdict()}
+
+
+PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved
+
+_PLACEMENT_MESSAGES: dict[str, Any] = {"end": End, "survey": Survey, "plan": PlanMarker, "done": AllMoved}
+
+
+def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
+    """Return the message in a map of the stream ``placements``, with a distributor that replicates."""
+    kind = record["type"]
+    if kind in _PLACEMENT_MESSAGES:
+        return from_map(_PLACEMENT_MESSAGES[kind], record)
+    epoch = Epoch(*map(record.__getitem__, _EPOCH_KEYS))
+    return epoch if kind == "epoch" else Placement(decode_subscription(record), epoch)
+
+
+# -- reports: back to the distribution task that owns the subscription ------------------------------------------------------
+
+
+class ReportedPlacement(NamedTuple):
+    """A subscription as a task has it; ``guard`` and ``plan`` are those of its newest epoch."""
+
+    subscription: Subscription
+    guard: float
+    plan: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the map."""
+        return self.subscription.encode() | {"guard": self.guard, "plan": self.plan}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> ReportedPlacement:
+        """Return the placement in a map."""
+        return cls(decode_subscription(record), record["guard"], record["plan"])
+
+
+class ReplicaReport(NamedTuple):
+    """What a replica tells the distribution task that owns its subscription.
+
+    :ivar subscription, registration: whose replica it is.
+    :ivar epoch: number of the replica's newest epoch; a report that names an older one is ignored.
+    :ivar kind: :data:`SHORT`: the floor is not above the guard; :data:`SURVEYED`: the answer to a survey; :data:`READY`: as the epoch asked;
+        :data:`EXPIRED`: the time of a boolean subscription is over.
+    :ivar floor: theta of the replica; None: not known.
+    :ivar placement: None where the kind does not need it.
+    """
+
+    subscription: str
+    registration: str
+    epoch: int
+    kind: str
+    floor: float | None = None
+    placement: ReportedPlacement | None = None
+
+    def encode(self) -> tuple[Any, ...]:
+        """Return the row."""
+        return (*self[:5], None if self.placement is None else self.placement.encode())
+
+    @classmethod
+    def decode(cls, row: Sequence[Any]) -> ReplicaReport:
+        """Return the report in a row."""
+        *fields, placement = row
+        return cls(*fields, None if placement is None else ReportedPlacement.decode(placement))
+
+
+# -- registrations: from the distribution task to the result task -----------------------------------------------------------
+
+
+class Begin(NamedTuple):
+    """A registration begins. ``at``: watermark of the distribution task."""
+
+    topk: bool
+    at: int
+
+
+class Finish(NamedTuple):
+    """A registration ends.
+
+    :ivar topk: whether it is of a top-k subscription.
+    :ivar at: watermark of the distribution task.
+    :ivar tasks: ids of the tasks that will say that they have forgotten it.
+    :ivar replaced: another registration of the subscription follows at once.
+    """
+
+    topk: bool
+    at: int
+    tasks: Sequence[int]
+    replaced: bool
+
+
+# -- lists: from replicas to the result task --------------------------------------------------------------------------------
+
+
+class Claim(NamedTuple):
+    """A replica is ready for an epoch; ``tasks`` (ids) are those that must claim it, too, before it counts."""
+
+    epoch: int
+    tasks: Sequence[int]
+
+
+class RankedList(NamedTuple):
+    """A top-k list in rank order, as columns; numbers as arrays or lists, ``ids`` of messages as JSON text."""
+
+    seqs: Any
+    positions: Any
+    scores: Any
+    ids: Any
+
+    def rows(self) -> list[tuple[int, int, float, str]]:
+        """Return (seq, position, score, id) of each message."""
+        return list(zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in self), strict=True))
+
+
+def _encoded(ranked: RankedList | None) -> list[Any] | None:
+    return None if ranked is None else list(ranked)
+
+
+def _decoded(columns: Sequence[Any] | None) -> RankedList | None:
+    return None if columns is None else RankedList(*columns)
+
+
+class ReplicaList(NamedTuple):
+    """What a replica has as of a watermark; until the next one its changes come as deltas.
+
+    :ivar claims: none: it is not ready.
+    :ivar alone: it is ready and the only replica of its newest epoch, so its deltas are what is to be published.
+    :ivar ranked: its list; None: it is not ready.
+    :ivar base: what has been published of it so far, where the replica knows; None: it does not.
+    """
+
+    registration: str
+    watermark: int
+    k: int
+    meta: str | None
+    claims: Sequence[Claim]
+    alone: bool
+    ranked: RankedList | None
+    base: RankedList | None
+    kind = "replica"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return [*self[:4], [[epoch, list(tasks)] for epoch, tasks in self.claims], self.alone, _encoded(self.ranked), _encoded(self.base)]
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> ReplicaList:
+        """Return the message in a record."""
+        registration, watermark, k, meta, claims, alone, ranked, base = record
+        return cls(registration, watermark, k, meta, [Claim(*claim) for claim in claims], alone, _decoded(ranked), _decoded(base))
+
+
+class ReplicaDropped(NamedTuple):
+    """A task has no replica any more, as of a watermark: the newest epoch is of other tasks."""
+
+    registration: str
+    watermark: int
+    kind = "drop"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return list(self)
+
+
+class ReplicaGone(NamedTuple):
+    """A task has forgotten a registration that has ended; ``base`` as in :class:`ReplicaList`."""
+
+    registration: str
+    meta: str | None
+    base: RankedList | None
+    kind = "gone"
+
+    def encode(self) -> list[Any]:
+        """Return the record."""
+        return [self.registration, self.meta, _encoded(self.base)]
+
+    @classmethod
+    def decode(cls, record: Sequence[Any]) -> ReplicaGone:
+        """Return the message in a record."""
+        registration, meta, base = record
+        return cls(registration, meta, _decoded(base))
+
+
+def decode_replica_message(kind: str, record: Sequence[Any]) -> ReplicaList | ReplicaDropped | ReplicaGone:
+    """Return the message in a record of the stream ``lists`` of one of these kinds."""
+    if kind == ReplicaDropped.kind:
+        return ReplicaDropped(*record)
+    return (ReplicaList if kind == ReplicaList.kind else ReplicaGone).decode(record)

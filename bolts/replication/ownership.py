@@ -1,0 +1,228 @@
+"""What a subscription bolt does with placements and results: the contract of its two strategies, and the simple one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.message_queue import Arrived
+from dskype.bolts.refusals import Refusals
+from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.formats import MATCH, REMOVE
+from dskype.bolts.results.publisher import ResultPublisher
+from dskype.bolts.subscriptions import Subscription, TopkSubscription, decode_subscription
+from dskype.bolts.topk.base import Changes
+from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+
+__all__ = ["SingleOwner", "SubscriptionOwner"]
+
+PlacementRow = tuple[str, str, Mapping[str, Any] | None]
+
+
+class SubscriptionOwner(ABC):
+    """Opens and ends the subscriptions of a task as placements say, and publishes what they find.
+
+    The subscription bolt makes one at ``prepare``: :class:`SingleOwner` where this task is the only one that has its subscriptions,
+    :class:`~dskype.bolts.replication.replicated_owner.ReplicatedOwner` where others may have them, too.
+
+    :param topk: the task's top-k subscriptions; ``boolean``: its boolean ones.
+    :param publisher: of results.
+    :param counters: ``deltas``, ``matches`` and ``unknown_unregistered``.
+    """
+
+    def __init__(self, topk: TopkSubscriptions, boolean: BooleanSubscriptions, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
+        self._topk, self._boolean, self._publisher, self._counters = topk, boolean, publisher, counters
+
+    @abstractmethod
+    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
+        """Apply rows of the stream ``placements``, in order, from the distribution task ``source``."""
+
+    def ask(self, slots: np.ndarray) -> None:
+        """Ask for the windows of pending slots."""
+        self._topk.ask(slots)
+
+    @abstractmethod
+    def publish_changes(self, changes: Changes, before: int) -> None:
+        """Publish how messages changed lists; ``before`` is the watermark before they were applied."""
+
+    @abstractmethod
+    def resolve(self, answers: Answers) -> Changes:
+        """Merge answers into the lists and publish these; return the changes, for the slots that are due again."""
+
+    def match(self, arrived: Arrived) -> None:
+        """Publish which boolean subscriptions messages match; then end those that have expired."""
+        if not len(self._boolean) or not arrived.messages.n:
+            return
+        rows, slots = self._boolean.match(arrived)
+        if len(rows):
+            self._publish_matches(arrived, rows, slots)
+        for slot in self._boolean.pop_expired(arrived):
+            self._end_expired(slot)
+
+    @abstractmethod
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
+        """Publish matches: which row matches the subscription in which slot."""
+
+    @abstractmethod
+    def _end_expired(self, slot: int) -> None:
+        """See to the end of the boolean subscription in a slot: its time is over."""
+
+    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> DeltaBatch:
+        import pyarrow as pa
+
+        n = len(rows)
+        self._counters["matches"].inc(n)
+        names, registrations, metas = self._boolean.metadata.columns(slots)
+        return DeltaBatch(names, registrations, np.full(n, MATCH, np.int8), arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
+
+    def finish_watermark(self) -> None:
+        """Do what waited for the watermark that the messages have reached. Default: nothing."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the strategy as arrays and plain values, by keys of the bolt's snapshot."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a snapshot; the subscriptions themselves are restored before."""
+
+
+class SingleOwner(SubscriptionOwner):
+    """Publishes at once what its subscriptions find: no other task has them.
+
+    :param refusals: for what is beyond the number that a task may hold.
+    """
+
+    def __init__(
+        self, topk: TopkSubscriptions, boolean: BooleanSubscriptions, publisher: ResultPublisher, counters: Mapping[str, Any], refusals: Refusals
+    ) -> None:
+        super().__init__(topk, boolean, publisher, counters)
+        self._refusals = refusals
+        self._fresh: set[int] = set()  # slots that have never published
+
+    # -- placements -------------------------------------------------------------------------------
+
+    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
+        """Register, replace and unregister in order; runs of new top-k subscriptions go to the engine together."""
+        new: list[tuple[str, str, TopkSubscription]] = []
+        names: set[str] = set()
+        for name, registration, record in rows:
+            if name in names:
+                self._insert_topk(new)
+                new, names = [], set()
+            if record is not None and not self._has_room(name, len(new)):
+                self._refusals.refuse(name, registration)
+                continue
+            subscription = None if record is None else decode_subscription(record)
+            self._remove(name, subscription)
+            if isinstance(subscription, TopkSubscription):
+                new.append((name, registration, subscription))
+                names.add(name)
+            elif subscription is not None:
+                self._boolean.open(name, registration, subscription)
+                self._publisher.events([name], [registration], ["active"], [self._topk.watermark])
+        self._insert_topk(new)
+
+    def _has_room(self, name: str, coming: int) -> bool:
+        """Tell whether one more subscription may be held, beside those that are about to be; one that takes the place of another always may."""
+        topk, boolean = self._topk.slots, self._boolean.slots
+        return len(topk) + len(boolean) + coming < self._refusals.most or name in topk or name in boolean
+
+    def _insert_topk(self, rows: Sequence[tuple[str, str, TopkSubscription]]) -> None:
+        if not rows:
+            return
+        complete = self._topk.watermark == BEFORE_ALL
+        slots = self._topk.open(rows, complete)
+        self._fresh.update(slots.tolist())
+        if complete:
+            self._publish_lists(slots)
+        else:
+            self.ask(slots)
+
+    def _remove(self, name: str, successor: Subscription | None) -> None:
+        """Remove a subscription, top-k or boolean; to unregister an unknown one does nothing, and is counted.
+
+        :param successor: what takes its place; None: it is unregistered.
+        """
+        slot = self._topk.slots.pop(name, None)
+        if slot is not None:
+            self._remove_topk(name, slot, replaced=isinstance(successor, TopkSubscription))
+            return
+        slot = self._boolean.slots.pop(name, None)
+        if slot is not None:
+            self._remove_boolean(name, slot)
+        elif successor is None:
+            self._counters["unknown_unregistered"].inc()
+
+    def _remove_topk(self, name: str, slot: int, *, replaced: bool) -> None:
+        registration, watermark = self._topk.metadata.registration(slot), self._topk.watermark
+        self._withdraw(slot)
+        if replaced:
+            self._publisher.events([name], [registration], ["removed"], [watermark])
+        else:
+            self._publisher.removed([name], [registration], [watermark])
+        self._topk.forget(slot)
+        self._fresh.discard(slot)
+
+    def _withdraw(self, slot: int) -> None:
+        """Take back what was published for a subscription that ends."""
+        seqs = self._topk.engine.topk(np.array([slot], np.int32)).seqs
+        n, none = len(seqs), np.zeros(0, np.int32)
+        self._publish_deltas(
+            Changes(np.full(n, slot), np.full(n, REMOVE, np.int8), seqs, np.zeros(n), np.zeros(n, np.int32), np.full(n, self._topk.watermark), none, none)
+        )
+
+    def _remove_boolean(self, name: str, slot: int) -> None:
+        self._publisher.removed([name], [self._boolean.metadata.registration(slot)], [self._topk.watermark], states=False)
+        self._boolean.forget(slot)
+
+    def _end_expired(self, slot: int) -> None:
+        """Remove the subscription here, the only place where it is."""
+        name = self._boolean.metadata.name(slot)
+        del self._boolean.slots[name]
+        self._remove_boolean(name, slot)
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def publish_changes(self, changes: Changes, before: int) -> None:
+        """Publish deltas, and have the lists written."""
+        self._publish_deltas(changes)
+        self._publish_lists(changes.touched)
+
+    def resolve(self, answers: Answers) -> Changes:
+        """Merge answers; what they change is published as what messages change."""
+        changes = self._topk.resolve(answers)
+        self.publish_changes(changes, self._topk.watermark)
+        return changes
+
+    def _publish_deltas(self, changes: Changes) -> None:
+        n = len(changes.slot)
+        if n and self._publisher.wants_deltas:
+            self._counters["deltas"].inc(n)
+            self._publisher.deltas(self._topk.deltas(changes))
+
+    def _publish_lists(self, slots: np.ndarray) -> None:
+        """Have lists written; the subscriptions that publish for the first time are active."""
+        first = [slot for slot in slots.tolist() if slot in self._fresh] if self._fresh else []
+        if first:
+            self._fresh.difference_update(first)
+            names, registrations, _ = self._topk.metadata.columns(np.array(first))
+            self._publisher.events(names, registrations, ["active"] * len(first), [self._topk.watermark] * len(first))
+        self._topk.mark_changed(slots)
+
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
+        self._publisher.deltas(self._matches(arrived, rows, slots))
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the slots that have never published."""
+        return {"fresh": sorted(self._fresh)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._fresh = set(state["fresh"])

@@ -1,0 +1,174 @@
+"""What a subscription bolt does with placements and results where its subscriptions may live on other tasks, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.message_queue import Arrived
+from dskype.bolts.replication.boolean_placements import BooleanPlacements
+from dskype.bolts.replication.coverage import Coverage
+from dskype.bolts.replication.messages import AllMoved, End, Epoch, Placement, PlanMarker, RankedList, Survey, decode_placement
+from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
+from dskype.bolts.replication.replicas import Replicas
+from dskype.bolts.results.publisher import ResultPublisher
+from dskype.bolts.subscriptions import TopkSubscription
+from dskype.bolts.topk.base import Changes
+from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.spouts import streams
+
+__all__ = ["ReplicatedOwner"]
+
+
+class ReplicatedOwner(SubscriptionOwner):
+    """Keeps replicas: what they find goes to the result bolt, which merges it; see :mod:`dskype.bolts.replication`.
+
+    :param collector: the bolt's.
+    :param context: the bolt's.
+    :param sources: how many distribution tasks there are.
+    :param counted: positions are sequence numbers.
+    """
+
+    def __init__(
+        self,
+        topk: TopkSubscriptions,
+        boolean: BooleanSubscriptions,
+        publisher: ResultPublisher,
+        counters: Mapping[str, Any],
+        collector: Any,
+        context: Any,
+        sources: int,
+        counted: bool,
+    ) -> None:
+        super().__init__(topk, boolean, publisher, counters)
+        self._collector = collector
+        tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
+        self._coverage = Coverage(sources)
+        self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, counted)
+        self._boolean_placements = BooleanPlacements(boolean.metadata, collector, self._coverage, index, boolean.forget)
+
+    # -- placements -------------------------------------------------------------------------------
+
+    def place(self, rows: Sequence[PlacementRow], source: int) -> None:
+        """Apply placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together."""
+        new: list[tuple[str, str, Placement]] = []
+        for name, registration, record in rows:
+            message = decode_placement(record)
+            if isinstance(message, Placement) and isinstance(message.subscription, TopkSubscription):
+                new.append((name, registration, message))
+                continue
+            self._open_replicas(new)
+            new = []
+            if isinstance(message, Placement):
+                self._boolean_placements.open(self._boolean.open(name, registration, message.subscription), message)
+            elif isinstance(message, PlanMarker):
+                self._coverage.record_marker(message.version, source, message.high)
+                self._check_coverage()
+            elif isinstance(message, AllMoved):
+                if self._coverage.record_finished(message.version, source):
+                    self._collector.emit((message.version,), streams.SWITCHED)
+            elif name in self._topk.slots:
+                self._apply_to_replica(name, message)
+            elif not self._boolean_placements.apply(self._boolean.slots[name], message):
+                del self._boolean.slots[name]
+        self._open_replicas(new)
+
+    def _apply_to_replica(self, name: str, message: Epoch | End | Survey) -> None:
+        slot = self._topk.slots[name]
+        if isinstance(message, Survey):
+            self._replicas.survey(slot)
+        elif isinstance(message, Epoch) and self._replicas.begin_epoch(slot, message):
+            self._settle(np.array([slot], np.int32))
+        else:
+            if isinstance(message, End):
+                self._replicas.end(slot)
+            del self._topk.slots[name]
+            self._forget(slot)
+
+    def _forget(self, slot: int) -> None:
+        self._replicas.forget(slot)
+        self._topk.forget(slot)
+
+    def _open_replicas(self, rows: Sequence[tuple[str, str, Placement]]) -> None:
+        """Begin replicas of top-k subscriptions."""
+        watermark = self._topk.watermark
+        for complete in (True, False):
+            chosen = [row for row in rows if (watermark == BEFORE_ALL and self._coverage.since(row[2].epoch.since) <= watermark) is complete]
+            if chosen:
+                slots = self._open(chosen, complete)
+                if complete:
+                    self._settle(slots)
+                else:
+                    self.ask(slots)
+
+    def _open(self, rows: Sequence[tuple[str, str, Placement]], complete: bool) -> np.ndarray:
+        slots = self._topk.open([(name, registration, placement.subscription) for name, registration, placement in rows], complete)
+        self._replicas.open(slots.tolist(), [placement.epoch for _, _, placement in rows], complete)
+        return slots
+
+    def ask(self, slots: np.ndarray) -> None:
+        """Ask for the windows of pending slots whose plan is in force; the others wait for it."""
+        if len(slots):
+            super().ask(self._replicas.askable(slots))
+
+    def _settle(self, slots: np.ndarray, bases: Mapping[int, RankedList] | None = None) -> None:
+        """Tell the other bolts what has become of replicas; begin those again that have to be evaluated again."""
+        again = self._replicas.settle(slots, bases or {})
+        changed = self._topk.changed
+        changed.discard(np.array([slot for slot in slots.tolist() if slot in changed and not self._replicas.is_alone(slot)], np.int64))
+        for slot in again:
+            name, registration, placement = self._topk.metadata.name(slot), self._topk.metadata.registration(slot), self._replicas.renewed(slot)
+            self._forget(slot)
+            self.ask(self._open([(name, registration, placement)], False))
+
+    def _check_coverage(self) -> None:
+        """Do what has waited for a plan to be in force everywhere."""
+        self.ask(np.array([slot for slot in self._replicas.pop_covered() if not self._topk.is_asked(slot)], np.int32))
+        self._boolean_placements.report_ready()
+
+    def finish_watermark(self) -> None:
+        """End boolean subscriptions, and do what has waited for a plan."""
+        self._boolean_placements.end_due()
+        self._check_coverage()
+
+    def _end_expired(self, slot: int) -> None:
+        """Report it: the distribution task that owns the subscription ends it everywhere."""
+        self._boolean_placements.report_expired(slot)
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def publish_changes(self, changes: Changes, before: int) -> None:
+        """Send changes to the result bolt; lists are written here where the replica is alone."""
+        self._replicas.watermark = self._boolean_placements.watermark = self._topk.watermark
+        self._topk.mark_changed(self._replicas.send_changes(changes, before, self._counters["deltas"].inc))
+
+    def resolve(self, answers: Answers) -> Changes:
+        """Merge answers; replicas whose lists are known now send them."""
+        bases = self._replicas.bases(answers.slots)
+        changes = self._topk.resolve(answers)
+        known = np.setdiff1d(answers.slots, changes.due)
+        self._replicas.record_resolved(known)
+        self._settle(known, bases)
+        return changes
+
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
+        """Send the matches that count to the result bolt, with sequence numbers: it publishes each one once."""
+        inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
+        rows = rows[inside]
+        self._publisher.emit_deltas(self._matches(arrived, rows, slots[inside])._replace(seqs=arrived.messages.seq[rows]))
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return placements and coverage."""
+        return {"fresh": [], "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._boolean_placements.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._replicas.restore(state["replicas"])
+        self._coverage.restore(state["coverage"])
+        self._boolean_placements.restore(state["placements"])
+        self._boolean.slots = {self._boolean.metadata.name(slot): slot for slot in self._boolean_placements.slots()}

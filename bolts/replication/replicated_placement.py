@@ -1,0 +1,420 @@
+"""Places subscriptions that may live on several tasks, and moves them; see :mod:`dskype.bolts.replication` for the protocol.
+
+A subscription belongs to one distribution task: the streams ``subscriptions`` and ``shortages`` are grouped by its name. Channels keep
+order. So the tasks that the registry names have the subscription, or will have it before they get anything else about it.
+
+A report names registration and epoch. One that does not name the newest ones is ignored. So reports, unregistrations and epochs may meet
+in any order, and a restored task does the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dskype.bolts.replication.messages import (
+    EXPIRED,
+    READY,
+    SHORT,
+    SURVEYED,
+    AllMoved,
+    Begin,
+    End,
+    Epoch,
+    Finish,
+    Placement,
+    PlacementMessage,
+    PlanMarker,
+    ReplicaReport,
+    ReportedPlacement,
+    Survey,
+)
+from dskype.bolts.replication.placement import PlacementStrategy
+from dskype.bolts.replication.registry import Entry, Registry
+from dskype.bolts.subscriptions import Subscription, TopkSubscription
+from dskype.distribution import Distributor, Placed
+from dskype.spouts import streams
+from dskype.spouts.batch import MessageBatch
+from dskype.topology.errors import IllegalArgumentException
+from dskype.topology.groupings import RowTasks
+from dskype.topology.tuples import TupleBatch
+
+__all__ = ["ReplicatedPlacement", "union_of"]
+
+_PORTION = 512
+"""At most this many subscriptions are surveyed or moving at a time, and at most this many are reviewed."""
+_LOOKED_AT = 16 * _PORTION
+"""At most this many subscriptions are examined in one go for whether a review is worth while."""
+_RAREST = 64
+"""Reviews become rarer until they are this many windows apart."""
+
+
+class _Move(NamedTuple):
+    """A subscription that lives on the tasks of two plans.
+
+    :ivar target: indexes of the tasks on which it will live, by the newer plan.
+    :ivar guard: of these tasks.
+    :ivar waits_for: those of them that have not reported ready.
+    """
+
+    target: list[int]
+    guard: float
+    waits_for: list[int]
+
+
+class _Review(NamedTuple):
+    """A subscription whose tasks are asked for their floors.
+
+    :ivar waits_for: indexes of the tasks that have not answered.
+    :ivar best: the highest floor of the others.
+    """
+
+    waits_for: list[int]
+    best: float
+
+
+class ReplicatedPlacement(PlacementStrategy):
+    """Keeps where the subscriptions of one distribution task live, and the plan by which they are placed; see the module.
+
+    :param distributor: the one at the start, version 0.
+    :param make: makes a distributor from a plan; raises IllegalArgumentException for one that cannot be used.
+    :param tasks: ids of the subscription bolt's tasks, by index.
+    :param collector: the bolt's.
+    :param context: for metrics.
+    :param window: how long the window is, in positions.
+    """
+
+    def __init__(
+        self, distributor: Distributor, make: Callable[[Mapping[str, Any]], Distributor], tasks: list[int], collector: Any, context: Any, window: int
+    ) -> None:
+        super().__init__(distributor, tasks, collector)
+        self._make, self._index = make, {task: i for i, task in enumerate(tasks)}
+        self._registry = Registry()
+        self._old: Distributor | None = None  # its routes are kept while subscriptions move
+        self._version = self._old_version = self._newest = 0
+        self._plans: list[tuple[int, Any]] = []  # to come
+        self._to_survey: list[str] = []
+        self._surveyed: set[str] = set()
+        self._moving: dict[str, _Move] = {}
+        self._done = True  # all have moved, and the subscription tasks know
+        self._window, self._apart = window, 1  # the next review is this many windows after the one before
+        self._review_at: int | None = None  # watermark
+        self._to_review: list[str] = []
+        self._reviewed: dict[str, _Review] = {}
+        self.watermark = -1
+        self._high = -1  # the highest position sent
+        self._counters = {name: context.register_counter(name) for name in ("reallocations", "shrunk", "plan_changes", "plans_refused", "unknown_unregistered")}
+        context.register_gauge("registered", lambda: len(self._registry))
+        context.register_gauge("replicas", lambda: self._registry.replicas)
+        context.register_gauge("moving", lambda: len(self._to_survey) + len(self._surveyed) + len(self._moving))
+        context.register_gauge("plan_version", lambda: self._version)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def routes(self, messages: MessageBatch) -> RowTasks | None:
+        """Return which task indexes get which messages; while the plan changes those that either plan names."""
+        if messages.n:
+            self._high = max(self._high, int(messages.position.max()))
+        routes = super().routes(messages)
+        return routes if self._old is None else union_of(routes, self._old.message_tasks(messages), len(self._tasks))
+
+    # -- subscriptions ------------------------------------------------------------------------------------------------
+
+    def has_room(self, name: str, limit: int) -> bool:
+        """Tell whether fewer than ``limit`` are registered, or this one is among them."""
+        return len(self._registry) < limit or self._registry.get(name) is not None
+
+    def register(self, name: str, registration: str, subscription: Subscription) -> None:
+        """Place a subscription; one of the same name ends."""
+        topk = isinstance(subscription, TopkSubscription)
+        old = self._registry.get(name)
+        if old is not None:
+            self._end(name, old, replaced=topk)
+        # Before the first message no subscription can have k of them: one that is placed by a threshold would have to grow at once.
+        placed = self._place(name, subscription, -np.inf if self.watermark < 0 else None)
+        self._registry.set(name, registration, topk, 1, placed.tasks)
+        self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
+        placement = Placement(subscription, self._epoch(1, placed.tasks, placed.guard))
+        for index in placed.tasks:
+            self._send(index, name, registration, placement)
+        self._advance_until_blocked()
+
+    def _place(self, name: str, subscription: Subscription, floor: float | None) -> Placed:
+        """Place a subscription; while the plan changes where either plan puts it: other tasks may still send by the old plan alone."""
+        record = subscription.encode()
+        placed = self._distributor.place(name, record, floor)
+        if self._old is None:
+            return placed
+        other = self._old.place(name, record, floor)
+        return Placed(sorted({*placed.tasks, *other.tasks}), max(placed.guard, other.guard))
+
+    def unregister(self, name: str, registration: str = "") -> None:
+        """End a subscription; an unknown one is counted."""
+        entry = self._registry.get(name)
+        if entry is None:
+            self._counters["unknown_unregistered"].inc()
+            return
+        self._end(name, entry, replaced=False)
+        self._registry.remove(name)
+        self._advance_until_blocked()
+
+    def _end(self, name: str, entry: Entry, *, replaced: bool) -> None:
+        for index in entry.tasks:
+            self._send(index, name, entry.registration, End(self.watermark))
+        self._send_registration(name, entry.registration, "end", Finish(entry.topk, self.watermark, [self._tasks[i] for i in entry.tasks], replaced))
+        self._moving.pop(name, None)
+        self._surveyed.discard(name)
+        self._reviewed.pop(name, None)
+
+    def _send(self, index: int, name: str, registration: str, message: PlacementMessage) -> None:
+        self._send_record([index], name, registration, message.encode())
+
+    def _send_to_all(self, message: PlacementMessage) -> None:
+        for index in range(len(self._tasks)):
+            self._send(index, "", "", message)
+
+    def _send_registration(self, name: str, registration: str, event: str, message: Begin | Finish) -> None:
+        self._collector.emit((name, registration, event, message._asdict()), streams.REGISTRATIONS)
+
+    def _epoch(
+        self, number: int, tasks: Iterable[int], guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False, **lists: list[int]
+    ) -> Epoch:
+        """Return an epoch. Defaults: placed by the present plan, and since the one in force everywhere.
+
+        :param lists: ``report_ready`` and ``evaluate``.
+        """
+        if since is None:
+            since = self._version if self._old is None else self._old_version
+        plan = self._version if plan is None else plan
+        return Epoch(number, list(tasks), float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
+
+    def _begin_epoch(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **how: Any) -> None:
+        """Begin the next epoch of a subscription; it may be None if no task is new."""
+        self._counters["reallocations"].inc()
+        self._reviewed.pop(name, None)  # the answers will be of an epoch that is over
+        epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **how)
+        for index in sorted({*epoch.tasks, *entry.tasks}):
+            self._send(index, name, entry.registration, epoch if index in entry.tasks else Placement(subscription, epoch))
+        self._registry.set(name, entry.registration, entry.topk, epoch.number, epoch.tasks)
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def handle(self, batch: TupleBatch) -> None:
+        """Handle reports of replicas, plans, and the news that a plan is in force."""
+        stream = batch.get_source_stream_id()
+        for row in batch.rows():
+            if stream == streams.SHORTAGES:
+                self.handle_report(ReplicaReport.decode(row), batch.get_source_task())
+            elif stream == streams.PLANS:
+                self.add_plan(*row)
+            else:
+                self.drop_old_routes(*row)
+
+    def handle_report(self, report: ReplicaReport, task: int) -> None:
+        """Do what a report of a task (an id) asks for; one that is out of date is ignored."""
+        name = report.subscription
+        entry = self._registry.get(name)
+        if entry is None or entry.registration != report.registration:
+            return
+        if report.kind == EXPIRED:
+            self.unregister(name)
+            return
+        if entry.epoch != report.epoch:
+            return
+        index, move = self._index[task], self._moving.get(name)
+        if report.kind == READY:
+            if move is not None:
+                self._finish_move(name, entry, move, index)
+        elif report.kind == SURVEYED and name in self._reviewed:
+            self._collect_review(name, entry, index, report)
+        elif move is None or index in move.target:
+            self._reconsider(name, entry, index, report)
+        self._advance_until_blocked()
+
+    def _finish_move(self, name: str, entry: Entry, move: _Move, index: int) -> None:
+        """Note that a task of a move is ready; after the last one the subscription lives on the new tasks alone."""
+        waits_for = [i for i in move.waits_for if i != index]
+        if waits_for:
+            self._moving[name] = move._replace(waits_for=waits_for)
+        else:
+            del self._moving[name]
+            self._begin_epoch(name, entry, move.target, move.guard, None)
+
+    def _reconsider(self, name: str, entry: Entry, index: int, report: ReplicaReport) -> None:
+        """Place a subscription by what is known now."""
+        move, reported, floor = self._moving.get(name), report.placement, report.floor
+        if report.kind == SHORT and move is None:
+            self._grow(name, entry, index, floor, reported)
+            return
+        self._surveyed.discard(name)
+        if reported.plan == self._version and move is None:
+            return
+        subscription = reported.subscription
+        placed = self._distributor.place(name, subscription.encode(), floor)
+        now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
+        if move is not None:
+            target |= set(move.target)
+        elif target == now or (target < now and entry.topk and floor is None):
+            self._keep_tasks(name, entry, index, guard, floor, reported)
+            return
+        elif target < now and entry.topk:
+            self._begin_epoch(name, entry, target, guard, subscription, since=self._version, evaluate=[min(target)])
+            return
+        tasks = sorted(target)
+        self._moving[name] = _Move(tasks, float(guard), tasks)
+        self._begin_epoch(name, entry, now | target, guard, subscription, since=self._version, moving=True, report_ready=tasks)
+
+    def _grow(self, name: str, entry: Entry, index: int, floor: float | None, reported: ReportedPlacement) -> None:
+        """Give a subscription the tasks that a lower floor asks for; it loses none."""
+        placed = self._place(name, reported.subscription, floor)
+        now = set(entry.tasks)
+        grown = now | set(placed.tasks)
+        if name in self._surveyed:  # the answer will be of an epoch that is over
+            self._surveyed.discard(name)
+            self._to_survey.append(name)
+        plan = self._version if self._old is None else reported.plan
+        self._begin_epoch(name, entry, grown, placed.guard, reported.subscription, plan=plan, evaluate=[index] if grown == now else [])
+
+    def _keep_tasks(self, name: str, entry: Entry, index: int, guard: float, floor: float | None, reported: ReportedPlacement) -> None:
+        """Keep the tasks of a subscription under another plan: the guard must cover what either plan sends elsewhere."""
+        both = max(guard, reported.guard)
+        if floor is not None and both > -np.inf and not floor > both:
+            self._begin_epoch(name, entry, entry.tasks, guard, reported.subscription, since=self._version, evaluate=[index])
+        elif both > reported.guard:
+            self._begin_epoch(name, entry, entry.tasks, both, reported.subscription)
+
+    # -- reviews ------------------------------------------------------------------------------------------------------
+
+    def advance(self, watermark: int) -> None:
+        """Note the watermark: placements say as of when they are in force. Begin a review if it is time for one."""
+        self.watermark = watermark
+        if self._review_at is None:
+            self._review_at = watermark + self._window
+        elif watermark >= self._review_at and self._old is None and not self._to_review:
+            self._apart = min(2 * self._apart, _RAREST)
+            self._review_at = watermark + self._apart * self._window
+            self._to_review = self._registry.names()
+        self._advance_until_blocked()
+
+    def _collect_review(self, name: str, entry: Entry, index: int, report: ReplicaReport) -> None:
+        """Note the answer of one task; after the last one place the subscription by the best floor, if that takes fewer tasks."""
+        review = self._reviewed[name]
+        waits_for = [i for i in review.waits_for if i != index]
+        best = review.best if report.floor is None else max(review.best, report.floor)
+        if waits_for:
+            self._reviewed[name] = _Review(waits_for, best)
+            return
+        del self._reviewed[name]
+        if self._old is not None or best == -np.inf:
+            return
+        subscription = report.placement.subscription
+        placed = self._distributor.place(name, subscription.encode(), best)
+        if set(placed.tasks) < set(entry.tasks):
+            away = [i for i in entry.tasks if i not in placed.tasks]
+            self._counters["shrunk"].inc()
+            # No floor is above the first guard, so no replica of that epoch is ever ready. The second epoch begins as for a new subscription.
+            self._begin_epoch(name, entry, away, np.inf, subscription)
+            self._begin_epoch(name, entry._replace(epoch=entry.epoch + 1, tasks=tuple(away)), placed.tasks, placed.guard, subscription)
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def add_plan(self, version: int, plan: Any) -> None:
+        """Change to a plan when the change before it is over. A version that is not new is ignored."""
+        if version > self._newest:
+            self._newest = version
+            self._plans.append((version, plan))
+            self._begin_next_plan()
+
+    def _begin_next_plan(self) -> None:
+        while self._old is None and self._plans:
+            version, plan = self._plans.pop(0)
+            try:
+                distributor = self._make(plan)
+            except IllegalArgumentException as error:
+                self._counters["plans_refused"].inc()
+                self._collector.report_error(f"plan {version} is not used: {error}")
+                continue
+            self._counters["plan_changes"].inc()
+            self._old, self._old_version = self._distributor, self._version
+            self._distributor, self._version = distributor, version
+            self._to_survey, self._done = self._registry.names(), False
+            self._to_review, self._reviewed = [], {}  # all are placed again
+            self._send_to_all(PlanMarker(version, self._high))
+            self._advance_until_blocked()
+
+    def _advance_until_blocked(self) -> None:
+        """Survey and review as many more subscriptions as there is room for; say when all have moved."""
+        for _ in range(min(_LOOKED_AT, len(self._to_review)) if self._old is None else 0):
+            if len(self._reviewed) >= _PORTION:
+                break
+            name = self._to_review.pop()
+            if self._registry.may_shrink(name):
+                entry = self._registry.get(name)
+                self._reviewed[name] = _Review(list(entry.tasks), -np.inf)
+                for index in entry.tasks:
+                    self._send(index, name, entry.registration, Survey())
+        if self._done:
+            return
+        while self._to_survey and len(self._surveyed) + len(self._moving) < _PORTION:
+            name = self._to_survey.pop()
+            entry = self._registry.get(name)
+            if entry is not None and name not in self._moving:
+                self._surveyed.add(name)
+                self._send(entry.tasks[0], name, entry.registration, Survey())
+        if not self._to_survey and not self._surveyed and not self._moving:
+            self._done = True
+            self._send_to_all(AllMoved(self._version))
+
+    def drop_old_routes(self, version: int) -> None:
+        """Drop the routes of the plan before ``version``: no distribution task has a subscription left that was placed by it."""
+        if self._old is not None and self._done and version == self._version:
+            self._old = None
+            self._begin_next_plan()
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return the state as plain values."""
+        return {
+            "registry": self._registry.snapshot(),
+            "plan": self._distributor.plan(),
+            "old": None if self._old is None else self._old.plan(),
+            "version": self._version,
+            "old_version": self._old_version,
+            "newest": self._newest,
+            "plans": [list(p) for p in self._plans],
+            "to_survey": self._to_survey,
+            "surveyed": sorted(self._surveyed),
+            "moving": [[name, *move] for name, move in self._moving.items()],
+            "done": self._done,
+            "watermark": self.watermark,
+            "high": self._high,
+            "apart": self._apart,
+            "review_at": self._review_at,
+            "to_review": self._to_review,
+            "reviewed": [[name, *review] for name, review in self._reviewed.items()],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Take over a snapshot."""
+        self._registry.restore(state["registry"])
+        self._distributor = self._make(state["plan"])
+        self._old = None if state["old"] is None else self._make(state["old"])
+        self._version, self._old_version, self._newest, self._done = state["version"], state["old_version"], state["newest"], state["done"]
+        self._plans = [tuple(p) for p in state["plans"]]
+        self._to_survey, self._surveyed = list(state["to_survey"]), set(state["surveyed"])
+        self._moving = {name: _Move(*move) for name, *move in state["moving"]}
+        self.watermark, self._high = state["watermark"], state["high"]
+        self._apart, self._review_at = state.get("apart", 1), state.get("review_at")  # absent from snapshots of earlier versions
+        self._to_review = list(state.get("to_review", ()))
+        self._reviewed = {name: _Review(*review) for name, *review in state.get("reviewed", ())}
+
+
+def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:
+    """Return the routes of both, each pair once; rows do not decrease."""
+    if one is None or other is None:
+        return None
+    keys = np.unique(np.concatenate([np.asarray(r.rows, np.int64) * tasks + np.asarray(r.tasks, np.int64) for r in (one, other)]))
+    return RowTasks(keys // tasks, (keys % tasks).astype(np.int32))
