@@ -25,7 +25,7 @@ def _state() -> str:
     import numpy
 
     digest = hashlib.blake2b(f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode(), digest_size=16)
-    for file in sorted(Path(__file__).parent.parent.rglob("_kernels.py")):
+    for file in sorted(Path(__file__).parent.parent.rglob("*_kernels.py")):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -37,8 +37,8 @@ import numpy as np
 
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers import resolve_kernels
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
-from dskype.bolts.topk.buffers.steps import _kernels as steps
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -78,7 +78,7 @@ class KmaxBuffers(ResultBuffers):
         store.expect_dates(len(slots))
         offsets = readable(answers.offsets, np.int64)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
-        log, n, due = steps.resolve_kmax(
+        log, n, due = resolve_kernels.resolve_kmax(
             store.arrays,
             store.calendar,
             slots,

@@ -10,7 +10,7 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
-from dskype.bolts.topk.buffers.steps import _kernels as steps
+from dskype.bolts.topk.buffers import step_kernels as steps
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch

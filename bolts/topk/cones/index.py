@@ -9,8 +9,8 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
-from dskype.bolts.topk.cones.order import _kernels as order
-from dskype.bolts.topk.cones.search import _kernels as search
+from dskype.bolts.topk.cones import order_kernels as order
+from dskype.bolts.topk.cones import search_kernels as search
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import aligned, readable
 from dskype.spouts.batch import MessageBatch

@@ -5,7 +5,7 @@ import pytest
 
 from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
-from dskype.bolts.window.irtree import _kernels as irtree_kernels
+from dskype.bolts.window.baselines import irtree_kernels, irtree_search_kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.frames import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
@@ -339,7 +339,7 @@ def test_kernels_are_compiled_once_whatever_arrays_come(window):
     window.insert(plain[0], ["0"])
     seqs(window, ask(0), 10)
     window.ids(np.array([0]), np.array([0]))
-    kernels = [k for module in (_kernels, irtree_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
+    kernels = [k for module in (_kernels, irtree_kernels, irtree_search_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
     before = [len(k.signatures) for k in kernels]
     batch = MessageBatch.concat(plain)
     window.insert(MessageBatch(*map(unaligned, batch)).slice(1, 10), list(map(str, range(1, 10))))

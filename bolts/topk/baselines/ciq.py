@@ -6,8 +6,8 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.ciq import _kernels as kernels
-from dskype.bolts.topk.igpt._kernels import read_messages, verify
+from dskype.bolts.topk.baselines import ciq_kernels as kernels
+from dskype.bolts.topk.baselines._kernels import read_messages, verify
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import TermIds, readable
 from dskype.spouts.batch import MessageBatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
-from dskype.bolts.topk.igpt import _kernels as kernels
+from dskype.bolts.topk.baselines import igpt_kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import SubscriptionTable
 

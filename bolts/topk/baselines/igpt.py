@@ -6,8 +6,9 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.igpt import _kernels as kernels
-from dskype.bolts.topk.igpt.quadtree import Quadtree
+from dskype.bolts.topk.baselines import _kernels as common
+from dskype.bolts.topk.baselines import igpt_kernels as kernels
+from dskype.bolts.topk.baselines.quadtree import Quadtree
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
@@ -237,7 +238,7 @@ class IptIndex(SubscriptionIndex):
         table = self.table
         terms, words = table.terms.map, table.words
         lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
-        first, term, weight, total, most, norm = kernels.read_messages(
+        first, term, weight, total, most, norm = common.read_messages(
             lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local
         )
         cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
@@ -260,7 +261,7 @@ class IptIndex(SubscriptionIndex):
             self._state,
         )
         return Matches(
-            *kernels.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
+            *common.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
         )
 
     @property

@@ -6,6 +6,7 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
+from dskype.bolts.topk.baselines import taat_kernels
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
@@ -34,18 +35,18 @@ class TaatIndex(SubscriptionIndex):
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
         lists.reserve(terms, lists.block[terms, kernels.LENGTH] + counts)
         words = table.words
-        kernels.link_postings(slots, words.block, words.term, words.weight, words.where, lists.block, lists.slot, lists.nth, lists.weight)
+        taat_kernels.link_postings(slots, words.block, words.term, words.weight, words.where, lists.block, lists.slot, lists.nth, lists.weight)
 
     def unlink(self, slots: np.ndarray) -> None:
         """Remove postings."""
         words, lists = self.table.words, self._lists
-        kernels.unlink_postings(slots, words.block, words.term, words.where, lists.block, lists.slot, lists.nth, lists.weight)
+        taat_kernels.unlink_postings(slots, words.block, words.term, words.where, lists.block, lists.slot, lists.nth, lists.weight)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold; O(postings of the messages' terms)."""
         lists, terms = self._lists, self.table.terms.map
         return Matches(
-            *kernels.match_taat(
+            *taat_kernels.match_taat(
                 readable(messages.lon, np.float64),
                 readable(messages.lat, np.float64),
                 readable(messages.offsets, np.int64),
