@@ -249,25 +249,12 @@ class Cost(NamedTuple):
 
     def per_task(self, begin: int, end: int, among: int = 1) -> float:
         """Return what each of so many tasks that share a range has to do, per message of the stream."""
-        s, m = kernels.range_cost(begin, end, self.s.start, self.s.before, self.s.weight, self.m.start, self.m.before)
+        s, m = kernels.range_cost(begin, end, self.s, self.m)
         return s * m / among / max(1, self.m.n) if self.overhead < 0 else s / among + self.overhead * m
 
     def halve(self, begin: int, end: int) -> int:
         """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
-        return int(
-            kernels.halve_range(
-                begin,
-                min(end, self.vocabulary),
-                self.overhead,
-                self.s.start,
-                self.s.before,
-                self.s.after,
-                self.s.weight,
-                self.m.start,
-                self.m.before,
-                self.m.after,
-            )
-        )
+        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s, self.m))
 
     def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
         """Return terms that halve a range, its halves and so on."""
@@ -288,7 +275,7 @@ def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, sha
         first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
 
         def cut(cap: float) -> int:
-            return kernels.cap_ranges(cap, cost.overhead, n, shared, s.start, s.before, s.weight, m.start, m.before, first, among)
+            return kernels.cap_ranges(cap, cost.overhead, n, shared, s, m, first, among)
 
         high = 1.001 * cost.per_task(0, cost.vocabulary) * (max(1, m.n) if cost.overhead < 0 else 1.0) + 1.0
         low = high / n / n / 100

@@ -116,19 +116,6 @@ def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float)
     order = np.argsort(terms, kind="stable")
     rows = np.repeat(np.arange(window.n), np.diff(window.offsets))[order]
     different, start = np.unique(terms[order], return_index=True)
-    return kernels.thresholds(
-        np.asarray(sample.k, np.int64),
-        sample.alpha,
-        sample.lat,
-        sample.lon,
-        sample.offsets,
-        sample.terms,
-        sample.weights,
-        diagonal_deg,
-        window.lat,
-        window.lon,
-        different,
-        np.append(start, len(order)).astype(np.int64),
-        rows,
-        weights[order],
-    )
+    subscriptions = kernels.Subscriptions(np.asarray(sample.k, np.int64), *sample[2:8])
+    messages = kernels.Window(window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
+    return kernels.thresholds(subscriptions, messages, diagonal_deg)
