@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.distribution import _kernels as kernels
+from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.learning import first_terms
 from dskype.distribution.plans import Node, joined, leaf

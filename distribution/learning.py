@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.distribution import _kernels as kernels
+from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "select_rows", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -178,7 +178,7 @@ def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = 
 # -- keywords: Algorithm 4 ------------------------------------------------------------------------
 
 
-def take(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+def select_rows(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the rows of columns in CSR form."""
     lengths = np.diff(offsets)[rows]
     taken = np.zeros(len(rows) + 1, np.int64)
@@ -212,7 +212,7 @@ class Postings(NamedTuple):
     weight: np.ndarray
 
     @classmethod
-    def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
+    def from_documents(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
         """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over. Weights of documents: default 1."""
         terms = terms[offsets[0] : offsets[-1]]
         ends = (offsets - offsets[0])[1:-1]

@@ -11,7 +11,7 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Cost, Postings, best_line, first_terms, take
+from dskype.distribution.learning import Cost, Postings, best_line, first_terms, select_rows
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -371,11 +371,11 @@ def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None
     _, terms = first_terms(sample.offsets, sample.terms, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
-        offsets, (terms,) = take(offsets, [terms], rows)
+        offsets, (terms,) = select_rows(offsets, [terms], rows)
         weights = None if weights is None else weights[rows]
     messages = sample.messages
     vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1
-    return Postings.of(offsets, terms, vocabulary, weights), Postings.of(messages.offsets, messages.terms, vocabulary)
+    return Postings.from_documents(offsets, terms, vocabulary, weights), Postings.from_documents(messages.offsets, messages.terms, vocabulary)
 
 
 class Measured(NamedTuple):

@@ -7,6 +7,7 @@ where the entries of item *i* lie in the pool's arrays: the columns START, LENGT
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,38 @@ TermMap = namedtuple("TermMap", "key local name references spare counters")
 TermMap.__doc__ = """Dense ids of terms: open addressing from key int64[m] to local int32[m] (-1: empty place, m a power of two); by
 local id its term (name int64) and how often it is used (references int32); spare int32: local ids to use again;
 counters int64[3]: local ids ever given, spare ones, places in use."""
+
+
+class Words(NamedTuple):
+    """The keywords of the subscription table.
+
+    :ivar block: int32[slots, 3], block table of the arrays below: by slot.
+    :ivar term: int32[], dense ids, in rising order of the global ids within a slot.
+    :ivar weight: float64[], >= 0.
+    :ivar where: int32[], place of the keyword's posting in its list; empty for indexes that do not need it.
+    """
+
+    block: np.ndarray
+    term: np.ndarray
+    weight: np.ndarray
+    where: np.ndarray
+
+
+class Messages(NamedTuple):
+    """Messages as indexes read them. Arrays may be read-only.
+
+    :ivar lon: float64[n], degrees.
+    :ivar lat: float64[n], degrees.
+    :ivar offsets: int64[n + 1]; the terms of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
+    :ivar terms: int64[], term ids, rising within a message.
+    :ivar weights: float64[], >= 0.
+    """
+
+    lon: np.ndarray
+    lat: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
 
 
 # -- blocks ---------------------------------------------------------------------------------------
@@ -205,7 +238,7 @@ def first_disorder(position, seq):
 
 
 @njit(cache=True)
-def take_free(live, n, first):
+def lowest_free_slots(live, n, first):
     """Return the ``n`` lowest free slots (int32) from ``first`` on; slots beyond the end of ``live`` are free."""
     out = np.empty(n, np.int32)
     at = first

@@ -112,7 +112,7 @@ class TopkEngine:
             raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
-        slots = kernels.take_free(self._live, n, self._first_free)
+        slots = kernels.lowest_free_slots(self._live, n, self._first_free)
         last = int(slots[-1])
         if last >= len(self._live):
             self._live = np.concatenate((self._live, np.zeros(last + 1 - len(self._live) + len(self._live) // 2, np.bool_)))

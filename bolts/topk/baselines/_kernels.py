@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from dskype.bolts._kernels import score as combined_score
 from dskype.bolts._kernels import ssim
 from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+
+
+class Known(NamedTuple):
+    """The terms of messages that some subscription has.
+
+    :ivar first: int64[n + 1]; those of message *i* are ``first[i]`` to ``first[i + 1]``.
+    :ivar term: int32[], dense ids.
+    :ivar weight: float64[], >= 0.
+    :ivar sum: float64[], wtsum: of the weights of a term and those after it in its message.
+    :ivar most: float64[], maxwt: the highest of these weights.
+    :ivar norm: float64[n], Euclidean norm of the weights of a message.
+    """
+
+    first: np.ndarray
+    term: np.ndarray
+    weight: np.ndarray
+    sum: np.ndarray
+    most: np.ndarray
+    norm: np.ndarray
 
 
 @njit(cache=True)
@@ -31,11 +52,13 @@ def sort_small(values, n):
 
 
 @njit(cache=True)
-def read_messages(lon, offsets, terms, weights, key, local):
-    """Return the known terms of messages: (first int64[n + 1], term int32[], weight, sum, most float64[], norms float64[n]).
+def read_messages(messages, terms):
+    """Return the known terms of messages (:class:`Known`).
 
-    sum and most are wtsum and maxwt: over a term and those after it in its message.
+    :param messages: dskype.bolts.topk._kernels.Messages; ``terms``: its TermMap.
     """
+    lon, _, offsets, m_terms, m_weights = messages
+    key, local = terms.key, terms.local
     n = lon.shape[0]
     size = offsets[n] - offsets[0]
     first, norm = np.zeros(n + 1, np.int64), np.zeros(n)
@@ -43,10 +66,10 @@ def read_messages(lon, offsets, terms, weights, key, local):
     at = np.int64(0)
     for m in range(n):
         for i in range(offsets[m], offsets[m + 1]):
-            known = find_term(terms[i], key, local)
+            known = find_term(m_terms[i], key, local)
             if known >= 0:
-                term[at], weight[at] = known, weights[i]
-                norm[m] += weights[i] * weights[i]
+                term[at], weight[at] = known, m_weights[i]
+                norm[m] += m_weights[i] * m_weights[i]
                 at += 1
         first[m + 1] = at
         norm[m] = np.sqrt(norm[m])
@@ -56,16 +79,19 @@ def read_messages(lon, offsets, terms, weights, key, local):
             total += weight[i]
             largest = max(largest, weight[i])
             sum_[i], most[i] = total, largest
-    return first, term[:at], weight[:at], sum_[:at], most[:at], norm
+    return Known(first, term[:at], weight[:at], sum_[:at], most[:at], norm)
 
 
 @njit(cache=True)
-def verify(message, slot, lon, lat, first, term, weight, place, block, word_term, word_weight, weights, diagonal_deg):
+def verify(message, slot, messages, known, place, words, weight_of, diagonal_deg):
     """Return the candidates that reach their thresholds, as (message, slot, score) in order of message, slot.
 
     :param message: int32[n], ``slot`` int32[n]: each pair once; messages in any order.
-    :param weights: float64[terms], scratch, all -1 before and after.
+    :param messages: dskype.bolts.topk._kernels.Messages; ``words``: its Words; ``known``: :class:`Known`.
+    :param weight_of: float64[terms], scratch, all -1 before and after.
     """
+    lon, lat, first, term, weight = messages.lon, messages.lat, known.first, known.term, known.weight
+    block, word_term, word_weight = words.block, words.term, words.weight
     n = lon.shape[0]
     begin = np.zeros(n + 1, np.int64)
     for i in range(message.shape[0]):
@@ -82,13 +108,13 @@ def verify(message, slot, lon, lat, first, term, weight, place, block, word_term
         candidates = by_message[begin[m] : begin[m + 1]]
         sort_small(candidates, candidates.shape[0])
         for i in range(first[m], first[m + 1]):
-            weights[term[i]] = weight[i]
+            weight_of[term[i]] = weight[i]
         for c in range(candidates.shape[0]):
             s = candidates[c]
             text = 0.0
             common = False
             for at in range(block[s, START], block[s, START] + block[s, LENGTH]):
-                w = weights[word_term[at]]
+                w = weight_of[word_term[at]]
                 if w >= 0.0:
                     text += word_weight[at] * w
                     common = True
@@ -97,5 +123,5 @@ def verify(message, slot, lon, lat, first, term, weight, place, block, word_term
                 out_message[kept], out_slot[kept], out_score[kept] = m, s, value
                 kept += 1
         for i in range(first[m], first[m + 1]):
-            weights[term[i]] = -1.0
+            weight_of[term[i]] = -1.0
     return out_message[:kept].copy(), out_slot[:kept].copy(), out_score[:kept].copy()

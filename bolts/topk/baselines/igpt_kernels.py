@@ -369,14 +369,39 @@ def _find_terms(cell, files, groups, distinct, found):
 
 
 @njit(cache=True)
-def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum_, most, norm, groups, grouped, diagonal_deg, state):
+def _last_needed(files, at, end, text_sum, near, outer):
+    """Return behind which posting of a group the bounds of the rest rule everything out (Skype, Theorem 4).
+
+    Theorem 3 is Theorem 4 at the first posting: nothing is left of the group.
+
+    :param text_sum: of the weights of the message's term and those after it.
+    :param near: a bound of the spatial similarity, >= 0; ``outer``: distance of the cell / diagonal.
+    """
+    while at < end:
+        mid = (at + end) >> 1
+        text = files.top_weight[mid] * text_sum
+        score, ratio = np.float64(files.score[mid]), np.float64(files.top_ratio[mid])
+        if score == np.inf or text + _slack(text, score, ratio, outer) < score - ratio * near:
+            end = mid
+        else:
+            at = mid + 1
+    return at
+
+
+@njit(cache=True)
+def find_candidates(cells, files, box, floor, messages, known, groups, grouped, diagonal_deg, state):
     """Return (message int32[], slot int32[]): pairs that no bound rules out, at least all that match (Skype, Algorithm 1).
 
     Cells are the outer loop: the file of one stays in the cache for all messages. A slot is judged where it is first met:
     if that is not its first common keyword, a bound has ruled it out there, so Theorem 2 may take what came before as nothing.
 
+    :param cells: int64[], those with members; ``box``: float64[nodes, 4]; ``floor``: float64[nodes], see :func:`set_floors`.
+    :param messages: dskype.bolts.topk._kernels.Messages; ``known``: dskype.bolts.topk.baselines._kernels.Known.
+    :param groups: how many groups there are; ``grouped``: whether runs are in order of scores.
     :param state: uint8[slots], scratch, all 0 before and after.
     """
+    lon, lat = messages.lon, messages.lat
+    first, term, weight, sum_, most, norm = known
     capacity = np.int64(4096)
     out_message, out_slot = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     met = np.empty(max(1, state.shape[0]), np.int32)
@@ -411,18 +436,7 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                     end = base + (np.int64(files.start[run + 1]) if run + 1 < last_run else length)
                     run += 1
                     if grouped:
-                        # Theorem 3 is Theorem 4 at the first posting: nothing is left of the group.
-                        low, high = at, end
-                        mid = at
-                        while low < high:
-                            text = files.top_weight[mid] * sum_[i]
-                            score, ratio = np.float64(files.score[mid]), np.float64(files.top_ratio[mid])
-                            if score == np.inf or text + _slack(text, score, ratio, outer) < score - ratio * near:
-                                high = mid
-                            else:
-                                low = mid + 1
-                            mid = (low + high) >> 1
-                        end = low
+                        end = _last_needed(files, at, end, sum_[i], near, outer)
                     for p in range(at, end):
                         score, ratio = np.float64(files.score[p]), np.float64(files.ratio[p])
                         far = outer + files.inner[p] if outer > 0.0 else 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -11,45 +13,68 @@ from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
 from dskype.bolts.topk.baselines._kernels import sort_small
 
 
+class Lists(NamedTuple):
+    """One list of postings per term.
+
+    :ivar block: int64[terms, 3], block table of the arrays below: by dense id.
+    :ivar slot: int32[], the subscription of a posting.
+    :ivar nth: int16[], which of its keywords it is.
+    :ivar weight: float64[], of that keyword.
+    """
+
+    block: np.ndarray
+    slot: np.ndarray
+    nth: np.ndarray
+    weight: np.ndarray
+
+
 @njit(cache=True)
-def link_postings(slots, words, word_term, word_weight, word_where, lists, posting_slot, posting_nth, posting_weight):
+def link_postings(slots, words, lists):
     """Append a posting for every keyword of ``slots``; there is room for all."""
+    block, word_term, word_weight, word_where = words
+    heads, posting_slot, posting_nth, posting_weight = lists
     for i in range(slots.shape[0]):
         slot = slots[i]
-        start = words[slot, START]
-        for nth in range(words[slot, LENGTH]):
+        start = block[slot, START]
+        for nth in range(block[slot, LENGTH]):
             term = word_term[start + nth]
-            length = lists[term, LENGTH]
-            at = lists[term, START] + length
+            length = heads[term, LENGTH]
+            at = heads[term, START] + length
             posting_slot[at], posting_nth[at], posting_weight[at] = slot, nth, word_weight[start + nth]
             word_where[start + nth] = length
-            lists[term, LENGTH] = length + 1
+            heads[term, LENGTH] = length + 1
 
 
 @njit(cache=True)
-def unlink_postings(slots, words, word_term, word_where, lists, posting_slot, posting_nth, posting_weight):
+def unlink_postings(slots, words, lists):
     """Remove the postings of ``slots``: the last one of a list fills the gap."""
+    block, word_term, _, word_where = words
+    heads, posting_slot, posting_nth, posting_weight = lists
     for i in range(slots.shape[0]):
         slot = slots[i]
-        start = words[slot, START]
-        for nth in range(words[slot, LENGTH]):
+        start = block[slot, START]
+        for nth in range(block[slot, LENGTH]):
             term = word_term[start + nth]
-            last = lists[term, LENGTH] - 1
-            lists[term, LENGTH] = last
-            gap = lists[term, START] + word_where[start + nth]
-            tail = lists[term, START] + last
+            last = heads[term, LENGTH] - 1
+            heads[term, LENGTH] = last
+            gap = heads[term, START] + word_where[start + nth]
+            tail = heads[term, START] + last
             if gap != tail:
                 posting_slot[gap], posting_nth[gap], posting_weight[gap] = posting_slot[tail], posting_nth[tail], posting_weight[tail]
-                word_where[words[posting_slot[gap], START] + posting_nth[gap]] = word_where[start + nth]
+                word_where[block[posting_slot[gap], START] + posting_nth[gap]] = word_where[start + nth]
 
 
 @njit(cache=True)
-def match_taat(lon, lat, offsets, terms, weights, key, local, lists, posting_slot, posting_weight, place, diagonal_deg, sums):
+def match_taat(messages, terms, lists, place, diagonal_deg, sums):
     """Return (message, slot, score) of what reaches its threshold, term at a time.
 
+    :param messages: dskype.bolts.topk._kernels.Messages; ``terms``: its TermMap.
     :param place: float64[slots, 4], LON, LAT, ALPHA, THRESHOLD.
     :param sums: float64[slots], scratch, all -1 (no common term yet) before and after.
     """
+    lon, lat, offsets, m_terms, m_weights = messages
+    key, local = terms.key, terms.local
+    heads, posting_slot, posting_weight = lists.block, lists.slot, lists.weight
     capacity = 1024
     out_message, out_slot, out_score = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
     candidates = np.empty(sums.shape[0], np.int32)
@@ -57,12 +82,12 @@ def match_taat(lon, lat, offsets, terms, weights, key, local, lists, posting_slo
     for m in range(lon.shape[0]):
         met = 0
         for i in range(offsets[m], offsets[m + 1]):
-            term = find_term(terms[i], key, local)
+            term = find_term(m_terms[i], key, local)
             if term < 0:
                 continue
-            weight = weights[i]
-            start = lists[term, START]
-            for j in range(start, start + lists[term, LENGTH]):
+            weight = m_weights[i]
+            start = heads[term, START]
+            for j in range(start, start + heads[term, LENGTH]):
                 slot = posting_slot[j]
                 if sums[slot] < 0.0:
                     candidates[met] = slot

@@ -11,14 +11,15 @@ from dskype.bolts.topk.buffers.step_kernels import fit_block, keep_skyband, shar
 
 
 @njit(cache=True)
-def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expired, watermark):
+def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
     """Merge answers with what was collected since, and publish; ``slots`` are pending and rise.
 
-    :param offsets: answer *i* is ``offsets[i]:offsets[i + 1]`` of seq, position, score, in rank order.
+    :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
     :param expired: positions up to this one have left the window.
     :returns: (log, number of changes, slots that are due again int32[]).
     """
     block, real = buffers.block, buffers.real
+    offsets, seq, position, score = answers
     log, n_log = new_log(64), 0
     due, n_due = np.empty(slots.shape[0], np.int32), 0
     all_seq, all_position, all_score = np.empty(256, np.int64), np.empty(256, np.int64), np.empty(256)
@@ -80,16 +81,32 @@ def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expire
 
 
 @njit(cache=True)
-def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ratio, seq, position, score, expired, watermark):
+def choose_theta(chosen, bound, by_ratio, ratio, merged, k):
+    """Return the theta of a skyband.
+
+    :param chosen: the score of the wanted rank in the answer; not regarded if ``by_ratio``: then it is ``ratio`` times the k-th score.
+    :param bound: theta is not below it.
+    :param merged: float64[], scores of what is alive, falling.
+    """
+    if by_ratio and merged.shape[0] >= k:
+        chosen = min(merged[k - 1], ratio * merged[k - 1])
+    if merged.shape[0] < k or merged[k - 1] < chosen:
+        chosen = bound  # too little is left of what would have been chosen
+    return max(chosen, bound)
+
+
+@njit(cache=True)
+def resolve_skyband(buffers, calendar, slots, answers, wanted, ranks, ratio, expired, watermark):
     """Merge answers with what was collected since, choose theta, and publish; ``slots`` are pending and rise.
 
-    :param offsets: answer *i* is ``offsets[i]:offsets[i + 1]`` of seq, position, score, in rank order.
+    :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
     :param wanted: int64[n]: an answer as long as that is full.
     :param ranks: int64[n]: theta is the score of the answer's message of that rank; 0: theta is ``ratio`` times the k-th score.
     :param expired: positions up to this one have left the window.
     :returns: (log, number of changes, slots that are due again int32[]).
     """
     block, real = buffers.block, buffers.real
+    offsets, seq, position, score = answers
     log, n_log = new_log(64), 0
     due, n_due = np.empty(slots.shape[0], np.int32), 0
     all_seq, all_position, all_score = np.empty(256, np.int64), np.empty(256, np.int64), np.empty(256)
@@ -136,12 +153,7 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
             due[n_due] = slot
             n_due += 1
             continue
-        if ranks[a] == 0 and merged >= k:
-            kth = all_score[frozen + k - 1]
-            chosen = min(kth, ratio * kth)
-        if merged < k or all_score[frozen + k - 1] < chosen:
-            chosen = bound  # too little is left of what would have been chosen
-        chosen = max(chosen, bound)
+        chosen = choose_theta(chosen, bound, ranks[a] == 0, ratio, all_score[frozen : frozen + merged], k)
         while merged and all_score[frozen + merged - 1] < chosen:
             merged -= 1
         log = grow_log(log, n_log, frozen + merged)
@@ -151,7 +163,7 @@ def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ra
             merged = share(k, np.int64(block[slot, LIMIT]))
             chosen = all_score[frozen + merged]
         real[slot, THETA] = chosen
-        fit_block(buffers, cursor, slot, merged)
+        fit_block(buffers, slot, merged)
         start = np.int64(block[slot, START])
         oldest = FAR
         for e in range(merged):

@@ -37,7 +37,7 @@ from dskype.bolts.topk.buffers import resolve_kernels
 from dskype.bolts.topk.buffers import step_kernels as steps
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.cost import LEAST_RHO, CostModel, Pace
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -79,16 +79,12 @@ class Skybands(ResultBuffers):
         store.pool.make_room(int(np.minimum(most, store.pool.block[slots, kernels.LIMIT]).sum()))
         log, n, due = resolve_kernels.resolve_skyband(
             store.arrays,
-            store.pool.cursor,
             store.calendar,
             slots,
-            readable(answers.offsets, np.int64),
+            readable_lists(answers),
             self.wanted(slots),
             self.ranks(store.pool.block[slots, kernels.K]),
             self.ratio,
-            readable(answers.seqs, np.int64),
-            readable(answers.positions, np.int64),
-            readable(answers.scores, np.float64),
             watermark - self.extent,
             watermark,
         )
@@ -149,7 +145,7 @@ class CostSkybandBuffers(Skybands):
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
         """Process matches and expiry, see :class:`SkybandBuffers`."""
-        self.pace.add(messages.position)
+        self.pace.count(messages.position)
         return super().apply(messages, matches, watermark)
 
     def snapshot(self) -> dict[str, Any]:

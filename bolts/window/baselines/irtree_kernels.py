@@ -471,7 +471,7 @@ def _lift(tree, e):
 
 
 @njit(cache=True)
-def _take_child(tree, node, child):
+def _remove_child(tree, node, child):
     """Take a child out of a node."""
     last = tree.node[node, COUNT] - 1
     j = 0
@@ -489,7 +489,7 @@ def _detach(tree, rows, i):
     while e >= 0:
         _lift(tree, e)
         e = tree.entry[e, AFTER]
-    _take_child(tree, node, (rows.base + i) & _LOW)
+    _remove_child(tree, node, (rows.base + i) & _LOW)
     rows.leaf[i] = -1
     box = tree.box[node]
     if tree.node[node, COUNT] and box[WEST] < rows.lon[i] < box[EAST] and box[SOUTH] < rows.lat[i] < box[NORTH]:
@@ -497,7 +497,7 @@ def _detach(tree, rows, i):
     while node >= 0:
         parent = np.int64(tree.node[node, PARENT])
         if tree.node[node, COUNT] == 0 and parent >= 0:
-            _take_child(tree, parent, node)
+            _remove_child(tree, parent, node)
             _drop_node(tree, node)
         else:
             if tree.node[node, COUNT] == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -11,6 +13,19 @@ from dskype.bolts.window._kernels import answers, lowest, make_best, offer
 from dskype.bolts.window.baselines.irtree_kernels import EAST, FIRST, LEVEL, MARK, NEXT, NODES, NORTH, OWNER, ROOT, SOUTH, WEST, index_of
 
 __all__ = ["topk"]
+
+
+class _Room(NamedTuple):
+    """Room for the children, or messages, of one node that have terms of a query.
+
+    :ivar found: int64[capacity], nodes, or indexes of messages.
+    :ivar sums: float64[capacity], their text parts, of nodes the highest below.
+    :ivar below: int32[capacity, terms], of nodes: their entries for the terms of the query, -1: none.
+    """
+
+    found: np.ndarray
+    sums: np.ndarray
+    below: np.ndarray
 
 
 @njit(cache=True)
@@ -69,8 +84,8 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
     # What is waiting: bound and item of the heap; node and entries of an item. A node comes up once per query.
     bounds, items = np.empty(nodes, np.float64), np.empty(nodes, np.int32)
     of_item, lists = np.empty(nodes, np.int32), np.empty((nodes, width), np.int32)
-    found = np.empty(tree.capacity, np.int64)
-    sums, below = np.empty(tree.capacity, np.float64), np.empty((tree.capacity, width), np.int32)
+    found, sums, below = np.empty(tree.capacity, np.int64), np.empty(tree.capacity, np.float64), np.empty((tree.capacity, width), np.int32)
+    room = _Room(found, sums, below)
     for q in range(n):
         if best.begin[q + 1] == best.begin[q]:
             continue
@@ -89,9 +104,9 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
             waiting -= 1
             node = of_item[item]
             if tree.node[node, LEVEL] == 0:
-                least = _scan(tree, rows, queries, q, lists[item], low[q], high[q], diagonal_deg, found, sums, best)
+                least = _scan(tree, rows, queries, q, lists[item], low[q], high[q], diagonal_deg, room, best)
                 continue
-            held = _children(tree, queries, q, lists[item], found, sums, below)
+            held = _children(tree, queries, q, lists[item], room)
             for h in range(held):
                 spatial = _nearest(tree.box[found[h]], queries.lon[q], queries.lat[q], diagonal_deg)
                 bound = score(queries.alpha[q], spatial, sums[h])
@@ -106,9 +121,9 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
 
 
 @njit(cache=True)
-def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, found, sums, best):
+def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, room, best):
     """Offer the messages of a leaf, from index ``low`` up to ``high``; return what a score must not be below now."""
-    entry = tree.entry
+    entry, found, sums = tree.entry, room.found, room.sums
     tree.meta[MARK] += 1
     mark, held, begin = tree.meta[MARK], 0, queries.offsets[q]
     for t in range(queries.offsets[q + 1] - begin):
@@ -136,12 +151,12 @@ def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, found, sums, b
 
 
 @njit(cache=True)
-def _children(tree, queries, q, lists, found, sums, below):
-    """Find the children of a node that have terms of the query; return how many.
+def _children(tree, queries, q, lists, room):
+    """Find the children of a node that have terms of the query, write them into ``room``, and return how many.
 
-    :param lists: the node's entries for them; ``found``, ``sums``, ``below``: the children, the highest text parts, their entries.
+    :param lists: int32[terms], the node's entries for the terms, -1: none.
     """
-    entry = tree.entry
+    entry, found, sums, below = tree.entry, room.found, room.sums, room.below
     tree.meta[MARK] += 1
     mark, held, begin = tree.meta[MARK], 0, queries.offsets[q]
     terms = queries.offsets[q + 1] - begin

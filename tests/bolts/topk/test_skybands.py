@@ -246,7 +246,7 @@ def test_the_pace_tells_how_arrivals_compare_with_expiries():
     assert pace.rho(-1) == 1.0
     positions = np.arange(0, 6400, 1)
     for part in np.array_split(positions, 13):
-        pace.add(part)
+        pace.count(part)
     assert pace.rho(6399) == pytest.approx(1.0, abs=0.15)
     slower = Pace(3200)
     slower.add(np.arange(0, 6400))
