@@ -139,7 +139,7 @@ def _block(number: int, size: int) -> range:
 def _cells_of(tree: Node, sample: Sample) -> np.ndarray:
     """Return the first task of the leaf of each subscription, int64[n]."""
     flat = flatten(tree)
-    return flat.group_tasks[flat.group_offsets[kernels.cells_of(sample.lat, sample.lon, *flat[:5])]]
+    return flat.group_tasks[flat.group_offsets[kernels.cells_of(sample.lat, sample.lon, flat.root, flat.lines)]]
 
 
 def _replaced(node: Node, make: Callable[[int], Node], n2: int) -> Node:

@@ -10,10 +10,10 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Sample
+from dskype.distribution.cooccurrence import learn_cooccurring
 from dskype.distribution.learning import learn_ranges, uniform_ranges
 from dskype.distribution.partitioned import METHODS, Partitioned, work_of, work_overhead
 from dskype.distribution.plans import Node
-from dskype.distribution.together import learn_together
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
@@ -54,7 +54,7 @@ class KeywordDistributor(Partitioned):
         lengths = cls(tasks, options).prefixes(sample)
         if options["method"] == "together":
             work = work_of(sample)
-            return learn_together(sample, lengths, work, work_overhead(sample, work), tasks)
+            return learn_cooccurring(sample, lengths, work, work_overhead(sample, work), tasks)
         return learn_ranges(cls.cost(sample, options, lengths), range(tasks), balanced=options["method"] == "balanced")
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.distribution import _kernels as kernels
+from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "take", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "select_rows", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -178,7 +178,7 @@ def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = 
 # -- keywords: Algorithm 4 ------------------------------------------------------------------------
 
 
-def take(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+def select_rows(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the rows of columns in CSR form."""
     lengths = np.diff(offsets)[rows]
     taken = np.zeros(len(rows) + 1, np.int64)
@@ -212,7 +212,7 @@ class Postings(NamedTuple):
     weight: np.ndarray
 
     @classmethod
-    def of(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
+    def from_documents(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
         """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over. Weights of documents: default 1."""
         terms = terms[offsets[0] : offsets[-1]]
         ends = (offsets - offsets[0])[1:-1]
@@ -249,25 +249,12 @@ class Cost(NamedTuple):
 
     def per_task(self, begin: int, end: int, among: int = 1) -> float:
         """Return what each of so many tasks that share a range has to do, per message of the stream."""
-        s, m = kernels.range_cost(begin, end, self.s.start, self.s.before, self.s.weight, self.m.start, self.m.before)
+        s, m = kernels.range_cost(begin, end, self.s, self.m)
         return s * m / among / max(1, self.m.n) if self.overhead < 0 else s / among + self.overhead * m
 
     def halve(self, begin: int, end: int) -> int:
         """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
-        return int(
-            kernels.halve_range(
-                begin,
-                min(end, self.vocabulary),
-                self.overhead,
-                self.s.start,
-                self.s.before,
-                self.s.after,
-                self.s.weight,
-                self.m.start,
-                self.m.before,
-                self.m.after,
-            )
-        )
+        return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s, self.m))
 
     def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
         """Return terms that halve a range, its halves and so on."""
@@ -288,7 +275,7 @@ def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, sha
         first, among = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
 
         def cut(cap: float) -> int:
-            return kernels.cap_ranges(cap, cost.overhead, n, shared, s.start, s.before, s.weight, m.start, m.before, first, among)
+            return kernels.cap_ranges(cap, cost.overhead, n, shared, s, m, first, among)
 
         high = 1.001 * cost.per_task(0, cost.vocabulary) * (max(1, m.n) if cost.overhead < 0 else 1.0) + 1.0
         low = high / n / n / 100

@@ -68,7 +68,7 @@ class LocationDistributor(Partitioned):
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
         """Return None, every task; without those that have no partition."""
-        used = self._flat.route_tasks
+        used = self._flat.routes.tasks
         if len(used) == self.tasks:
             return None
         rows = np.flatnonzero(np.diff(messages.offsets))
@@ -80,8 +80,8 @@ class LocationDistributor(Partitioned):
             return np.bincount(tasks, np.repeat(work_of(sample), np.diff(offsets)), self.tasks)
         flat, n = self._flat, max(1, sample.messages.n)
         count = len(flat.cells) - 1
-        subscriptions = np.bincount(kernels.cells_of(sample.lat, sample.lon, *flat[:5]), minlength=count)
-        messages = np.bincount(kernels.cells_of(sample.messages.lat, sample.messages.lon, *flat[:5]), minlength=count)
+        subscriptions = np.bincount(kernels.cells_of(sample.lat, sample.lon, flat.root, flat.lines), minlength=count)
+        messages = np.bincount(kernels.cells_of(sample.messages.lat, sample.messages.lon, flat.root, flat.lines), minlength=count)
         sizes = np.diff(flat.group_offsets)
         costs = np.repeat(subscriptions * (messages / n) / sizes, sizes)
         return np.bincount(flat.group_tasks, costs, self.tasks)

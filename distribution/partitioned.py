@@ -11,7 +11,7 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Cost, Postings, best_line, first_terms, take
+from dskype.distribution.learning import Cost, Postings, best_line, first_terms, select_rows
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -152,7 +152,7 @@ class Partitioned(Distributor):
             terms, weights = np.asarray(placement["terms"], np.int64), np.asarray(placement["weights"], np.float64)
             lat, lon, alpha, limit = placement["lat"], placement["lon"], placement["alpha"], self.limit(threshold)
         placed = np.zeros(self.tasks, np.bool_)
-        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(subscription.encode()), self.tasks, *self._flat, placed)
+        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(subscription.encode()), self.tasks, self._flat, placed)
         return Placed(np.flatnonzero(placed).tolist(), guard)
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -164,21 +164,16 @@ class Partitioned(Distributor):
         """
         limits = np.full(sample.n, self.limit(None)) if thresholds is None else np.array([self.limit(t) for t in thresholds.tolist()])
         return kernels.place_all(
-            sample.offsets,
-            sample.terms,
-            sample.weights,
-            sample.alpha,
-            sample.lat,
-            sample.lon,
+            kernels.Subscriptions(np.asarray(sample.k, np.int64), *sample[2:8]),
             limits,
             default_hashes(sample.n) if hashes is None else hashes,
             self.tasks,
-            *self._flat,
+            self._flat,
         )
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
         """Return the tasks of each message's keywords."""
-        return RowTasks(*kernels.route(messages.offsets, messages.terms, self.tasks, *self._flat[-3:]))
+        return RowTasks(*kernels.route(messages.offsets, messages.terms, self.tasks, self._flat.routes))
 
     # -- changes of the plan ----------------------------------------------------------------------
 
@@ -376,11 +371,11 @@ def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None
     _, terms = first_terms(sample.offsets, sample.terms, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
-        offsets, (terms,) = take(offsets, [terms], rows)
+        offsets, (terms,) = select_rows(offsets, [terms], rows)
         weights = None if weights is None else weights[rows]
     messages = sample.messages
     vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1
-    return Postings.of(offsets, terms, vocabulary, weights), Postings.of(messages.offsets, messages.terms, vocabulary)
+    return Postings.from_documents(offsets, terms, vocabulary, weights), Postings.from_documents(messages.offsets, messages.terms, vocabulary)
 
 
 class Measured(NamedTuple):

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.distribution._kernels import FlatPlan, Lines, Routes
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["Flat", "Leaf", "checked_root", "edited", "flatten", "joined", "leaf", "leaves"]
+__all__ = ["Leaf", "checked_root", "edited", "flatten", "joined", "leaf", "leaves"]
 
 Node = dict[str, Any]
 _MARKS = 31
@@ -144,30 +145,7 @@ def joined(one: Node, other: Node, term: int | None = None) -> Node | None:
 # -- as arrays ------------------------------------------------------------------------------------
 
 
-class Flat(NamedTuple):
-    """A plan as arrays, in the order that the kernels take them.
-
-    A subscription: from ``root`` by the lines (``axis`` 0 is lat; ``below`` and ``above`` >= 0 are lines, else ~cell) to a cell; the last of its
-    ``ranges[cells[c]:cells[c + 1]]`` not above the term; from ``roots`` by lines to ~group; ``group_tasks[group_offsets[g]:group_offsets[g + 1]]``.
-    A message: the last of ``bounds`` not above the term; ``route_tasks[route_offsets[e]:route_offsets[e + 1]]``, rising.
-    """
-
-    root: int
-    axis: np.ndarray
-    at: np.ndarray
-    below: np.ndarray
-    above: np.ndarray
-    cells: np.ndarray
-    ranges: np.ndarray
-    roots: np.ndarray
-    group_offsets: np.ndarray
-    group_tasks: np.ndarray
-    bounds: np.ndarray
-    route_offsets: np.ndarray
-    route_tasks: np.ndarray
-
-
-def flatten(root: Node) -> Flat:
+def flatten(root: Node) -> FlatPlan:
     """Return a plan as arrays."""
     lines: list[tuple[int, float, int, int]] = []
     cells: list[list[tuple[int, int, set[int]]]] = []  # first term, root, tasks of each range
@@ -208,18 +186,13 @@ def flatten(root: Node) -> Flat:
 
     axis, at, below, above = zip(*lines) if lines else ((), (), (), ())
     flat = [part for parts in cells for part in parts]
-    return Flat(
+    return FlatPlan(
         begin,
-        np.array(axis, np.int64),
-        np.array(at, np.float64),
-        np.array(below, np.int64),
-        np.array(above, np.int64),
+        Lines(np.array(axis, np.int64), np.array(at, np.float64), np.array(below, np.int64), np.array(above, np.int64)),
         starts(cells),
         np.array([first for first, _, _ in flat], np.int64),
         np.array([inner for _, inner, _ in flat], np.int64),
         starts(groups),
         np.array([t for g in groups for t in g], np.int64),
-        np.array(bounds, np.int64),
-        starts(routes),
-        np.array([t for r in routes for t in r], np.int64),
+        Routes(np.array(bounds, np.int64), starts(routes), np.array([t for r in routes for t in r], np.int64)),
     )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dskype.distribution import _kernels as kernels
+from dskype.distribution import learning_kernels
+from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
 from dskype.distribution.partitioned import centre, cover
 from dskype.spouts import expression
@@ -116,19 +117,6 @@ def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float)
     order = np.argsort(terms, kind="stable")
     rows = np.repeat(np.arange(window.n), np.diff(window.offsets))[order]
     different, start = np.unique(terms[order], return_index=True)
-    return kernels.thresholds(
-        np.asarray(sample.k, np.int64),
-        sample.alpha,
-        sample.lat,
-        sample.lon,
-        sample.offsets,
-        sample.terms,
-        sample.weights,
-        diagonal_deg,
-        window.lat,
-        window.lon,
-        different,
-        np.append(start, len(order)).astype(np.int64),
-        rows,
-        weights[order],
-    )
+    subscriptions = Subscriptions(np.asarray(sample.k, np.int64), *sample[2:8])
+    messages = learning_kernels.Window(window.lat, window.lon, different, np.append(start, len(order)).astype(np.int64), rows, weights[order])
+    return learning_kernels.thresholds(subscriptions, messages, diagonal_deg)

@@ -46,7 +46,7 @@ class _Table(NamedTuple):
     slots: np.ndarray
 
     @classmethod
-    def of(cls, blob: np.ndarray, offsets: np.ndarray) -> tuple[_Table, int]:
+    def from_blob(cls, blob: np.ndarray, offsets: np.ndarray) -> tuple[_Table, int]:
         """Return the table, and the number of the first term that occurs a second time (-1: none)."""
         n = len(offsets) - 1
         offsets = offsets.astype(np.uint32 if len(blob) < 1 << 32 else np.int64)
@@ -56,12 +56,12 @@ class _Table(NamedTuple):
         return table, again
 
     @classmethod
-    def of_terms(cls, terms: Sequence[str]) -> _Table:
+    def from_terms(cls, terms: Sequence[str]) -> _Table:
         """Return the table of different terms."""
         encoded = [term.encode() for term in terms]
         offsets = np.zeros(len(terms) + 1, np.int64)
         np.cumsum([len(e) for e in encoded], out=offsets[1:])
-        return cls.of(np.frombuffer(b"".join(encoded), np.uint8), offsets)[0]
+        return cls.from_blob(np.frombuffer(b"".join(encoded), np.uint8), offsets)[0]
 
 
 class Vocabulary:
@@ -92,7 +92,7 @@ class Vocabulary:
     @classmethod
     def empty(cls) -> Vocabulary:
         """Return a vocabulary of one document without terms: every term weighs ``tf * ln 2``."""
-        return cls(_Table.of_terms([]), np.zeros(0, np.int32), 1)
+        return cls(_Table.from_terms([]), np.zeros(0, np.int32), 1)
 
     @classmethod
     def build(cls, texts: Iterable[str], tokenizer: Tokenizer) -> Vocabulary:
@@ -105,7 +105,7 @@ class Vocabulary:
         terms = sorted(counts)
         df = np.fromiter(map(counts.__getitem__, terms), np.int32, len(terms))
         order = np.argsort(df, kind="stable")
-        return cls(_Table.of_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
+        return cls(_Table.from_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. All of it or nothing."""
@@ -182,7 +182,7 @@ class Vocabulary:
             raise refuse(body.count(b"\n", 0, e.start) + 2, "UTF-8", body[e.start : e.end]) from None
         blob, offsets, df, error, line = _kernels.parse_lines(np.frombuffer(body, np.uint8), lines, documents)
         if not error:
-            table, line = _Table.of(blob[: offsets[-1]].copy(), offsets)
+            table, line = _Table.from_blob(blob[: offsets[-1]].copy(), offsets)
             if line < 0:
                 return cls(table, df, documents, digest)
             error = 5
@@ -285,7 +285,7 @@ def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.nda
 
 def _stop_table(tokenizer: Tokenizer) -> _Table:
     if tokenizer._table is None:
-        tokenizer._table = _Table.of_terms(sorted(tokenizer.stop_words))
+        tokenizer._table = _Table.from_terms(sorted(tokenizer.stop_words))
     return tokenizer._table
 
 

@@ -87,7 +87,7 @@ def norm_weights(counts: dict[str, int], df: dict[str, int], documents: int) -> 
 
 
 def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: float) -> float | None:
-    """Return the score of a message for a subscription; None without a common keyword.
+    """Return the score of a message for a subscription, to the last bit; None without a common keyword.
 
     :param subscription: ``lat``, ``lon``, ``alpha`` and ``weights`` {term: weight}.
     :param message: ``lat``, ``lon`` and ``weights``.
@@ -95,23 +95,26 @@ def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: f
     common = sorted(subscription["weights"].keys() & message["weights"].keys())
     if not common:
         return None
-    text = sum(subscription["weights"][t] * message["weights"][t] for t in common)
-    distance = math.hypot(subscription["lon"] - message["lon"], subscription["lat"] - message["lat"])
-    return subscription["alpha"] * (1 - distance / diagonal_deg) + (1 - subscription["alpha"]) * text
+    text = 0.0
+    for term in common:
+        text += subscription["weights"][term] * message["weights"][term]
+    dx, dy = message["lon"] - subscription["lon"], message["lat"] - subscription["lat"]
+    alpha = subscription["alpha"]
+    return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha) * text
 
 
-def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[int, float]]:
-    """Return (seq, score) of the best ``k`` messages of the window ``(watermark - extent, watermark]``.
+def ranked(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[float, int, int]]:
+    """Return (score, position, seq) of the messages of the window ``(watermark - extent, watermark]`` that have a common keyword.
 
     :param messages: with ``seq`` and ``position``; best score first, ties by newer (position, seq) first.
     """
-    found = [
-        (s, m["position"], m["seq"])
-        for m in messages
-        if watermark - extent < m["position"] <= watermark and (s := score(subscription, m, diagonal_deg)) is not None
-    ]
-    found.sort(reverse=True)
-    return [(seq, s) for s, _, seq in found[: subscription["k"]]]
+    inside = [m for m in messages if watermark - extent < m["position"] <= watermark]
+    return sorted(((s, m["position"], m["seq"]) for m in inside if (s := score(subscription, m, diagonal_deg)) is not None), reverse=True)
+
+
+def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[int, float]]:
+    """Return (seq, score) of the best ``k`` of :func:`ranked`."""
+    return [(seq, s) for s, _, seq in ranked(subscription, messages, watermark, extent, diagonal_deg)[: subscription["k"]]]
 
 
 def same_topk(found: Sequence[tuple[int, float]], expected: Sequence[tuple[int, float]], scores: dict[int, float], tolerance: float = 1e-9) -> bool:

@@ -96,7 +96,7 @@ def _triggers(index, slot):
 
 
 @njit(cache=True)
-def _take_program(index, size_class):
+def _allocate_program(index, size_class):
     block = index.free_programs[size_class]
     if block >= 0:
         index.free_programs[size_class] = index.programs[block]
@@ -107,7 +107,7 @@ def _take_program(index, size_class):
 
 
 @njit(cache=True)
-def _take_entries(index, size_class):
+def _allocate_entries(index, size_class):
     block = index.free_entries[size_class]
     if block >= 0:
         index.free_entries[size_class] = np.int64(index.entry_slots[block])
@@ -140,7 +140,7 @@ def _put_entry(index, place, slot, program, west, south, east, north):
     count = np.int64(index.counts[place])
     size_class = np.int64(index.classes[place])
     if size_class < 0 or count == (1 << size_class):
-        block = _take_entries(index, size_class + 1)
+        block = _allocate_entries(index, size_class + 1)
         if size_class >= 0:
             old = index.heads[place]
             for i in range(count):
@@ -198,7 +198,7 @@ def insert(index, slots, boxes, kinds, offsets, programs, first):
                 need += room
         if index.counters[POSTINGS_USED] + need > len(index.entry_slots):
             return i, NEED_POSTINGS, need
-        block = _take_program(index, size_class)
+        block = _allocate_program(index, size_class)
         index.programs[block] = length * 4 + kinds[i]
         for j in range(length):
             index.programs[block + 1 + j] = programs[begin + j]

@@ -7,12 +7,10 @@ where the entries of item *i* lie in the pool's arrays: the columns START, LENGT
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-
-from dskype.bolts._kernels import score as combined_score
-from dskype.bolts._kernels import ssim
 
 START, LENGTH, CAPACITY = range(3)
 LON, LAT, ALPHA, THRESHOLD = range(4)
@@ -23,6 +21,38 @@ TermMap = namedtuple("TermMap", "key local name references spare counters")
 TermMap.__doc__ = """Dense ids of terms: open addressing from key int64[m] to local int32[m] (-1: empty place, m a power of two); by
 local id its term (name int64) and how often it is used (references int32); spare int32: local ids to use again;
 counters int64[3]: local ids ever given, spare ones, places in use."""
+
+
+class Words(NamedTuple):
+    """The keywords of the subscription table.
+
+    :ivar block: int32[slots, 3], block table of the arrays below: by slot.
+    :ivar term: int32[], dense ids, in rising order of the global ids within a slot.
+    :ivar weight: float64[], >= 0.
+    :ivar where: int32[], place of the keyword's posting in its list; empty for indexes that do not need it.
+    """
+
+    block: np.ndarray
+    term: np.ndarray
+    weight: np.ndarray
+    where: np.ndarray
+
+
+class Messages(NamedTuple):
+    """Messages as indexes read them. Arrays may be read-only.
+
+    :ivar lon: float64[n], degrees.
+    :ivar lat: float64[n], degrees.
+    :ivar offsets: int64[n + 1]; the terms of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
+    :ivar terms: int64[], term ids, rising within a message.
+    :ivar weights: float64[], >= 0.
+    """
+
+    lon: np.ndarray
+    lat: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
 
 
 # -- blocks ---------------------------------------------------------------------------------------
@@ -208,7 +238,7 @@ def first_disorder(position, seq):
 
 
 @njit(cache=True)
-def take_free(live, n, first):
+def lowest_free_slots(live, n, first):
     """Return the ``n`` lowest free slots (int32) from ``first`` on; slots beyond the end of ``live`` are free."""
     out = np.empty(n, np.int32)
     at = first
@@ -221,108 +251,3 @@ def take_free(live, n, first):
 
 
 # -- plain term-at-a-time index -------------------------------------------------------------------
-
-
-@njit(cache=True)
-def link_postings(slots, words, word_term, word_weight, word_where, lists, posting_slot, posting_nth, posting_weight):
-    """Append a posting for every keyword of ``slots``; there is room for all."""
-    for i in range(slots.shape[0]):
-        slot = slots[i]
-        start = words[slot, START]
-        for nth in range(words[slot, LENGTH]):
-            term = word_term[start + nth]
-            length = lists[term, LENGTH]
-            at = lists[term, START] + length
-            posting_slot[at], posting_nth[at], posting_weight[at] = slot, nth, word_weight[start + nth]
-            word_where[start + nth] = length
-            lists[term, LENGTH] = length + 1
-
-
-@njit(cache=True)
-def unlink_postings(slots, words, word_term, word_where, lists, posting_slot, posting_nth, posting_weight):
-    """Remove the postings of ``slots``: the last one of a list fills the gap."""
-    for i in range(slots.shape[0]):
-        slot = slots[i]
-        start = words[slot, START]
-        for nth in range(words[slot, LENGTH]):
-            term = word_term[start + nth]
-            last = lists[term, LENGTH] - 1
-            lists[term, LENGTH] = last
-            gap = lists[term, START] + word_where[start + nth]
-            tail = lists[term, START] + last
-            if gap != tail:
-                posting_slot[gap], posting_nth[gap], posting_weight[gap] = posting_slot[tail], posting_nth[tail], posting_weight[tail]
-                word_where[words[posting_slot[gap], START] + posting_nth[gap]] = word_where[start + nth]
-
-
-@njit(cache=True)
-def sort_small(values, n):
-    """Sort the first ``n`` values in place; they often are sorted."""
-    sorted_ = True
-    for i in range(1, n):
-        sorted_ &= values[i - 1] <= values[i]
-    if sorted_:
-        return
-    if n > 48:
-        values[:n] = np.sort(values[:n])
-        return
-    for i in range(1, n):
-        v = values[i]
-        j = i - 1
-        while j >= 0 and values[j] > v:
-            values[j + 1] = values[j]
-            j -= 1
-        values[j + 1] = v
-
-
-@njit(cache=True)
-def match_taat(lon, lat, offsets, terms, weights, key, local, lists, posting_slot, posting_weight, place, diagonal_deg, sums):
-    """Return (message, slot, score) of what reaches its threshold, term at a time.
-
-    :param place: float64[slots, 4], LON, LAT, ALPHA, THRESHOLD.
-    :param sums: float64[slots], scratch, all -1 (no common term yet) before and after.
-    """
-    capacity = 1024
-    out_message, out_slot, out_score = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
-    candidates = np.empty(sums.shape[0], np.int32)
-    n = 0
-    for m in range(lon.shape[0]):
-        met = 0
-        for i in range(offsets[m], offsets[m + 1]):
-            term = find_term(terms[i], key, local)
-            if term < 0:
-                continue
-            weight = weights[i]
-            start = lists[term, START]
-            for j in range(start, start + lists[term, LENGTH]):
-                slot = posting_slot[j]
-                if sums[slot] < 0.0:
-                    candidates[met] = slot
-                    met += 1
-                    sums[slot] = 0.0
-                sums[slot] += posting_weight[j] * weight
-        kept = 0
-        for i in range(met):
-            slot = candidates[i]
-            textual = sums[slot]
-            # Rounding is monotone, so nothing nearer than distance 0 could score more: no square root for most.
-            if combined_score(place[slot, ALPHA], 1.0, textual) >= place[slot, THRESHOLD]:
-                value = combined_score(place[slot, ALPHA], ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg), textual)
-                if value >= place[slot, THRESHOLD]:
-                    sums[slot] = value
-                    candidates[kept] = slot
-                    kept += 1
-                    continue
-            sums[slot] = -1.0
-        sort_small(candidates, kept)
-        if n + kept > capacity:
-            capacity = 2 * (n + kept)
-            grown_message, grown_slot, grown_score = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
-            grown_message[:n], grown_slot[:n], grown_score[:n] = out_message[:n], out_slot[:n], out_score[:n]
-            out_message, out_slot, out_score = grown_message, grown_slot, grown_score
-        for i in range(kept):
-            slot = candidates[i]
-            out_message[n], out_slot[n], out_score[n] = m, slot, sums[slot]
-            sums[slot] = -1.0
-            n += 1
-    return out_message[:n], out_slot[:n], out_score[:n]

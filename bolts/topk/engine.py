@@ -9,14 +9,15 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Changes, SubscriptionIndex
+from dskype.bolts.topk.baselines.ciq import CiqIndex
+from dskype.bolts.topk.baselines.igpt import IgptIndex, IptIndex
+from dskype.bolts.topk.baselines.skybands import KSkybandBuffers, SkybandBuffers
+from dskype.bolts.topk.baselines.taat import TaatIndex
 from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.kmax import KmaxBuffers
-from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers, KSkybandBuffers, SkybandBuffers
-from dskype.bolts.topk.ciq.index import CiqIndex
+from dskype.bolts.topk.buffers.skyband import CostSkybandBuffers
 from dskype.bolts.topk.cones import ConeIndex
-from dskype.bolts.topk.igpt.index import IgptIndex, IptIndex
-from dskype.bolts.topk.taat import TaatIndex
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -111,7 +112,7 @@ class TopkEngine:
             raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
-        slots = kernels.take_free(self._live, n, self._first_free)
+        slots = kernels.lowest_free_slots(self._live, n, self._first_free)
         last = int(slots[-1])
         if last >= len(self._live):
             self._live = np.concatenate((self._live, np.zeros(last + 1 - len(self._live) + len(self._live) // 2, np.bool_)))

@@ -8,8 +8,12 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, aligned, grown
+from dskype.spouts.batch import MessageBatch
 
-__all__ = ["SubscriptionTable", "TermIds", "aligned", "readable"]
+__all__ = ["SubscriptionTable", "TermIds", "aligned", "readable_messages", "readable"]
+
+
+_NOWHERE = np.zeros(0, np.int32)
 
 
 def readable(array: np.ndarray, dtype: type) -> np.ndarray:
@@ -17,6 +21,17 @@ def readable(array: np.ndarray, dtype: type) -> np.ndarray:
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
+
+
+def readable_messages(messages: MessageBatch) -> kernels.Messages:
+    """Return what the kernels of indexes read of messages."""
+    return kernels.Messages(
+        readable(messages.lon, np.float64),
+        readable(messages.lat, np.float64),
+        readable(messages.offsets, np.int64),
+        readable(messages.terms, np.int64),
+        readable(messages.weights, np.float64),
+    )
 
 
 def _widened(array: np.ndarray, n: int) -> np.ndarray:
@@ -136,6 +151,12 @@ class SubscriptionTable:
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return offsets, *self.words.gather(start, lengths, "term", "weight")
+
+    @property
+    def keyword_arrays(self) -> kernels.Words:
+        """All keywords as kernels take them."""
+        words = self.words
+        return kernels.Words(words.block, words.term, words.weight, getattr(words, "where", _NOWHERE))
 
     def columns(self, slots: np.ndarray) -> dict[str, np.ndarray]:
         """Return ``lon``, ``lat``, ``alpha``, ``offsets``, ``terms`` and ``weights`` of slots, as :meth:`insert` takes them."""

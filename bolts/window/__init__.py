@@ -1,8 +1,8 @@
 """The sliding window of messages: top-k queries at an exact past watermark."""
 
 from dskype.bolts.window.base import WINDOWS
+from dskype.bolts.window.baselines.irtree import IrTreeWindow
 from dskype.bolts.window.chunks import ChunkWindow
-from dskype.bolts.window.irtree import IrTreeWindow
 
 WINDOWS["chunks"] = ChunkWindow
 WINDOWS["irtree"] = IrTreeWindow

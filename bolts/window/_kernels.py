@@ -9,24 +9,7 @@ from numba import njit
 
 from dskype.bolts._kernels import score, ssim
 
-__all__ = [
-    "Best",
-    "Chunks",
-    "Messages",
-    "Scratch",
-    "Tail",
-    "add_keywords",
-    "answers",
-    "behind",
-    "enter",
-    "gather_texts",
-    "locate",
-    "lowest",
-    "make_best",
-    "offer",
-    "seal",
-    "topk",
-]
+__all__ = ["Best", "Chunks", "Messages", "Scratch", "Tail", "add_keywords", "answers", "gather_texts", "locate", "lowest", "make_best", "offer", "seal", "topk"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -38,8 +21,7 @@ class Messages(NamedTuple):
     :ivar base: the first row that is there; rows are numbered from 0 since the window was made.
     :ivar seq: int64[m].
     :ivar position: int64[m].
-    :ivar lat: float64[m], degrees.
-    :ivar lon: float64[m], degrees.
+    :ivar lat: float64[m], degrees; ``lon`` alike.
     """
 
     base: int
@@ -148,6 +130,36 @@ class _Lists(NamedTuple):
     entry: np.ndarray
     factor: np.ndarray
     at: np.ndarray
+
+
+class _Query(NamedTuple):
+    """What one query weighs.
+
+    :ivar alpha: weight of the distance, 0 to 1.
+    :ivar lat: degrees; ``lon`` alike.
+    :ivar diagonal_deg: distance at which the spatial similarity is 0, degrees.
+    """
+
+    alpha: float
+    lat: float
+    lon: float
+    diagonal_deg: float
+
+
+class _Span(NamedTuple):
+    """The rows of one chunk that are in the window of a query.
+
+    :ivar chunk: its number.
+    :ivar first: index of its first row in the columns of messages.
+    :ivar start: the first of these rows, ``stop``: the row behind the last, both counted from ``first``.
+    :ivar whole: whether that is the whole chunk.
+    """
+
+    chunk: int
+    first: int
+    start: int
+    stop: int
+    whole: bool
 
 
 # -- the tail -------------------------------------------------------------------------------------
@@ -408,7 +420,10 @@ def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scra
             if begin[q + 1] > begin[q] and low[q] < stop and high[q] > first:
                 found = _find_lists(chunks, c, queries, q, lists)
                 if found:
-                    _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low[q], high[q], lists, found, best, scratch)
+                    start, end = max(low[q] - first, 0), min(high[q], stop) - first
+                    span = _Span(c, first, start, end, start == 0 and end == stop - first)
+                    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg)
+                    _query_chunk(messages, chunks, span, query, q, lists, found, best, scratch)
 
     return answers(best, thresholds)
 
@@ -466,71 +481,87 @@ def _find_lists(chunks, c, queries, q, lists):
 
 
 @njit(cache=True)
-def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists, n, best, scratch):
-    """Offer the messages of a chunk, from row ``low`` up to ``high``.
+def _query_chunk(messages, chunks, span, query, q, lists, n, best, scratch):
+    """Offer the messages of a chunk.
 
     A message that only the last lists have may be unable to get into a full heap, wherever it is. Then these lists are
     not gone through: they are only looked up for the messages that the lists before have (MaxScore, Turtle and Flood 1995).
     Keywords come in rising order of frequency, so the last lists are the long ones.
 
+    :param span: a :class:`_Span`; ``query``: the :class:`_Query` with the number ``q``.
     :param n: how many ``lists`` there are.
     """
-    factor, at = lists.factor, lists.at
-    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
+    factor, entry, most = lists.factor, lists.entry, chunks.most
     least = lowest(best, q)
     leading = n  # lists that are gone through
     for i in range(n):
         bound = 0.0
         for j in range(i, n):
-            bound += factor[j] * chunks.most[lists.entry[j]]
-        if score(alpha, 1.0, bound) <= least:  # equal is not enough: what is in the heap is newer
+            bound += factor[j] * most[entry[j]]
+        if score(query.alpha, 1.0, bound) <= least:  # equal is not enough: what is in the heap is newer
             leading = i
             break
-    if leading == 0:
-        return
-    first = chunks.first[c] - messages.base
-    rows = chunks.first[c + 1] - chunks.first[c]
-    from_row, to_row = max(low - first, 0), min(high - first, rows)
-    whole = from_row == 0 and to_row == rows
-
     if leading == 1:
-        for p in range(at[0], at[0] + chunks.length[lists.entry[0]]):
-            row = np.int64(chunks.rows[p])
-            if not whole and (row < from_row or row >= to_row):
-                continue
-            text = 0.0 + factor[0] * chunks.weights[p]
-            bound = text
-            for j in range(1, n):
-                bound += factor[j] * chunks.most[lists.entry[j]]
-            if score(alpha, 1.0, bound) < least:
-                continue
-            near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
-            if score(alpha, near, bound) < least:
-                continue
-            for j in range(1, n):  # rows rise: look on from where the last one was
-                entry = lists.entry[j]
-                end = chunks.begin[entry] - chunks.base + chunks.length[entry]
-                at[j] = _from(chunks.rows, at[j], end, row)
-                if at[j] < end and chunks.rows[at[j]] == row:
-                    text += factor[j] * chunks.weights[at[j]]
-            s = score(alpha, near, text)
-            if s >= least:
-                least = offer(best, q, s, first + row)
-        return
+        _scan_first_list(messages, chunks, span, query, q, lists, n, best)
+    elif leading:
+        _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scratch)
 
+
+@njit(cache=True)
+def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
+    """Offer the messages of the first list; look the others up."""
+    factor, at, entries = lists.factor, lists.at, lists.entry
+    rows, weights, most, begin, length = chunks.rows, chunks.weights, chunks.most, chunks.begin, chunks.length
+    m_lon, m_lat, base = messages.lon, messages.lat, chunks.base
+    alpha, lat, lon, diagonal_deg = query
+    first, start, stop, whole = span.first, span.start, span.stop, span.whole
+    least = lowest(best, q)
+    for p in range(at[0], at[0] + length[entries[0]]):
+        row = np.int64(rows[p])
+        if not whole and (row < start or row >= stop):
+            continue
+        text = 0.0 + factor[0] * weights[p]
+        bound = text
+        for j in range(1, n):
+            bound += factor[j] * most[entries[j]]
+        if score(alpha, 1.0, bound) < least:
+            continue
+        near = ssim(m_lon[first + row] - lon, m_lat[first + row] - lat, diagonal_deg)
+        if score(alpha, near, bound) < least:
+            continue
+        for j in range(1, n):  # rows rise: look on from where the last one was
+            entry = entries[j]
+            end = begin[entry] - base + length[entry]
+            at[j] = _from(rows, at[j], end, row)
+            if at[j] < end and rows[at[j]] == row:
+                text += factor[j] * weights[at[j]]
+        s = score(alpha, near, text)
+        if s >= least:
+            least = offer(best, q, s, first + row)
+
+
+@njit(cache=True)
+def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scratch):
+    """Offer the messages of the first ``leading`` lists; look the others up."""
+    factor, at, entries = lists.factor, lists.at, lists.entry
+    rows, weights, most, length = chunks.rows, chunks.weights, chunks.most, chunks.length
+    m_lon, m_lat = messages.lon, messages.lat
+    alpha, lat, lon, diagonal_deg = query
+    first, start, stop, whole = span.first, span.start, span.stop, span.whole
     sums, seen, touched = scratch.sums, scratch.seen, scratch.touched
     scratch.mark[0] += 1
     mark, held = scratch.mark[0], 0
+    least = lowest(best, q)
     for j in range(leading):
-        for p in range(at[j], at[j] + chunks.length[lists.entry[j]]):
-            row = np.int64(chunks.rows[p])
-            if not whole and (row < from_row or row >= to_row):
+        for p in range(at[j], at[j] + length[entries[j]]):
+            row = np.int64(rows[p])
+            if not whole and (row < start or row >= stop):
                 continue
             if seen[row] == mark:
-                sums[row] += factor[j] * chunks.weights[p]
+                sums[row] += factor[j] * weights[p]
             else:
                 seen[row] = mark
-                sums[row] = 0.0 + factor[j] * chunks.weights[p]
+                sums[row] = 0.0 + factor[j] * weights[p]
                 touched[held] = row
                 held += 1
     for i in range(held):
@@ -538,17 +569,17 @@ def _query_chunk(messages, chunks, c, queries, q, diagonal_deg, low, high, lists
         text = sums[row]
         bound = text
         for j in range(leading, n):
-            bound += factor[j] * chunks.most[lists.entry[j]]
+            bound += factor[j] * most[entries[j]]
         if score(alpha, 1.0, bound) < least:
             continue
-        near = ssim(messages.lon[first + row] - lon, messages.lat[first + row] - lat, diagonal_deg)
+        near = ssim(m_lon[first + row] - lon, m_lat[first + row] - lat, diagonal_deg)
         if score(alpha, near, bound) < least:
             continue
         for j in range(leading, n):
-            end = at[j] + chunks.length[lists.entry[j]]
-            p = _from(chunks.rows, at[j], end, row)
-            if p < end and chunks.rows[p] == row:
-                text += factor[j] * chunks.weights[p]
+            end = at[j] + length[entries[j]]
+            p = _from(rows, at[j], end, row)
+            if p < end and rows[p] == row:
+                text += factor[j] * weights[p]
         s = score(alpha, near, text)
         if s >= least:
             least = offer(best, q, s, first + row)

@@ -15,9 +15,6 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["WINDOWS", "Answers", "MessageWindow", "QueryBatch", "make_window"]
 
-_AT_ONCE = 1 << 21
-"""For how many messages there may be room in the answers that are computed at once."""
-
 
 class QueryBatch(NamedTuple):
     """Many top-k queries as arrays, each at a watermark of its own.
@@ -127,25 +124,6 @@ class MessageWindow(ABC):
         :param thresholds: float64[n], what scores must not be below; default: any score will do.
         :raises IllegalArgumentException: a query needs messages that have been freed.
         """
-
-    def reaching(self, queries: QueryBatch, thresholds: np.ndarray, extent: int, diagonal_deg: float) -> Answers:
-        """Return all messages that reach a query's threshold: with a common keyword and ``score >= threshold``, in rank order.
-
-        :param queries: their ``count`` is not regarded.
-        :param thresholds: float64[n].
-        :raises IllegalArgumentException: as for :meth:`topk`.
-        """
-        step = max(1, _AT_ONCE // max(1, len(self)))  # every query may take room for the whole window
-        whole = queries._replace(count=np.full(queries.n, len(self), np.int64))
-        parts = []
-        for start in range(0, max(1, queries.n), step):
-            rows = np.arange(start, min(queries.n, start + step))
-            parts.append(self.topk(whole.take(rows), extent, diagonal_deg, np.asarray(thresholds, np.float64)[rows]))
-        if len(parts) == 1:
-            return parts[0]
-        starts = np.cumsum([0, *(part.offsets[-1] for part in parts)])
-        offsets = np.concatenate([part.offsets[:-1] + start for part, start in zip(parts, starts)] + [starts[-1:]])
-        return Answers(offsets, *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
 
     @abstractmethod
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:

@@ -37,7 +37,7 @@ class _Tail:
         self.arrays = self.arrays._replace(first=first)
         self.messages = 0
 
-    def add(self, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray) -> None:
+    def index_messages(self, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray) -> None:
         n = int(offsets[-1] - offsets[0])
         self._make_room(self._ENTRY, self.arrays.counts[0] + n, self.arrays.terms)
         self._make_room(self._POSTING, self.arrays.counts[1] + n, self.arrays.entries)
@@ -109,7 +109,7 @@ class ChunkWindow(KeptMessages):
         self._append_messages(messages, start, stop, ids)
         offsets = messages.offsets[start : stop + 1]
         keywords = slice(offsets[0], offsets[-1])
-        self._tail.add(offsets - offsets[0], own(messages.terms[keywords], np.int64), own(messages.weights[keywords], np.float64))
+        self._tail.index_messages(offsets - offsets[0], own(messages.terms[keywords], np.int64), own(messages.weights[keywords], np.float64))
 
     def _seal(self) -> None:
         """Make a chunk of the tail."""
@@ -190,7 +190,7 @@ class ChunkWindow(KeptMessages):
                 queue.load(base, values)
         self._tail = _Tail(self._first[-1])
         keywords, n = state["tail"], self._seq.end - self._first[-1]
-        self._tail.add(np.searchsorted(keywords["rows"], np.arange(n + 1)), own(keywords["terms"], np.int64), own(keywords["weights"], np.float64))
+        self._tail.index_messages(np.searchsorted(keywords["rows"], np.arange(n + 1)), own(keywords["terms"], np.int64), own(keywords["weights"], np.float64))
         if n >= self._capacity:  # written with a larger capacity
             self._seal()
         self._make_scratch(max([self._capacity, *np.diff(self._first).tolist()]))

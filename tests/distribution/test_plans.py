@@ -114,7 +114,7 @@ def test_ranges_have_the_least_cap():
     for _ in range(30):
         vocabulary, tasks = int(rng.integers(3, 12)), int(rng.integers(2, 5))
         documents = [[np.flatnonzero(rng.random(vocabulary) < 0.3) for _ in range(30)] for _ in range(2)]
-        s, m = (Postings.of(np.cumsum([0, *map(len, rows)]), np.concatenate(rows), vocabulary) for rows in documents)
+        s, m = (Postings.from_documents(np.cumsum([0, *map(len, rows)]), np.concatenate(rows), vocabulary) for rows in documents)
 
         def cost(begin, end):
             return np.prod([sum(bool(((row >= begin) & (row < end)).any()) for row in rows) for rows in documents]) / 30
@@ -134,7 +134,7 @@ def test_ranges_have_the_least_cap():
 
 def test_a_word_that_is_too_much_for_one_task_is_shared():
     words = [np.array([i % 50, 99]) if i % 2 else np.array([i % 50]) for i in range(1000)]
-    posted = Postings.of(np.cumsum([0, *map(len, words)]), np.concatenate(words), 100)
+    posted = Postings.from_documents(np.cumsum([0, *map(len, words)]), np.concatenate(words), 100)
     shared, alone = (list(leaves(learn_ranges(Cost(posted, posted, -1.0), range(8), shared=shared))) for shared in (True, False))
     assert len(shared[-1].node["tasks"]) > 1 and shared[-1].terms[0] > 49 and all(len(part.node["tasks"]) == 1 for part in alone)
     greatest = [max(part.node["load"] / len(part.node["tasks"]) for part in parts) for parts in (shared, alone)]

@@ -7,6 +7,7 @@ import numpy as np
 from dskype.distribution import DISTRIBUTORS, Sample
 from dskype.distribution.sampling import sample_thresholds
 from dskype.spouts.batch import MessageBatch
+from tests import naive
 
 DIAGONAL = 402.5
 
@@ -104,12 +105,11 @@ def boolean(rng, vocabulary):
 
 
 def scores(sample, i, messages):
-    """Return the scores of all messages for a subscription, None without a common keyword: the plain way."""
-    own = dict(zip(*(column[sample.offsets[i] : sample.offsets[i + 1]].tolist() for column in (sample.terms, sample.weights))))
-    found = []
-    for j in range(messages.n):
-        m = slice(messages.offsets[j], messages.offsets[j + 1])
-        common = [own[t] * w for t, w in zip(messages.terms[m].tolist(), messages.weights[m].tolist()) if t in own]
-        near = 1.0 - np.hypot(messages.lon[j] - sample.lon[i], messages.lat[j] - sample.lat[i]) / DIAGONAL
-        found.append(float(sample.alpha[i] * near + (1.0 - sample.alpha[i]) * sum(common)) if common else None)
-    return found
+    """Return the scores of all messages for a subscription, None without a common keyword."""
+
+    def document(rows, j):
+        own = slice(rows.offsets[j], rows.offsets[j + 1])
+        return {"lat": float(rows.lat[j]), "lon": float(rows.lon[j]), "weights": dict(zip(rows.terms[own].tolist(), rows.weights[own].tolist()))}
+
+    subscription = {**document(sample, i), "alpha": float(sample.alpha[i])}
+    return [naive.score(subscription, document(messages, j), DIAGONAL) for j in range(messages.n)]

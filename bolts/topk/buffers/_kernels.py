@@ -25,13 +25,14 @@ FREE, ACTIVE, PENDING, DUE = range(4)
 ADD, REMOVE = 0, 1
 FAR = np.int64(2**63 - 1)
 
-Buffers = namedtuple("Buffers", "block long real seq position score")
-Buffers.__doc__ = """The result buffers: all there is to know of a slot on one cache line, and per entry seq, position (int64), score (float64).
+Buffers = namedtuple("Buffers", "block long real seq position score cursor")
+Buffers.__doc__ = """The result buffers: one cache line per slot with all that is known of it, and the entries.
 
 block int32[slots, 16]: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
 K; LIMIT: the most entries an active slot keeps; STATE; MARKED: whether the threshold has changed since it was last asked for.
 long int64[slots, 8], the same memory: KEY, a lower bound of the entries' positions, FAR when there are none.
 real float64[slots, 8], the same memory: THETA.
+seq, position int64[entries], score float64[entries]: the entries. cursor int64[2]: END and LEFT, of the pool that has them.
 """
 Calendar = namedtuple("Calendar", "head pages near size")
 Calendar.__doc__ = """Active slots by KEY: a ring of periods, and what is next. Each slot with a KEY is in it once.
@@ -338,8 +339,8 @@ def first_unranked(offsets, seq, position, score):
 
 
 @njit(**BARE)
-def thin(buffers, slot, expired, best):
-    """Drop what can no longer matter from the arrivals that a pending slot has collected: see ``kmax.py``.
+def drop_hopeless(buffers, slot, expired, best):
+    """Drop the arrivals of a pending slot that can no longer enter its list, because they expired or newer ones outrank them: see ``kmax.py``.
 
     :param expired: positions up to this one have left the window.
     :param best: float64[>= LENGTH], scratch: a heap of the highest scores among newer arrivals, the lowest first.
@@ -386,8 +387,8 @@ def thin(buffers, slot, expired, best):
 
 
 @njit(cache=True)
-def thin_all(buffers, slots, expired):
-    """Let all pending slots among ``slots`` drop what can no longer matter."""
+def drop_hopeless_all(buffers, slots, expired):
+    """Call :func:`drop_hopeless` for all pending slots among ``slots``."""
     block = buffers.block
     most = 0
     for i in range(slots.shape[0]):
@@ -395,17 +396,16 @@ def thin_all(buffers, slots, expired):
     best = np.empty(most)
     for i in range(slots.shape[0]):
         if block[slots[i], STATE] == PENDING:
-            thin(buffers, slots[i], expired, best)
+            drop_hopeless(buffers, slots[i], expired, best)
 
 
 @njit(**BARE)
-def move_block(buffers, cursor, slot, capacity):
+def move_block(buffers, slot, capacity):
     """Give a slot another, larger block, at the end of the entries, where there is room for it.
 
-    :param cursor: the pool's, int64[2].
     :param capacity: at least the slot's LENGTH.
     """
-    block = buffers.block
+    block, cursor = buffers.block, buffers.cursor
     old, new = np.int64(block[slot, START]), cursor[END]
     for i in range(block[slot, LENGTH]):
         buffers.seq[new + i], buffers.score[new + i] = buffers.seq[old + i], buffers.score[old + i]
@@ -423,20 +423,20 @@ def larger(block, slot, length):
 
 
 @njit(**BARE)
-def collect_arrival(buffers, cursor, slot, seq, position, score, expired, best):
+def collect_arrival(buffers, slot, seq, position, score, expired, best):
     """Put an arrival behind the entries of a pending slot.
 
     :param best: float64[>= LENGTH], scratch.
     :returns: 0, or for how many entries there must be room before that can be done.
     """
-    block = buffers.block
+    block, cursor = buffers.block, buffers.cursor
     if block[slot, LENGTH] == block[slot, CAPACITY]:
-        thin(buffers, slot, expired, best)
+        drop_hopeless(buffers, slot, expired, best)
         if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:  # not again for the next arrival
             capacity = larger(block, slot, np.int64(block[slot, LENGTH] + 1))
             if cursor[END] + capacity > buffers.seq.shape[0]:
                 return capacity
-            move_block(buffers, cursor, slot, capacity)
+            move_block(buffers, slot, capacity)
     at = np.int64(block[slot, START] + block[slot, LENGTH])
     buffers.seq[at], buffers.position[at], buffers.score[at] = seq, position, score
     block[slot, LENGTH] += 1

@@ -91,7 +91,7 @@ class Pace:
         self.counts = np.zeros(_BUCKETS + _RECENT, np.int64)
         self.newest = -1  # period of the last count
 
-    def add(self, positions: np.ndarray) -> None:
+    def count(self, positions: np.ndarray) -> None:
         """Count arrivals (int64[], rising, none before the last ones)."""
         if not len(positions):
             return

@@ -37,9 +37,9 @@ import numpy as np
 
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers import resolve_kernels
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
-from dskype.bolts.topk.buffers.steps import _kernels as steps
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -76,19 +76,9 @@ class KmaxBuffers(ResultBuffers):
         store, block = self.store, self.store.pool.block
         store.expect(answers.seqs, answers.positions)
         store.expect_dates(len(slots))
-        offsets = readable(answers.offsets, np.int64)
-        store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(offsets)))
-        log, n, due = steps.resolve_kmax(
-            store.arrays,
-            store.calendar,
-            slots,
-            offsets,
-            readable(answers.seqs, np.int64),
-            readable(answers.positions, np.int64),
-            readable(answers.scores, np.float64),
-            watermark - self.extent,
-            watermark,
-        )
+        answers = readable_lists(answers)
+        store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(answers.offsets)))
+        log, n, due = resolve_kernels.resolve_kmax(store.arrays, store.calendar, slots, answers, watermark - self.extent, watermark)
         self.watermark = watermark
         store.pool.trim(slots, np.maximum(block[slots, kernels.LENGTH], block[slots, kernels.LIMIT]))
         return Step(tuple(array[:n] for array in log), due, slots)

@@ -33,17 +33,18 @@ import numpy as np
 
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
+from dskype.bolts.topk.buffers import resolve_kernels
+from dskype.bolts.topk.buffers import step_kernels as steps
 from dskype.bolts.topk.buffers.base import Lists, ResultBuffers, Step
 from dskype.bolts.topk.buffers.cost import LEAST_RHO, CostModel, Pace
-from dskype.bolts.topk.buffers.steps import _kernels as steps
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["CostSkybandBuffers", "KSkybandBuffers", "SkybandBuffers"]
+__all__ = ["CostSkybandBuffers", "Skybands"]
 
 
-class _Skybands(ResultBuffers):
+class Skybands(ResultBuffers):
     """What all skybands do; theta is ``ratio`` times the k-th score, or the score of a rank of the answer (:meth:`ranks`)."""
 
     ratio = 1.0
@@ -76,18 +77,14 @@ class _Skybands(ResultBuffers):
         self.watermark = watermark
         most = steps.spacious(store.sizes(slots) + np.diff(answers.offsets))
         store.pool.make_room(int(np.minimum(most, store.pool.block[slots, kernels.LIMIT]).sum()))
-        log, n, due = steps.resolve_skyband(
+        log, n, due = resolve_kernels.resolve_skyband(
             store.arrays,
-            store.pool.cursor,
             store.calendar,
             slots,
-            readable(answers.offsets, np.int64),
+            readable_lists(answers),
             self.wanted(slots),
             self.ranks(store.pool.block[slots, kernels.K]),
             self.ratio,
-            readable(answers.seqs, np.int64),
-            readable(answers.positions, np.int64),
-            readable(answers.scores, np.float64),
             watermark - self.extent,
             watermark,
         )
@@ -121,35 +118,7 @@ class _Skybands(ResultBuffers):
         assert (block[active, kernels.CAPACITY] <= block[active, kernels.LIMIT]).all()
 
 
-class SkybandBuffers(_Skybands):
-    """Keeps the k-skyband of messages at or above a fixed share of the k-th score (the baseline *Skyband*, section 7.2).
-
-    :param ratio: of theta to the k-th score at the last re-evaluation, above 0, at most 1; default 0.95.
-    :param reach: how many messages an answer should bring, as a multiple of k (at least 2); there may be more at or above the ratio:
-        theta then is the score of the last one.
-    """
-
-    def __init__(self, extent: int, *, ratio: float = 0.95, reach: float = 10.0) -> None:
-        super().__init__(extent)
-        if not 0 < ratio <= 1:
-            raise IllegalArgumentException(explain("Theta lies at or below the k-th score.", given=ratio, legal="buffer option ratio in 0..1"))
-        if not reach >= 2:
-            raise IllegalArgumentException(explain("An answer brings more than k.", given=reach, legal="buffer option reach >= 2"))
-        self.ratio, self.reach = float(ratio), float(reach)
-
-    def expected(self, k: int) -> tuple[int, int]:
-        """Return ``reach * k`` (some may expire before they come: at least k + 20), and the size of the skyband of as many."""
-        return max(int(self.reach * k), k + 20), int(np.ceil(k * (1 + np.log(self.reach))))
-
-
-class KSkybandBuffers(SkybandBuffers):
-    """Keeps the k-skyband of messages at or above the k-th score of the last re-evaluation (Mouratidis et al., section 6.1)."""
-
-    def __init__(self, extent: int) -> None:
-        super().__init__(extent, ratio=1.0, reach=2.0)
-
-
-class CostSkybandBuffers(_Skybands):
+class CostSkybandBuffers(Skybands):
     """Keeps the k-skyband of messages at or above the theta that :class:`CostModel` finds cheapest (*cSkyband*, section 6.2).
 
     :param reevaluation: cost of a re-evaluation, in units of passing over one entry of a buffer (about 1 ns); default 1e6.
@@ -176,7 +145,7 @@ class CostSkybandBuffers(_Skybands):
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
         """Process matches and expiry, see :class:`SkybandBuffers`."""
-        self.pace.add(messages.position)
+        self.pace.count(messages.position)
         return super().apply(messages, matches, watermark)
 
     def snapshot(self) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
-from dskype.bolts.topk.buffers.steps import _kernels as steps
+from dskype.bolts.topk.buffers import step_kernels as steps
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BufferStore", "Lists"]
+__all__ = ["BufferStore", "Lists", "readable_lists"]
 
 _PERIODS = 1 << 16
 _KEPT = 1 << 18
@@ -35,6 +35,11 @@ class Lists(NamedTuple):
     seqs: np.ndarray
     positions: np.ndarray
     scores: np.ndarray
+
+
+def readable_lists(lists: Lists) -> Lists:
+    """Return lists as kernels take them."""
+    return Lists(readable(lists.offsets, np.int64), readable(lists.seqs, np.int64), readable(lists.positions, np.int64), readable(lists.scores, np.float64))
 
 
 class BufferStore:
@@ -78,7 +83,7 @@ class BufferStore:
         """The arrays as kernels take them."""
         pool = self.pool
         position = pool.position if self.apart else pool.seq
-        return kernels.Buffers(pool.block, pool.block.view(np.int64), pool.block.view(np.float64), pool.seq, position, pool.score)
+        return kernels.Buffers(pool.block, pool.block.view(np.int64), pool.block.view(np.float64), pool.seq, position, pool.score, pool.cursor)
 
     @property
     def theta(self) -> np.ndarray:
@@ -107,7 +112,7 @@ class BufferStore:
         at[steps.NOW] = before
         while True:
             work = steps.Work(at, self._due, self._marked, *self._scratch)
-            stop = steps.advance(self.arrays, self.pool.cursor, self.calendar, work, self._log, arrivals, self.extent, watermark, self.apart, skyband)
+            stop = steps.advance(self.arrays, self.calendar, work, self._log, arrivals, self.extent, watermark, self.apart, skyband)
             if stop == steps.DONE:
                 break
             need = int(at[steps.NEED])
@@ -189,7 +194,7 @@ class BufferStore:
         """
         block = self.pool.block
         slots = np.flatnonzero(block[:, kernels.STATE] != kernels.FREE)
-        kernels.thin_all(self.arrays, slots, expired)
+        kernels.drop_hopeless_all(self.arrays, slots, expired)
         rows = block[slots]
         entries = self._lists(rows[:, kernels.START], rows[:, kernels.LENGTH])
         k, limit, frozen = (rows[:, column].copy() for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))

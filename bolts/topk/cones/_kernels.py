@@ -17,11 +17,11 @@ import numpy as np
 from numba import njit
 
 LANES = 16
-START, LENGTH, CAPACITY, BIG = range(4)
+START, LENGTH, CAPACITY, LONG = range(4)
 LON, LAT, ALPHA, THRESHOLD = range(4)
 X, Y, NEAR, FIRST, REST, NEED = range(6)  # fields of a cone
 X0, Y0, X1, Y1, NEAR0, FIRST1, BOTH1, NEED0 = range(8)  # and of bounds; BOTH1: of FIRST + REST
-TERM, USED, DEAD, STALE, BASE, FRESH = range(6)  # columns of big
+TERM, USED, DEAD, STALE, BASE, FRESH = range(6)  # columns of Lists.long
 STEPS = 16384.0  # of FIRST, REST and NEED per unit of score
 TOP = 65535
 CODE, PART = 0, 1  # of code
@@ -31,19 +31,21 @@ OPEN = 255  # the code of every keyword
 WHOLE = 512  # steps of NEED that count as a whole change
 RUN = 64  # lanes that are arranged when they have been added
 
-Lists = namedtuple("Lists", "ids id_slot big lanes groups uppers field slot code bound upper")
+Lists = namedtuple("Lists", "ids id_slot long lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
 
-ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), BIG: 1 + number of its long list, 0 if it has none.
-big: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, 1/512 cones; BASE: where
+ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), LONG: 1 + number of its long list, 0 if it has none.
+long: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, 1/512 cones; BASE: where
 what came since then begins, to whole groups; FRESH: what begins here has not been arranged at all.
 lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: nobody) and code
 (uint8[., 2, 64]: CODE and PART, the weight, of the n-th later keyword in lane j at 16 * n + j), of its groups in bound (uint16[., 8, 16]),
 and of theirs in upper (alike).
 """
-Words = namedtuple("Words", "block term weight where")
-Words.__doc__ = """Keywords of the subscription table; where: int32, place of a posting in its list (of a lane in a long list)."""
+Box = namedtuple("Box", "x0 y0 x1 y1 near first both need")
+Box.__doc__ = """What a bound holds, int64 each, 0 to 65535.
 
+x0, y0: west and south border; x1, y1: east and north; near, need: lowest NEAR and NEED; first, both: highest FIRST and FIRST + REST.
+"""
 
 # -- cones ----------------------------------------------------------------------------------------
 
@@ -103,16 +105,16 @@ def shape(cone, codes, place, slot, frame, nth, start, length, words):
 
 
 @njit(cache=True)
-def contain(bounds, row, j, x0, y0, x1, y1, near, first, both, wanted):
-    """Let bound ``j`` of ``bounds[row]`` contain a cone, or another bound."""
-    bounds[row, X0, j] = min(np.int64(bounds[row, X0, j]), x0)
-    bounds[row, Y0, j] = min(np.int64(bounds[row, Y0, j]), y0)
-    bounds[row, X1, j] = max(np.int64(bounds[row, X1, j]), x1)
-    bounds[row, Y1, j] = max(np.int64(bounds[row, Y1, j]), y1)
-    bounds[row, NEAR0, j] = min(np.int64(bounds[row, NEAR0, j]), near)
-    bounds[row, FIRST1, j] = max(np.int64(bounds[row, FIRST1, j]), first)
-    bounds[row, BOTH1, j] = max(np.int64(bounds[row, BOTH1, j]), both)
-    bounds[row, NEED0, j] = min(np.int64(bounds[row, NEED0, j]), wanted)
+def contain(bounds, row, j, box):
+    """Let bound ``j`` of ``bounds[row]`` contain what lies in ``box``, a :data:`Box`."""
+    bounds[row, X0, j] = min(np.int64(bounds[row, X0, j]), box.x0)
+    bounds[row, Y0, j] = min(np.int64(bounds[row, Y0, j]), box.y0)
+    bounds[row, X1, j] = max(np.int64(bounds[row, X1, j]), box.x1)
+    bounds[row, Y1, j] = max(np.int64(bounds[row, Y1, j]), box.y1)
+    bounds[row, NEAR0, j] = min(np.int64(bounds[row, NEAR0, j]), box.near)
+    bounds[row, FIRST1, j] = max(np.int64(bounds[row, FIRST1, j]), box.first)
+    bounds[row, BOTH1, j] = max(np.int64(bounds[row, BOTH1, j]), box.both)
+    bounds[row, NEED0, j] = min(np.int64(bounds[row, NEED0, j]), box.need)
 
 
 @njit(cache=True)
@@ -122,9 +124,9 @@ def contain_cone(lists, number, lane, cone):
         return
     b = lane // LANES
     g = b // LANES
-    both = min(cone[FIRST] + cone[REST], TOP)
-    contain(lists.bound, lists.groups[number, START] + g, b % LANES, cone[X], cone[Y], cone[X], cone[Y], cone[NEAR], cone[FIRST], both, cone[NEED])
-    contain(lists.upper, lists.uppers[number, START] + g // LANES, g % LANES, cone[X], cone[Y], cone[X], cone[Y], cone[NEAR], cone[FIRST], both, cone[NEED])
+    box = Box(cone[X], cone[Y], cone[X], cone[Y], cone[NEAR], cone[FIRST], min(cone[FIRST] + cone[REST], TOP), cone[NEED])
+    contain(lists.bound, lists.groups[number, START] + g, b % LANES, box)
+    contain(lists.upper, lists.uppers[number, START] + g // LANES, g % LANES, box)
 
 
 @njit(cache=True)
@@ -173,24 +175,23 @@ def bound_lanes(lists, number, low, high):
                 x, y = np.int64(lists.field[start + b, X, lane]), np.int64(lists.field[start + b, Y, lane])
                 near, wanted = np.int64(lists.field[start + b, NEAR, lane]), np.int64(lists.field[start + b, NEED, lane])
                 gain, rest = np.int64(lists.field[start + b, FIRST, lane]), np.int64(lists.field[start + b, REST, lane])
-                contain(lists.bound, row, j, x, y, x, y, near, gain, min(gain + rest, TOP), wanted)
+                contain(lists.bound, row, j, Box(x, y, x, y, near, gain, min(gain + rest, TOP), wanted))
     for g in range(low // LANES**2, (high + LANES**2 - 1) // LANES**2):
         row, j = upper + g // LANES, g % LANES
         clear_bound(lists.upper, row, j)
         for i in range(LANES):
-            contain(
-                lists.upper,
-                row,
-                j,
-                np.int64(lists.bound[first + g, X0, i]),
-                np.int64(lists.bound[first + g, Y0, i]),
-                np.int64(lists.bound[first + g, X1, i]),
-                np.int64(lists.bound[first + g, Y1, i]),
-                np.int64(lists.bound[first + g, NEAR0, i]),
-                np.int64(lists.bound[first + g, FIRST1, i]),
-                np.int64(lists.bound[first + g, BOTH1, i]),
-                np.int64(lists.bound[first + g, NEED0, i]),
+            bound = lists.bound[first + g]
+            box = Box(
+                np.int64(bound[X0, i]),
+                np.int64(bound[Y0, i]),
+                np.int64(bound[X1, i]),
+                np.int64(bound[Y1, i]),
+                np.int64(bound[NEAR0, i]),
+                np.int64(bound[FIRST1, i]),
+                np.int64(bound[BOTH1, i]),
+                np.int64(bound[NEED0, i]),
             )
+            contain(lists.upper, row, j, box)
 
 
 @njit(cache=True)
@@ -218,7 +219,7 @@ def renew_need(lists, number, lane):
 def clear_behind(lists, numbers):
     """Empty the lanes of lists that hold nothing yet."""
     for i in range(numbers.shape[0]):
-        clear_lanes(lists, numbers[i], lists.big[numbers[i], USED], lists.lanes[numbers[i], CAPACITY] * LANES)
+        clear_lanes(lists, numbers[i], lists.long[numbers[i], USED], lists.lanes[numbers[i], CAPACITY] * LANES)
 
 
 @njit(cache=True)
@@ -232,7 +233,7 @@ def bound_all(lists, numbers):
         for u in range(lists.uppers[number, START], lists.uppers[number, START] + lists.uppers[number, CAPACITY]):
             for j in range(LANES):
                 clear_bound(lists.upper, u, j)
-        bound_lanes(lists, number, 0, lists.big[number, USED])
+        bound_lanes(lists, number, 0, lists.long[number, USED])
 
 
 @njit(cache=True)
@@ -267,10 +268,10 @@ def enter(lists, number, slot, at, place, frame, words, indexed, cone, codes):
     start = words.block[slot, START]
     open_ = shape(cone, codes, place, slot, frame, at - start, start, words.block[slot, LENGTH], words)
     cone[NEED] = 0 if open_ else need(indexed[slot], place[slot, ALPHA])
-    lane = lists.big[number, USED]
-    lists.big[number, USED] = lane + 1
+    lane = lists.long[number, USED]
+    lists.long[number, USED] = lane + 1
     if cone[NEED]:
-        lists.big[number, STALE] += WHOLE
+        lists.long[number, STALE] += WHOLE
     put(lists, number, lane, slot, cone, codes)
     words.where[at] = lane
 
@@ -284,7 +285,7 @@ def link(lists, slots, place, frame, words, indexed):
         start = words.block[slot, START]
         for at in range(start, start + words.block[slot, LENGTH]):
             term = words.term[at]
-            number = lists.ids[term, BIG] - 1
+            number = lists.ids[term, LONG] - 1
             if number >= 0:
                 enter(lists, number, slot, at, place, frame, words, indexed, cone, codes)
             else:
@@ -300,7 +301,7 @@ def promote(lists, numbers, place, frame, words, indexed):
     cone, codes = np.empty(6, np.int64), np.empty((2, CODES), np.uint8)
     for i in range(numbers.shape[0]):
         number = numbers[i]
-        term = lists.big[number, TERM]
+        term = lists.long[number, TERM]
         for e in range(lists.ids[term, START], lists.ids[term, START] + lists.ids[term, LENGTH]):
             slot = np.int64(lists.id_slot[e])
             enter(lists, number, slot, position_of(words, slot, term), place, frame, words, indexed, cone, codes)
@@ -311,16 +312,16 @@ def demote(lists, numbers, words):
     """Move what long lists hold into the short ones of their terms, which have room."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
-        term = lists.big[number, TERM]
+        term = lists.long[number, TERM]
         n = 0
-        for lane in range(lists.big[number, USED]):
+        for lane in range(lists.long[number, USED]):
             slot = np.int64(lists.slot[lists.lanes[number, START] + lane // LANES, lane % LANES])
             if slot >= 0:
                 lists.id_slot[lists.ids[term, START] + n] = slot
                 words.where[position_of(words, slot, term)] = n
                 n += 1
         lists.ids[term, LENGTH] = n
-        lists.ids[term, BIG] = 0
+        lists.ids[term, LONG] = 0
 
 
 @njit(cache=True)
@@ -331,14 +332,14 @@ def unlink(lists, slots, words):
         start = words.block[slot, START]
         for at in range(start, start + words.block[slot, LENGTH]):
             term = words.term[at]
-            number = lists.ids[term, BIG] - 1
+            number = lists.ids[term, LONG] - 1
             where = np.int64(words.where[at])
             if number >= 0:
                 b, j = lists.lanes[number, START] + where // LANES, where % LANES
                 lists.slot[b, j] = -1
                 lists.field[b, NEED, j] = TOP
                 lists.field[b, FIRST, j], lists.field[b, REST, j] = 0, 0
-                lists.big[number, DEAD] += 1
+                lists.long[number, DEAD] += 1
             else:
                 last = lists.ids[term, LENGTH] - 1
                 lists.ids[term, LENGTH] = last
@@ -361,7 +362,7 @@ def room_for(found, n, more):
 @njit(cache=True)
 def stale(lists, number, least):
     """Tell whether much has changed in a list: nearly a third of the lanes, and more than ``least``."""
-    return lists.big[number, STALE] + WHOLE * lists.big[number, DEAD] > WHOLE * max(least, lists.big[number, USED] * 5 // 16)
+    return lists.long[number, STALE] + WHOLE * lists.long[number, DEAD] > WHOLE * max(least, lists.long[number, USED] * 5 // 16)
 
 
 @njit(cache=True)
@@ -370,8 +371,8 @@ def unarranged(lists, number):
 
     Runs grow as the digits of a number to the base 4 do: whenever there are 4 of a size they become one.
     """
-    base, used = lists.big[number, BASE], lists.big[number, USED]
-    before, now = (lists.big[number, FRESH] - base) // RUN, (used - base) // RUN
+    base, used = lists.long[number, BASE], lists.long[number, USED]
+    before, now = (lists.long[number, FRESH] - base) // RUN, (used - base) // RUN
     if before == now or lists.groups[number, CAPACITY] == 0:
         return -1
     size = 1
@@ -402,14 +403,14 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
         wanted = need(after, place[slot, ALPHA])
         start = words.block[slot, START]
         for at in range(start, start + words.block[slot, LENGTH]):
-            number = lists.ids[words.term[at], BIG] - 1
+            number = lists.ids[words.term[at], LONG] - 1
             if number < 0:
                 continue
             lane = np.int64(words.where[at])
             b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
             if lists.field[b, REST, j] == TOP:
                 continue  # no bound can be given
-            lists.big[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
+            lists.long[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
             lists.field[b, NEED, j] = wanted
             if stale(lists, number, least) or unarranged(lists, number) >= 0:
                 changed = room_for(changed, n, 1)
@@ -433,7 +434,7 @@ def long_lists(ids, slots, words):
     for i in range(slots.shape[0]):
         start = words.block[slots[i], START]
         for at in range(start, start + words.block[slots[i], LENGTH]):
-            number = ids[words.term[at], BIG] - 1
+            number = ids[words.term[at], LONG] - 1
             if number >= 0:
                 out[n] = number
                 n += 1
@@ -454,7 +455,7 @@ def copy_rows(array, source, length, destination, out):
 
 
 @njit(cache=True)
-def take_runs(free, rooms):
+def allocate_runs(free, rooms):
     """Return where among free runs (int64[m, 2]: START, LENGTH, 0: none) there is room for others, and how much is taken in all.
 
     Takes the smallest that is large enough for each, in order, and leaves what is behind it. O(m) for each.
@@ -476,7 +477,7 @@ def take_runs(free, rooms):
 
 
 @njit(cache=True)
-def leave_runs(free, starts, lengths):
+def free_runs(free, starts, lengths):
     """Enter runs into the free ones, each instead of the smallest there if it is larger."""
     for i in range(starts.shape[0]):
         least = 0

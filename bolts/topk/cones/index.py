@@ -9,10 +9,10 @@ import numpy as np
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
-from dskype.bolts.topk.cones.order import _kernels as order
-from dskype.bolts.topk.cones.search import _kernels as search
+from dskype.bolts.topk.cones import order_kernels as order
+from dskype.bolts.topk.cones import search_kernels as search
 from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import aligned, readable
+from dskype.bolts.topk.table import aligned, readable_messages
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["ConeIndex"]
@@ -44,7 +44,7 @@ class ConePool:
             return numbers
         held = block[numbers, kernels.CAPACITY]
         room = np.where(held > 0, np.maximum(rows, held + (held * self.growth).astype(np.int64)), rows)
-        starts, used = kernels.take_runs(self._free, room)
+        starts, used = kernels.allocate_runs(self._free, room)
         need = int(room[starts < 0].sum())
         self.left -= used
         if self.end + need > self._size:
@@ -59,14 +59,14 @@ class ConePool:
         block[numbers, kernels.LENGTH] = room
         self.end += need
         self.left += int(held.sum())
-        kernels.leave_runs(self._free, old, held)
+        kernels.free_runs(self._free, old, held)
         return numbers
 
     def release(self, numbers: np.ndarray) -> None:
         """Let go of the runs of lists (each once)."""
         starts, _, held = self.block[numbers].T.copy()
         self.left += int(held.sum())
-        kernels.leave_runs(self._free, starts, held)
+        kernels.free_runs(self._free, starts, held)
         self.block[numbers] = 0
 
     @property
@@ -130,7 +130,7 @@ class ConeIndex(SubscriptionIndex):
         super().__init__(diagonal_deg, where=np.int32)  # where: place of the keyword's posting in its list
         self._short, self._flat, self._least, self._slack, self._drift = int(short), int(flat), int(least), float(slack), float(drift)
         self._ids = BlockPool({"slot": np.int32}, columns=4)
-        self._big = np.zeros((0, 6), np.int64)
+        self._long = np.zeros((0, 6), np.int64)
         self._spare: list[int] = []  # numbers of long lists to use again
         self._ever = 0
         lanes = kernels.LANES
@@ -157,21 +157,21 @@ class ConeIndex(SubscriptionIndex):
         self._ids.widen(len(table.terms))
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
         ids = self._ids.block
-        is_long = ids[terms, kernels.BIG] > 0
+        is_long = ids[terms, kernels.LONG] > 0
         lengths = ids[terms, kernels.LENGTH] + counts  # of short lists
         new = ~is_long & (lengths > self._short)
         short = ~is_long & ~new
         self._ids.reserve(terms[short], lengths[short])
-        numbers = ids[terms[is_long], kernels.BIG] - 1
+        numbers = ids[terms[is_long], kernels.LONG] - 1
         order.compact(self._lists, numbers, counts[is_long], self._words, self._step)
-        self._make_room(numbers, self._big[numbers, kernels.USED] + counts[is_long])
+        self._make_room(numbers, self._long[numbers, kernels.USED] + counts[is_long])
         fresh = self._number(int(new.sum()))
-        self._big[fresh] = 0
-        self._big[fresh, kernels.TERM] = terms[new]
+        self._long[fresh] = 0
+        self._long[fresh, kernels.TERM] = terms[new]
         self._make_room(fresh, lengths[new])
         kernels.promote(self._lists, fresh, table.place, self._frame, self._words, self._indexed)
         self._ids.release(terms[new])
-        ids[terms[new], kernels.BIG] = fresh + 1
+        ids[terms[new], kernels.LONG] = fresh + 1
         kernels.link(self._lists, slots, table.place, self._frame, self._words, self._indexed)
         order.sort_stale(self._lists, np.concatenate((numbers, fresh)), self._words, self._least, self._step, False)
 
@@ -182,15 +182,15 @@ class ConeIndex(SubscriptionIndex):
         words = self._words
         numbers = np.unique(kernels.long_lists(self._ids.block, slots, words))
         kernels.unlink(self._lists, slots, words)
-        live = self._big[numbers, kernels.USED] - self._big[numbers, kernels.DEAD]
+        live = self._long[numbers, kernels.USED] - self._long[numbers, kernels.DEAD]
         few = live <= self._short // 2
         gone = numbers[few]
         if len(gone):
-            self._ids.reserve(self._big[gone, kernels.TERM], live[few])
+            self._ids.reserve(self._long[gone, kernels.TERM], live[few])
             kernels.demote(self._lists, gone, words)
             for pool in (self._lanes, self._groups, self._uppers):
                 pool.release(gone)
-            self._big[gone] = 0
+            self._long[gone] = 0
             self._spare += gone.tolist()
         order.sort_stale(self._lists, numbers[~few], words, self._least, self._step, False)
 
@@ -205,30 +205,15 @@ class ConeIndex(SubscriptionIndex):
         """Return what reaches its threshold."""
         if self._frame is None:
             return Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
-        terms = self.table.terms.map
-        return Matches(
-            *search.match(
-                readable(messages.lon, np.float64),
-                readable(messages.lat, np.float64),
-                readable(messages.offsets, np.int64),
-                readable(messages.terms, np.int64),
-                readable(messages.weights, np.float64),
-                terms.key,
-                terms.local,
-                self._lists,
-                self._words,
-                self.table.place,
-                self._frame,
-                self._step,
-                self.diagonal_deg,
-            )[:3]
-        )
+        table = self.table
+        found = search.match(readable_messages(messages), table.terms.map, self._lists, self._words, table.place, self._frame, self._step, self.diagonal_deg)
+        return Matches(*found[:3])
 
     @property
     def structure_bytes(self) -> int:
         """Bytes of the lists."""
         pools = sum(pool.memory_bytes for pool in (self._ids, self._lanes, self._groups, self._uppers))
-        return pools + self._big.nbytes + self._indexed.nbytes
+        return pools + self._long.nbytes + self._indexed.nbytes
 
     # -- inside
 
@@ -237,7 +222,7 @@ class ConeIndex(SubscriptionIndex):
         return kernels.Lists(
             self._ids.block,
             self._ids.slot,
-            self._big,
+            self._long,
             self._lanes.block,
             self._groups.block,
             self._uppers.block,
@@ -247,18 +232,17 @@ class ConeIndex(SubscriptionIndex):
         )
 
     @property
-    def _words(self) -> kernels.Words:
-        words = self.table.words
-        return kernels.Words(words.block, words.term, words.weight, words.where)
+    def _words(self) -> shared.Words:
+        return self.table.keyword_arrays
 
     def _number(self, n: int) -> np.ndarray:
         """Return ``n`` numbers for new long lists (int64[n])."""
         again = [self._spare.pop() for _ in range(min(n, len(self._spare)))]
         numbers = np.array([*again, *range(self._ever, self._ever + n - len(again))], np.int64)
         self._ever += n - len(again)
-        self._big = grown(self._big, self._ever, 0)
+        self._long = grown(self._long, self._ever, 0)
         for pool in (self._lanes, self._groups, self._uppers):
-            pool.block = grown(pool.block, len(self._big), 0)
+            pool.block = grown(pool.block, len(self._long), 0)
         return numbers
 
     def _make_room(self, numbers: np.ndarray, lengths: np.ndarray) -> None:
@@ -285,13 +269,13 @@ class ConeIndex(SubscriptionIndex):
         assert (self._indexed[slots] <= table.place[slots, kernels.THRESHOLD]).all()
         offsets, terms, weights = table.keywords(slots)
         counts = np.bincount(terms, minlength=len(ids))
-        numbers = ids[:, kernels.BIG] - 1
+        numbers = ids[:, kernels.LONG] - 1
         long = np.flatnonzero(numbers >= 0)
         assert len(set(numbers[long].tolist())) == len(long) == self._ever - len(self._spare)
-        assert not set(numbers[long].tolist()) & set(self._spare) and not self._big[self._spare].any()
-        assert (self._big[numbers[long], kernels.TERM] == long).all()
+        assert not set(numbers[long].tolist()) & set(self._spare) and not self._long[self._spare].any()
+        assert (self._long[numbers[long], kernels.TERM] == long).all()
         live = ids[:, kernels.LENGTH].copy()
-        live[long] = (self._big[:, kernels.USED] - self._big[:, kernels.DEAD])[numbers[long]]
+        live[long] = (self._long[:, kernels.USED] - self._long[:, kernels.DEAD])[numbers[long]]
         assert (live == counts).all()
         assert not ids[long, :3].any() and (ids[numbers < 0, kernels.LENGTH] <= self._short).all()
         for i, slot in enumerate(slots.tolist()):
@@ -307,7 +291,7 @@ class ConeIndex(SubscriptionIndex):
     def _check_cone(self, slot: int, number: int, lane: int, terms: np.ndarray, weights: np.ndarray) -> None:
         """Verify that a cone contains what it stands for: the terms and weights from its keyword on."""
         lists = self._lists
-        assert 0 <= lane < self._big[number, kernels.USED]
+        assert 0 <= lane < self._long[number, kernels.USED]
         b, j = lists.lanes[number, kernels.START] + lane // kernels.LANES, lane % kernels.LANES
         assert lists.slot[b, j] == slot
         x, y, near, first, rest, need = lists.field[b, :, j].tolist()
@@ -332,12 +316,12 @@ class ConeIndex(SubscriptionIndex):
 
     def _check_bounds(self, number: int, lists: kernels.Lists) -> None:
         """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
-        lanes, used = kernels.LANES, int(self._big[number, kernels.USED])
+        lanes, used = kernels.LANES, int(self._long[number, kernels.USED])
         start, _, capacity = lists.lanes[number]
         slot = lists.slot[start : start + capacity].reshape(-1)
         assert used <= capacity * lanes and (slot[used:] == -1).all()
-        base, fresh = self._big[number, kernels.BASE :].tolist()
-        assert 0 <= base <= fresh <= used and base % lanes**2 == 0 and (slot[:used] < 0).sum() == self._big[number, kernels.DEAD]
+        base, fresh = self._long[number, kernels.BASE :].tolist()
+        assert 0 <= base <= fresh <= used and base % lanes**2 == 0 and (slot[:used] < 0).sum() == self._long[number, kernels.DEAD]
         cones = lists.field[start : start + capacity].transpose(1, 0, 2).reshape(6, -1).astype(np.int64)
         if not lists.groups[number, kernels.CAPACITY]:
             assert capacity <= self._flat

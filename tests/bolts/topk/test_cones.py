@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from dskype.bolts.topk.baselines.taat import TaatIndex
 from dskype.bolts.topk.cones import ConeIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones.index import ConePool
-from dskype.bolts.topk.taat import TaatIndex
 from tests.bolts.test_skype import python
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score
@@ -90,7 +90,7 @@ def test_large_lists_find_what_term_at_a_time_finds_whatever_the_weights(factor)
         for index in (plain, cones):
             index.set_thresholds(some, thresholds)
         assert pairs(cones, messages) == pairs(plain, messages)
-    assert (cones._big[:, kernels.USED] > 4096).any()
+    assert (cones._long[:, kernels.USED] > 4096).any()
     gone = np.sort(rng.choice(n, n // 2, replace=False)).astype(np.int32)
     for index in (plain, cones):
         index.remove(gone)
@@ -117,7 +117,7 @@ def test_what_is_added_is_arranged_in_runs_once_it_has_thresholds():
             index.remove(gone)
             index.set_thresholds(slots, thresholds)
         bounded = np.flatnonzero(cones._groups.block[:, kernels.CAPACITY])
-        used, base, fresh = cones._big[bounded][:, [kernels.USED, kernels.BASE, kernels.FRESH]].T
+        used, base, fresh = cones._long[bounded][:, [kernels.USED, kernels.BASE, kernels.FRESH]].T
         assert (used - fresh < 2 * kernels.RUN).all()
         moved += int((fresh > base + 4 * kernels.RUN).sum())
         if low % 1800 == 0:
@@ -197,9 +197,9 @@ def replace_all(n: int, at_once: int, terms: int, seed: int) -> tuple[int, float
         slots = np.sort(order[low : low + at_once])
         for index in (plain, cones):
             index.remove(slots)
-        before = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
+        before = cones._long[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
         enter(slots)
-        base, used, stale = cones._big[:, [kernels.BASE, kernels.USED, kernels.STALE]].T
+        base, used, stale = cones._long[:, [kernels.BASE, kernels.USED, kernels.STALE]].T
         # Fewer lanes though cones were added, and not because all were arranged anew.
         moved += int(((base == before[:, 0]) & (used < before[:, 1]) & (stale > before[:, 2])).sum())
         if low // at_once % 20 == 0:

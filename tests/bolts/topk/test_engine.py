@@ -21,12 +21,14 @@ TIGHT = {  # buffers that run low often
 }
 
 
-def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False, restore: bool = False) -> Caller:
+def run(
+    seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: bool, delay: int, timed: bool = False, restore: bool = False, index_options=None
+) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
     rng = random.Random(seed)
     world = World(seed, timed=timed)
     options = TIGHT.get(buffer, {}) if tight else {}
-    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, buffer_options=options), world)
+    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options), world)
     caller.insert([world.subscription() for _ in range(12)], complete=True)
     for step in range(steps):
         draw = rng.random()
@@ -43,7 +45,7 @@ def run(seed: int, index: str, buffer: str, *, extent: int, steps: int, tight: b
             caller.answer(rng.sample(ready, len(ready)))
         if restore and step % 7 == 3:
             state = unpack_state(pack_state(caller.engine.snapshot()))
-            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, buffer_options=options)
+            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options)
             engine.restore(state)
             caller.engine = engine
             caller.check()

@@ -5,7 +5,7 @@ import pytest
 
 from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import WINDOWS, QueryBatch, make_window
-from dskype.bolts.window.irtree import _kernels as irtree_kernels
+from dskype.bolts.window.baselines import irtree_kernels, irtree_search_kernels
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
@@ -217,18 +217,6 @@ def test_many_queries_at_once_are_answered_as_one_by_one(window):
     assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
 
 
-def test_many_thresholds_are_answered_in_parts(window, monkeypatch):
-    rng = np.random.default_rng(6)
-    messages = draw_messages(rng, 60)
-    window.insert(message_batch(messages), [m["id"] for m in messages])
-    queries, thresholds = query_batch(draw_queries(rng, 50, -1, 65)), rng.random(50)
-    together = window.reaching(queries, thresholds, 30, DIAGONAL)
-    monkeypatch.setattr("dskype.bolts.window.base._AT_ONCE", 200)
-    parts = window.reaching(queries, thresholds, 30, DIAGONAL)
-    assert all((a == b).all() for a, b in zip(together, parts)) and len(together.seqs) > 50
-    assert window.reaching(QueryBatch.concat([]), np.zeros(0), 30, DIAGONAL).offsets.tolist() == [0]
-
-
 @pytest.mark.parametrize("k", [1, 20])
 def test_lists_of_common_keywords_are_left_out_only_where_they_bring_nothing(window, k):
     rng = np.random.default_rng(k)
@@ -339,7 +327,7 @@ def test_kernels_are_compiled_once_whatever_arrays_come(window):
     window.insert(plain[0], ["0"])
     seqs(window, ask(0), 10)
     window.ids(np.array([0]), np.array([0]))
-    kernels = [k for module in (_kernels, irtree_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
+    kernels = [k for module in (_kernels, irtree_kernels, irtree_search_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
     before = [len(k.signatures) for k in kernels]
     batch = MessageBatch.concat(plain)
     window.insert(MessageBatch(*map(unaligned, batch)).slice(1, 10), list(map(str, range(1, 10))))

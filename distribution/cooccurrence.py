@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.distribution import _kernels as kernels
+from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.base import Sample
 from dskype.distribution.learning import first_terms
 from dskype.distribution.plans import Node, joined, leaf
 
-__all__ = ["learn_together"]
+__all__ = ["learn_cooccurring"]
 
 _PARTITIONS = 4096
 """Partitions at most: more fit the sample better and the future worse, and a plan has to fit into a record of Kafka."""
@@ -37,7 +37,8 @@ class _Documents(NamedTuple):
     rows: np.ndarray
 
     @classmethod
-    def of(cls, n: int, rows: np.ndarray, partitions: np.ndarray, count: int) -> _Documents:
+    def by_partition(cls, n: int, rows: np.ndarray, partitions: np.ndarray, count: int) -> _Documents:
+        """Return ``n`` documents by ``count`` partitions, from pairs of a document and a partition, with repetitions."""
         keys = np.unique(partitions * n + rows)
         return cls(n, np.searchsorted(keys, np.arange(count + 1) * n).astype(np.int64), keys % n)
 
@@ -52,7 +53,7 @@ class _Documents(NamedTuple):
         return sums[self.start[1:]] - sums[self.start[:-1]]
 
 
-def learn_together(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhead: float, tasks: int) -> Node:
+def learn_cooccurring(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhead: float, tasks: int) -> Node:
     """Return ranges of the vocabulary with tasks, so that the words of a document are on few of them.
 
     The vocabulary is cut into many short consecutive ranges of like frequency, frequent words alone. (Words of one frequency are in alphabetical order, so
@@ -72,8 +73,8 @@ def learn_together(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhe
     owners, terms, m_owners, m_terms = owners[terms >= 0], terms[terms >= 0], m_owners[m_terms >= 0], m_terms[m_terms >= 0]
     firsts = _short_ranges(terms, m_terms, max(tasks, min(_PARTITIONS, len(terms) // _LEAST)))
     count = len(firsts)
-    s = _Documents.of(sample.n, owners, np.searchsorted(firsts, terms, side="right") - 1, count)
-    heard = _Documents.of(max(1, m.n), m_owners, np.searchsorted(firsts, m_terms, side="right") - 1, count)
+    s = _Documents.by_partition(sample.n, owners, np.searchsorted(firsts, terms, side="right") - 1, count)
+    heard = _Documents.by_partition(max(1, m.n), m_owners, np.searchsorted(firsts, m_terms, side="right") - 1, count)
     groups, loads = _assigned(s, heard, work, overhead, tasks)
     ranges: list[Node] = []
     for first, group, load in zip(firsts.tolist(), groups, loads.tolist()):
@@ -98,7 +99,7 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
     """Return the tasks of each partition, and its load: its part of its tasks' subscriptions x messages, per message."""
     product, work_of, heard = s.sizes * m.sizes.astype(np.float64), s.weights(work), overhead * m.sizes
     spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)  # as hashes of ids will do it
-    # To begin with, loads as if documents had all their words at different tasks.
+    # At first, assume that all words of a document are at different tasks.
     product_mean, work_mean = float(s.sizes.sum()) * float(m.sizes.sum()) / tasks**2, float(work_of.sum() + heard.sum()) / tasks
     for _ in range(_ROUNDS):
         sizes = np.maximum(product / max(1e-12, product_mean), (work_of + heard) / max(1e-12, work_mean))
@@ -106,36 +107,21 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
         among = np.clip(np.ceil(parts), 1, tasks).astype(np.int64)
         shared, single = np.flatnonzero(among > 1), np.flatnonzero(among == 1)
         groups = _groups(shared[np.argsort(-sizes[shared], kind="stable")], sizes, among, tasks)
-        state = _State.of(s, m, groups, tasks)
+        state = _State(s, m, groups, tasks)
+        now = state.arrays
         label = np.full(len(among), -1, np.int64)
         order = single[np.argsort(-sizes[single], kind="stable")]
         for sweep in range(-1, _SWEEPS):
-            state.share(spread, work)
+            state.count_shared(spread, work)
             cap = 1.0 if sweep < 0 else _CAP + _LOOSE * max(0.0, 1 - (sweep + _LAST) / _SWEEPS)
-            moved = kernels.together_sweep(
-                order,
-                label,
-                s.start,
-                s.rows,
-                m.start,
-                m.rows,
-                *state.on,
-                state.subscriptions,
-                state.worked,
-                state.messages,
-                work,
-                overhead,
-                s.n / max(1, m.n),
-                cap,
-                product_mean if sweep < 0 else -1.0,
-                work_mean,
-            )
+            limits = kernels.SweepLimits(overhead, s.n / max(1, m.n), cap, product_mean if sweep < 0 else -1.0, work_mean)
+            moved = kernels.assign_partitions(order, label, s, m, state.arrays, work, limits)
             if not moved and cap == _CAP:
                 break
-        product_mean, work_mean = float((state.subscriptions * state.messages).mean()), float((state.worked + overhead * state.messages).mean())
+        product_mean, work_mean = float((now.subscriptions * now.messages).mean()), float((now.work + overhead * now.messages).mean())
     groups.update((p, [task]) for p, task in zip(single.tolist(), label[single].tolist()))
     assigned = [groups[p] for p in range(len(among))]
-    return assigned, _loads(s, m, assigned, state, tasks)
+    return assigned, _loads(s, m, assigned, now, tasks)
 
 
 def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int) -> dict[int, list[int]]:
@@ -149,50 +135,42 @@ def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int
 
 
 class _State:
-    """Where documents are while partitions are assigned.
+    """Where documents are while partitions are assigned; at first only the shared partitions are.
 
-    :ivar on: uint16[subscriptions, tasks]: how many of their single partitions are at a task; alike, how many of their shared ones are there, too;
-        uint16[messages, tasks]: how many of theirs.
-    :ivar subscriptions: float64[tasks]; ``worked``: float64[tasks], their work; ``messages``: float64[tasks].
+    :ivar arrays: for the kernel.
     """
 
-    def __init__(self, s: _Documents, m: _Documents, tasks: int) -> None:
-        self.on = np.zeros((s.n, tasks), np.uint16), np.zeros((s.n, tasks), np.uint16), np.zeros((m.n, tasks), np.uint16)
-        self.subscriptions, self.worked, self.messages = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
+    def __init__(self, s: _Documents, m: _Documents, groups: dict[int, list[int]], tasks: int) -> None:
+        single, shared, heard = (np.zeros((n, tasks), np.uint16) for n in (s.n, s.n, m.n))
+        self.arrays = kernels.Assignment(single, shared, heard, np.zeros(tasks), np.zeros(tasks), np.zeros(tasks))
         self._rest = np.zeros(tasks), np.zeros(tasks)
         self._shared: tuple[np.ndarray, ...] | None = None
-
-    @classmethod
-    def of(cls, s: _Documents, m: _Documents, groups: dict[int, list[int]], tasks: int) -> _State:
-        """Return the state in which shared partitions alone are assigned."""
-        state = cls(s, m, tasks)
         if not groups:
-            return state
+            return
         rows = [s.rows[s.start[p] : s.start[p + 1]] for p in groups]
         for (p, group), own in zip(groups.items(), rows):
-            state.on[1][np.ix_(own, group)] += 1
-            state.on[2][np.ix_(m.rows[m.start[p] : m.start[p + 1]], group)] += 1
-        state.messages[:] = (state.on[2] > 0).sum(axis=0)
+            shared[np.ix_(own, group)] += 1
+            heard[np.ix_(m.rows[m.start[p] : m.start[p + 1]], group)] += 1
+        self.arrays.messages[:] = (heard > 0).sum(axis=0)
         owners, number = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-        state._shared = (
+        self._shared = (
             np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=s.n))]).astype(np.int64),
             number[np.argsort(owners, kind="stable")],
             np.cumsum([0, *map(len, groups.values())]).astype(np.int64),
             np.concatenate([np.array(group, np.int64) for group in groups.values()]),
         )
-        return state
 
-    def share(self, spread: np.ndarray, work: np.ndarray) -> None:
-        """Count anew the subscriptions that are at a task for a shared partition only: no task of that has another word of theirs."""
+    def count_shared(self, spread: np.ndarray, work: np.ndarray) -> None:
+        """Count again the subscriptions that are at a task only for a shared partition, because none of its tasks has another word of theirs."""
         if self._shared is not None:
-            self.subscriptions -= self._rest[0]
-            self.worked -= self._rest[1]
-            self._rest = kernels.shared_rest(*self._shared, self.on[0], spread, work)
-            self.subscriptions += self._rest[0]
-            self.worked += self._rest[1]
+            self.arrays.subscriptions[:] -= self._rest[0]
+            self.arrays.work[:] -= self._rest[1]
+            self._rest = kernels.shared_rest(*self._shared, self.arrays.single, spread, work)
+            self.arrays.subscriptions[:] += self._rest[0]
+            self.arrays.work[:] += self._rest[1]
 
 
-def _loads(s: _Documents, m: _Documents, assigned: list[list[int]], state: _State, tasks: int) -> np.ndarray:
+def _loads(s: _Documents, m: _Documents, assigned: list[list[int]], state: kernels.Assignment, tasks: int) -> np.ndarray:
     """Return the parts that partitions have in the loads of their tasks, half by their subscriptions and half by their messages."""
     numbers, to = np.repeat(np.arange(len(assigned)), [len(group) for group in assigned]), np.concatenate([np.array(group, np.int64) for group in assigned])
     spread = np.bincount(numbers)[numbers]

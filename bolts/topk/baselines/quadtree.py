@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
-from dskype.bolts.topk.igpt import _kernels as kernels
+from dskype.bolts.topk.baselines import igpt_kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import SubscriptionTable
 
@@ -64,7 +64,7 @@ class Quadtree:
         members.reserve(cells, members.block[cells, blocks.LENGTH] + counts)
         kernels.enter_members(slots, leaf, members.block, members.slot)
 
-    def of(self, cell: int) -> np.ndarray:
+    def members_of(self, cell: int) -> np.ndarray:
         """Return the members of a cell (int32[])."""
         start, length = self.members.block[cell, :2]
         return self.members.slot[start : start + length].copy()
@@ -107,7 +107,7 @@ class Quadtree:
         assert not len(linked) or (self.locate(linked, table) == leaf[linked]).all()
         seen = []
         for node in range(self.nodes):
-            members = self.of(node)
+            members = self.members_of(node)
             assert (leaf[members] == node).all()
             seen += members.tolist()
             place = table.place[members]

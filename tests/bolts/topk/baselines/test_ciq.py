@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dskype.bolts.topk.ciq import _kernels as kernels
-from dskype.bolts.topk.ciq.index import CiqIndex
+from dskype.bolts.topk.baselines import ciq_kernels as kernels
+from dskype.bolts.topk.baselines.ciq import CiqIndex
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.topology.errors import IllegalArgumentException
-from tests.bolts.topk.test_igpt import Play, anywhere, of_any_size
+from tests.bolts.topk.baselines.test_igpt import Play, anywhere, of_any_size
 from tests.bolts.topk.world import DIAGONAL_DEG
 
 

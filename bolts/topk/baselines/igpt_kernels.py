@@ -11,9 +11,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from dskype.bolts._kernels import score as combined_score
-from dskype.bolts._kernels import ssim
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term, sort_small
+from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
 
 SLACK = 1e-6
 LEAST = 2.0**-60  # stands for 1 - alpha (or alpha) when that is 0: bounds scale with it, and so does their slack
@@ -343,35 +341,6 @@ def move_postings(slots, new, scores, leaf, place, block, word_term, bounds, fil
 # -- dissemination --------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def read_messages(lon, offsets, terms, weights, key, local):
-    """Return the known terms of messages: (first int64[n + 1], term int32[], weight, sum, most float64[], norms float64[n]).
-
-    sum and most are wtsum and maxwt: over a term and those after it in its message.
-    """
-    n = lon.shape[0]
-    size = offsets[n] - offsets[0]
-    first, norm = np.zeros(n + 1, np.int64), np.zeros(n)
-    term, weight, sum_, most = np.empty(size, np.int32), np.empty(size), np.empty(size), np.empty(size)
-    at = np.int64(0)
-    for m in range(n):
-        for i in range(offsets[m], offsets[m + 1]):
-            known = find_term(terms[i], key, local)
-            if known >= 0:
-                term[at], weight[at] = known, weights[i]
-                norm[m] += weights[i] * weights[i]
-                at += 1
-        first[m + 1] = at
-        norm[m] = np.sqrt(norm[m])
-        total, largest = 0.0, 0.0
-        for back in range(at - first[m]):
-            i = at - 1 - back
-            total += weight[i]
-            largest = max(largest, weight[i])
-            sum_[i], most[i] = total, largest
-    return first, term[:at], weight[:at], sum_[:at], most[:at], norm
-
-
 @njit(cache=True, inline="always")
 def _slack(text, score, ratio, far):
     return SLACK * (1.0 + text + abs(score) + ratio * (1.0 + far))
@@ -400,14 +369,39 @@ def _find_terms(cell, files, groups, distinct, found):
 
 
 @njit(cache=True)
-def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum_, most, norm, groups, grouped, diagonal_deg, state):
+def _last_needed(files, at, end, text_sum, near, outer):
+    """Return behind which posting of a group the bounds of the rest rule everything out (Skype, Theorem 4).
+
+    Theorem 3 is Theorem 4 at the first posting: nothing is left of the group.
+
+    :param text_sum: of the weights of the message's term and those after it.
+    :param near: a bound of the spatial similarity, >= 0; ``outer``: distance of the cell / diagonal.
+    """
+    while at < end:
+        mid = (at + end) >> 1
+        text = files.top_weight[mid] * text_sum
+        score, ratio = np.float64(files.score[mid]), np.float64(files.top_ratio[mid])
+        if score == np.inf or text + _slack(text, score, ratio, outer) < score - ratio * near:
+            end = mid
+        else:
+            at = mid + 1
+    return at
+
+
+@njit(cache=True)
+def find_candidates(cells, files, box, floor, messages, known, groups, grouped, diagonal_deg, state):
     """Return (message int32[], slot int32[]): pairs that no bound rules out, at least all that match (Skype, Algorithm 1).
 
     Cells are the outer loop: the file of one stays in the cache for all messages. A slot is judged where it is first met:
     if that is not its first common keyword, a bound has ruled it out there, so Theorem 2 may take what came before as nothing.
 
+    :param cells: int64[], those with members; ``box``: float64[nodes, 4]; ``floor``: float64[nodes], see :func:`set_floors`.
+    :param messages: dskype.bolts.topk._kernels.Messages; ``known``: dskype.bolts.topk.baselines._kernels.Known.
+    :param groups: how many groups there are; ``grouped``: whether runs are in order of scores.
     :param state: uint8[slots], scratch, all 0 before and after.
     """
+    lon, lat = messages.lon, messages.lat
+    first, term, weight, sum_, most, norm = known
     capacity = np.int64(4096)
     out_message, out_slot = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     met = np.empty(max(1, state.shape[0]), np.int32)
@@ -442,18 +436,7 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                     end = base + (np.int64(files.start[run + 1]) if run + 1 < last_run else length)
                     run += 1
                     if grouped:
-                        # Theorem 3 is Theorem 4 at the first posting: nothing is left of the group.
-                        low, high = at, end
-                        mid = at
-                        while low < high:
-                            text = files.top_weight[mid] * sum_[i]
-                            score, ratio = np.float64(files.score[mid]), np.float64(files.top_ratio[mid])
-                            if score == np.inf or text + _slack(text, score, ratio, outer) < score - ratio * near:
-                                high = mid
-                            else:
-                                low = mid + 1
-                            mid = (low + high) >> 1
-                        end = low
+                        end = _last_needed(files, at, end, sum_[i], near, outer)
                     for p in range(at, end):
                         score, ratio = np.float64(files.score[p]), np.float64(files.ratio[p])
                         far = outer + files.inner[p] if outer > 0.0 else 0.0
@@ -484,45 +467,3 @@ def find_candidates(cells, files, box, floor, lon, lat, first, term, weight, sum
                     n += 1
                 state[slot] = 0
     return out_message[:n], out_slot[:n]
-
-
-@njit(cache=True)
-def verify(message, slot, lon, lat, first, term, weight, place, block, word_term, word_weight, weights, diagonal_deg):
-    """Return the candidates that reach their thresholds, as (message, slot, score) in order of message, slot.
-
-    :param message: int32[n], ``slot`` int32[n]: each pair once; messages in any order.
-    :param weights: float64[terms], scratch, all -1 before and after.
-    """
-    n = lon.shape[0]
-    begin = np.zeros(n + 1, np.int64)
-    for i in range(message.shape[0]):
-        begin[message[i] + 1] += 1
-    for m in range(n):
-        begin[m + 1] += begin[m]
-    by_message, cursor = np.empty(message.shape[0], np.int32), begin[:n].copy()
-    for i in range(message.shape[0]):
-        by_message[cursor[message[i]]] = slot[i]
-        cursor[message[i]] += 1
-    out_message, out_slot, out_score = np.empty(message.shape[0], np.int32), np.empty(message.shape[0], np.int32), np.empty(message.shape[0])
-    kept = np.int64(0)
-    for m in range(n):
-        candidates = by_message[begin[m] : begin[m + 1]]
-        sort_small(candidates, candidates.shape[0])
-        for i in range(first[m], first[m + 1]):
-            weights[term[i]] = weight[i]
-        for c in range(candidates.shape[0]):
-            s = candidates[c]
-            text = 0.0
-            common = False
-            for at in range(block[s, START], block[s, START] + block[s, LENGTH]):
-                w = weights[word_term[at]]
-                if w >= 0.0:
-                    text += word_weight[at] * w
-                    common = True
-            value = combined_score(place[s, ALPHA], ssim(lon[m] - place[s, LON], lat[m] - place[s, LAT], diagonal_deg), text)
-            if common and value >= place[s, THRESHOLD]:
-                out_message[kept], out_slot[kept], out_score[kept] = m, s, value
-                kept += 1
-        for i in range(first[m], first[m + 1]):
-            weights[term[i]] = -1.0
-    return out_message[:kept].copy(), out_slot[:kept].copy(), out_score[:kept].copy()

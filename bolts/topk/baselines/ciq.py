@@ -6,10 +6,10 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.ciq import _kernels as kernels
-from dskype.bolts.topk.igpt._kernels import read_messages, verify
+from dskype.bolts.topk.baselines import ciq_kernels as kernels
+from dskype.bolts.topk.baselines._kernels import read_messages, verify
 from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import TermIds, readable
+from dskype.bolts.topk.table import TermIds, readable_messages
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -138,15 +138,10 @@ class CiqIndex(SubscriptionIndex):
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
-        table, words, terms, ids = self.table, self.table.words, self.table.terms.map, self._ids.map
-        lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
-        first, term, weight, *_ = read_messages(
-            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local
-        )
-        message, slot = kernels.find_candidates(lon, lat, first, term, weight, self._root, self._depth, ids.key, ids.local, self._least, self._lists)
-        return Matches(
-            *verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
-        )
+        table, batch = self.table, readable_messages(messages)
+        known = read_messages(batch, table.terms.map)
+        message, slot = kernels.find_candidates(batch, known, self._root, self._depth, self._ids.map, self._least, self._lists)
+        return Matches(*verify(message, slot, batch, known, table.place, table.keyword_arrays, self._weights, self.diagonal_deg))
 
     @property
     def structure_bytes(self) -> int:

@@ -6,10 +6,11 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.igpt import _kernels as kernels
-from dskype.bolts.topk.igpt.quadtree import Quadtree
+from dskype.bolts.topk.baselines import _kernels as common
+from dskype.bolts.topk.baselines import igpt_kernels as kernels
+from dskype.bolts.topk.baselines.quadtree import Quadtree
 from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -128,7 +129,7 @@ class IptIndex(SubscriptionIndex):
         full = (tree.members.block[cells, blocks.LENGTH] + counts > self._capacity) & (tree.depth[cells] < tree.DEPTH)
         everybody = [slots]
         for cell, at, count in zip(cells[full].tolist(), first[full].tolist(), counts[full].tolist()):
-            members = tree.of(cell)
+            members = tree.members_of(cell)
             everybody.append(members)
             self._clear(cell)
             tree.divide(cell, np.concatenate((members, slots[order[at : at + count]])), self.table, leaf)
@@ -234,34 +235,13 @@ class IptIndex(SubscriptionIndex):
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
-        table = self.table
-        terms, words = table.terms.map, table.words
-        lon, lat = readable(messages.lon, np.float64), readable(messages.lat, np.float64)
-        first, term, weight, total, most, norm = kernels.read_messages(
-            lon, readable(messages.offsets, np.int64), readable(messages.terms, np.int64), readable(messages.weights, np.float64), terms.key, terms.local
-        )
+        table, batch = self.table, readable_messages(messages)
+        known = common.read_messages(batch, table.terms.map)
         cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
         message, slot = kernels.find_candidates(
-            cells,
-            self._files,
-            self._tree.arrays.box,
-            self._floor,
-            lon,
-            lat,
-            first,
-            term,
-            weight,
-            total,
-            most,
-            norm,
-            self._groups,
-            self._grouped,
-            self.diagonal_deg,
-            self._state,
+            cells, self._files, self._tree.arrays.box, self._floor, batch, known, self._groups, self._grouped, self.diagonal_deg, self._state
         )
-        return Matches(
-            *kernels.verify(message, slot, lon, lat, first, term, weight, table.place, words.block, words.term, words.weight, self._weights, self.diagonal_deg)
-        )
+        return Matches(*common.verify(message, slot, batch, known, table.place, table.keyword_arrays, self._weights, self.diagonal_deg))
 
     @property
     def structure_bytes(self) -> int:

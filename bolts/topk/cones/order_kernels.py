@@ -133,7 +133,7 @@ def arrange(cones, step):
 @njit(cache=True)
 def sort_lanes(lists, number, low, words, step):
     """Arrange the cones of a list from lane ``low`` on anew, without the dead ones, and compute their bounds."""
-    start, used, term = lists.lanes[number, START], lists.big[number, USED], np.int32(lists.big[number, TERM])
+    start, used, term = lists.lanes[number, START], lists.long[number, USED], np.int32(lists.long[number, TERM])
     field, slot, code = np.empty((used - low, 6), np.uint16), np.empty(used - low, np.int32), np.empty((used - low, 2, CODES), np.uint8)
     n = 0
     for lane in range(low, used):
@@ -167,10 +167,10 @@ def sort_lanes(lists, number, low, words, step):
             words.where[at] = low + i
     clear_lanes(lists, number, low + n, used)
     bound_lanes(lists, number, low, used)
-    lists.big[number, DEAD] -= used - low - n
-    lists.big[number, USED] = lists.big[number, FRESH] = low + n
+    lists.long[number, DEAD] -= used - low - n
+    lists.long[number, USED] = lists.long[number, FRESH] = low + n
     if low == 0:
-        lists.big[number, STALE], lists.big[number, BASE] = 0, n // LANES**2 * LANES**2
+        lists.long[number, STALE], lists.long[number, BASE] = 0, n // LANES**2 * LANES**2
     return sink
 
 
@@ -228,9 +228,9 @@ def refill(lists, number, words, step):
     A cone's place is the best one in the groups that it widens least. Takes a step per 4096 lanes for every cone, and some more.
     Cones without a threshold stay, they would widen all.
     """
-    start, term = lists.lanes[number, START], np.int32(lists.big[number, TERM])
+    start, term = lists.lanes[number, START], np.int32(lists.long[number, TERM])
     group, upper = lists.groups[number, START], lists.uppers[number, START]
-    base, used = lists.big[number, BASE], lists.big[number, USED]
+    base, used = lists.long[number, BASE], lists.long[number, USED]
     n_uppers = (base + LANES**3 - 1) // LANES**3
     free, free_blocks = np.zeros(n_uppers * LANES, np.int64), np.zeros(n_uppers * LANES**2, np.int64)
     none = np.float32(1e30)
@@ -296,10 +296,10 @@ def compact(lists, numbers, more, words, step):
     """Make room in those lists that would have to grow for ``more`` lanes (int64[n]) while a sixteenth of theirs is dead."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
-        used, room = lists.big[number, USED], lists.lanes[number, CAPACITY] * LANES
-        if used + more[i] <= room or 16 * lists.big[number, DEAD] <= used:
+        used, room = lists.long[number, USED], lists.lanes[number, CAPACITY] * LANES
+        if used + more[i] <= room or 16 * lists.long[number, DEAD] <= used:
             continue
-        if lists.big[number, BASE] and 32 * (used - lists.big[number, BASE]) > used:
+        if lists.long[number, BASE] and 32 * (used - lists.long[number, BASE]) > used:
             refill(lists, number, words, step)
-        if lists.big[number, USED] + more[i] > room:
+        if lists.long[number, USED] + more[i] > room:
             sort_lanes(lists, number, 0, words, step)

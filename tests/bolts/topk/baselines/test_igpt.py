@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dskype.bolts.topk.base import SubscriptionIndex
+from dskype.bolts.topk.baselines import igpt_kernels as kernels
+from dskype.bolts.topk.baselines.igpt import IgptIndex, IptIndex
 from dskype.bolts.topk.engine import TopkEngine
-from dskype.bolts.topk.igpt import _kernels as kernels
-from dskype.bolts.topk.igpt.index import IgptIndex, IptIndex
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_indexes import expected, found, insert
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, exact_score

@@ -276,12 +276,19 @@ def _short(text, least):
 
 
 @njit(cache=True)
-def find_candidates(lon, lat, first, term, weight, root, depth, key, local, least, lists):
+def find_candidates(messages, known, root, depth, ids, least, lists):
     """Return (message int32[], slot int32[]): the pairs whose text similarity is not below MinT, and maybe some more.
 
     Every subscription has one cell on the path of a message. The lists of the cell are read document at a time; a block of postings is
     left out when all the message's terms together could not reach the least MinT in it.
+
+    :param messages: dskype.bolts.topk._kernels.Messages; ``known``: dskype.bolts.topk.baselines._kernels.Known.
+    :param root: float64[4], west, south, east, north of the root; ``depth``: number of levels.
+    :param ids: the TermMap of the lists' keys, see :func:`make_keys`.
+    :param least: float32[4 * depth, slots], MinT, see :func:`set_min_texts`.
     """
+    lon, lat, first, term, weight = messages.lon, messages.lat, known.first, known.term, known.weight
+    key, local = ids.key, ids.local
     capacity = np.int64(4096)
     out_message, out_slot = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     n = np.int64(0)

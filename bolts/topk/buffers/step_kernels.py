@@ -36,15 +36,12 @@ from dskype.bolts.topk.buffers._kernels import (
     enter_date,
     fall_out,
     first_out,
-    grow_log,
     larger,
     leave_date,
     log_change,
     log_difference,
     move_block,
-    new_log,
     pass_time,
-    ranks_before,
     turn_page,
 )
 
@@ -213,25 +210,25 @@ def make_way(buffers, slot, admitted, work):
 
 
 @njit(**BARE)
-def widen(buffers, cursor, slot, admitted):
+def widen(buffers, slot, admitted):
     """Give a thinned slot a larger block if ``admitted`` more would fill it again, or nearly so; there is room for it."""
     block = buffers.block
     need = np.int64(block[slot, LENGTH]) + admitted
     capacity = max(need, min(np.int64(block[slot, LIMIT]), spacious(need)))
     if need > block[slot, CAPACITY] or (capacity > block[slot, CAPACITY] and 8 * need > 7 * block[slot, CAPACITY]):
-        move_block(buffers, cursor, slot, capacity)
+        move_block(buffers, slot, capacity)
 
 
 @njit(**BARE)
-def fit_block(buffers, cursor, slot, n):
+def fit_block(buffers, slot, n):
     """Give a slot a block for a skyband of ``n`` entries, which are to be written: its CAPACITY does not depend on what it was."""
     block = buffers.block
     capacity = max(n, min(np.int64(block[slot, LIMIT]), spacious(n)))
     if block[slot, CAPACITY] < capacity:
         block[slot, LENGTH] = 0
-        move_block(buffers, cursor, slot, capacity)
+        move_block(buffers, slot, capacity)
     else:
-        cursor[LEFT] += block[slot, CAPACITY] - capacity
+        buffers.cursor[LEFT] += block[slot, CAPACITY] - capacity
         block[slot, CAPACITY] = capacity
 
 
@@ -306,27 +303,20 @@ def admit_one(buffers, calendar, log, n_log, slot, work, limit, m_seq, score, no
 
 
 @njit(**BARE)
-def change_by_several(buffers, cursor, calendar, log, n_log, slot, work, skyband, lost, arrivals, first, end, extent, now):
-    """Let entries expire and messages arrive, and compare the list before with the list after; return the next change's number.
-
-    A slot with too little left gets the state DUE.
-    """
-    block, real = buffers.block, buffers.real
-    k, limit = np.int64(block[slot, K]), np.int64(block[slot, LIMIT])
+def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband):
+    """Let entries expire and the matches ``first..end - 1`` arrive; return how long the list was before, which is copied into ``work``."""
+    block, real, position = buffers.block, buffers.real, buffers.position
+    limit = np.int64(block[slot, LIMIT])
     start, before = np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
-    # The list before, with the new list behind it.
-    was_seq, was_position, was_score = work.seq, work.position, work.score
-    theta = real[slot, THETA]
-    listed = min(k, before)
+    listed = min(np.int64(block[slot, K]), before)
     for e in range(listed):
-        was_seq[e], was_position[e], was_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-    if lost:
-        to = start
-        for e in range(start, start + before):
-            if buffers.position[e] > now - extent:
-                buffers.seq[to], buffers.position[to], buffers.score[to] = buffers.seq[e], buffers.position[e], buffers.score[e]
-                to += 1
-        block[slot, LENGTH] = to - start
+        work.seq[e], work.position[e], work.score[e] = buffers.seq[start + e], position[start + e], buffers.score[start + e]
+    to = start
+    for e in range(start, start + before):
+        if position[e] > now - extent:
+            buffers.seq[to], position[to], buffers.score[to] = buffers.seq[e], position[e], buffers.score[e]
+            to += 1
+    block[slot, LENGTH] = to - start
     for r in range(first, end):
         if arrivals.score[r] >= real[slot, THETA]:
             place_arrival(buffers, slot, arrivals.seq[arrivals.message[r]], now, arrivals.score[r], FAR if skyband else limit)
@@ -335,9 +325,20 @@ def change_by_several(buffers, cursor, calendar, log, n_log, slot, work, skyband
             drop_dominated(buffers, slot, work.newest)
         if block[slot, LENGTH] > limit:
             drop_lowest(buffers, slot, work)
-        cursor[LEFT] += block[slot, CAPACITY] - limit
+        buffers.cursor[LEFT] += block[slot, CAPACITY] - limit
         block[slot, CAPACITY] = limit
-    length = np.int64(block[slot, LENGTH])
+    return listed
+
+
+@njit(**BARE)
+def log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now):
+    """Log what :func:`renew_entries` did to the list of a slot; return the next change's number. With too little left the slot becomes DUE.
+
+    :param listed: length of the list before, which is in ``work``; ``theta``: the threshold before.
+    """
+    block, real = buffers.block, buffers.real
+    k, start, length = np.int64(block[slot, K]), np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
+    was_seq, was_position, was_score = work.seq, work.position, work.score
     if length < k and real[slot, THETA] > -np.inf:
         # Something outside the buffer may belong to the list now: freeze the list as it was.
         for e in range(listed):
@@ -354,21 +355,89 @@ def change_by_several(buffers, cursor, calendar, log, n_log, slot, work, skyband
         mark(block, work, slot)
     if buffers.long[slot, KEY] == FAR and length:
         enter_date(calendar, buffers.long, slot, now)
-    lists = min(k, length)
+    lists = min(k, length)  # the new list goes behind the old one
     for e in range(lists):
         at = listed + e
         was_seq[at], was_position[at], was_score[at] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
     return log_difference(log, n_log, slot, was_seq, was_position, was_score, listed, lists, now)
 
 
+@njit(**INLINE)
+def find_lost(buffers, calendar, slot, expired):
+    """Take the slot that is first to fall out of the calendar, and enter it again by its oldest live entry.
+
+    :param expired: positions up to this one have left the window.
+    :returns: (how many entries have expired, the place of the last of them).
+    """
+    block, position = buffers.block, buffers.position
+    fall_out(calendar, buffers.long)
+    lost, place, oldest = 0, 0, FAR
+    start = np.int64(block[slot, START])
+    for e in range(np.int64(block[slot, LENGTH])):
+        p = position[start + e]
+        if p <= expired:
+            lost += 1
+            place = e
+        elif p < oldest:
+            oldest = p
+    if oldest != FAR:
+        enter_date(calendar, buffers.long, slot, oldest)
+    return lost, place
+
+
+@njit(**INLINE)
+def count_admitted(scores, first, end, theta):
+    """Return how many of the scores ``first..end - 1`` reach theta."""
+    admitted = 0
+    for r in range(first, end):
+        admitted += scores[r] >= theta
+    return admitted
+
+
 @njit(**BARE)
-def go_on(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apart, skyband):
+def grow_block(buffers, slot, work, scores, first, end, skyband):
+    """Give an active slot room for the arrivals ``first..end - 1``; return 0, or for how many entries there must be room before that can be done."""
+    block = buffers.block
+    most = np.int64(block[slot, LENGTH]) + count_admitted(scores, first, end, buffers.real[slot, THETA])
+    capacity = spacious(most) if skyband else larger(block, slot, min(most, np.int64(block[slot, LIMIT])))
+    if buffers.cursor[END] + capacity > buffers.position.shape[0]:
+        return capacity
+    if skyband:
+        make_way(buffers, slot, most - np.int64(block[slot, LENGTH]), work)
+        widen(buffers, slot, count_admitted(scores, first, end, buffers.real[slot, THETA]))
+    else:
+        move_block(buffers, slot, capacity)
+    return np.int64(0)
+
+
+@njit(**INLINE)
+def find_shortage(calendar, work):
+    """Return what there is no room for, before a slot is changed: NO_SLOTS, NO_PAGES; or DONE."""
+    if work.at[DUES] == work.due.shape[0] or work.at[MARKS] == work.marked.shape[0]:
+        return NO_SLOTS
+    return DONE if calendar.size[SPARES] else NO_PAGES
+
+
+@njit(**INLINE)
+def collect_row(buffers, slot, work, arrivals, row, now, extent):
+    """Let a pending slot collect a match; return DONE, or what there is no room for: NO_SPACE, NO_ENTRIES (NEED says how much)."""
+    length = np.int64(buffers.block[slot, LENGTH])
+    if length > work.best.shape[0]:
+        work.at[NEED] = length
+        return NO_SPACE
+    m_seq = arrivals.seq[arrivals.message[row]]
+    work.at[NEED] = collect_arrival(buffers, slot, m_seq, now, arrivals.score[row], now - extent, work.best)
+    return NO_ENTRIES if work.at[NEED] else DONE
+
+
+@njit(**BARE)
+def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
     """Do what :func:`advance` promises, until something is in the way; return what it is."""
-    block, long, real, position, at = buffers.block, buffers.long, buffers.real, buffers.position, work.at
+    block, long, real, at = buffers.block, buffers.long, buffers.real, work.at
     size, near, row_slot, row_score = calendar.size, calendar.near, arrivals.slot, arrivals.score
     rows, room = np.int64(row_slot.shape[0]), np.int64(log.slot.shape[0])
     row, group, now, n_log, seen = at[ROW], at[GROUP], at[NOW], at[CHANGED], at[SEEN]
-    near_seen = np.int64(0)
+    near_seen, stop = np.int64(0), np.int64(DONE)
     while True:
         falling = np.int64(first_out(calendar, long))
         key = long[falling, KEY] if falling >= 0 else FAR
@@ -400,30 +469,18 @@ def go_on(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apa
         if end > seen:
             seen = min(row + AHEAD, rows)
             at[SINK] ^= touch(buffers, row_slot, row, seen, apart)
-        if at[DUES] == work.due.shape[0] or at[MARKS] == work.marked.shape[0]:
-            stop = NO_SLOTS
+        stop = find_shortage(calendar, work)
+        if stop != DONE:
             break
-        if not size[SPARES]:
-            stop = NO_PAGES
-            break
-        length = np.int64(block[slot, LENGTH])
-        state = block[slot, STATE]
-        if state != ACTIVE:
-            if state == PENDING:
-                if length > work.best.shape[0]:
-                    stop, at[NEED] = NO_SPACE, length
-                    break
-                m = arrivals.message[row]
-                at[NEED] = collect_arrival(buffers, cursor, slot, arrivals.seq[m], now, row_score[row], now - extent, work.best)
-                if at[NEED]:
-                    stop = NO_ENTRIES
+        if block[slot, STATE] != ACTIVE:
+            if block[slot, STATE] == PENDING:
+                stop = collect_row(buffers, slot, work, arrivals, row, now, extent)
+                if stop != DONE:
                     break
             row += 1
             continue
-        k, limit, theta = np.int64(block[slot, K]), FAR if skyband else np.int64(block[slot, LIMIT]), real[slot, THETA]
-        admitted = 0
-        for r in range(row, end):
-            admitted += row_score[r] >= theta
+        k, limit, theta, length = np.int64(block[slot, K]), np.int64(block[slot, LIMIT]), real[slot, THETA], np.int64(block[slot, LENGTH])
+        admitted = count_admitted(row_score, row, end, theta)
         most = length + admitted
         if n_log + 2 * min(k, most) + 2 > room:
             stop, at[NEED] = NO_CHANGES, n_log + 2 * min(k, most) + 2
@@ -431,49 +488,31 @@ def go_on(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apa
         if 2 * most > work.best.shape[0]:
             stop, at[NEED] = NO_SPACE, 2 * most
             break
-        if min(most, limit) > block[slot, CAPACITY]:
-            capacity = spacious(most) if skyband else larger(block, slot, min(most, limit))
-            if cursor[END] + capacity > position.shape[0]:
-                stop, at[NEED] = NO_ENTRIES, capacity
+        if (most if skyband else min(most, limit)) > block[slot, CAPACITY]:
+            at[NEED] = grow_block(buffers, slot, work, row_score, row, end, skyband)
+            if at[NEED]:
+                stop = NO_ENTRIES
                 break
-            if skyband:
-                make_way(buffers, slot, admitted, work)
-                theta = real[slot, THETA]
-                admitted = 0
-                for r in range(row, end):
-                    admitted += row_score[r] >= theta
-                widen(buffers, cursor, slot, admitted)
-            else:
-                move_block(buffers, cursor, slot, capacity)
-            length = np.int64(block[slot, LENGTH])
+            theta, length = real[slot, THETA], np.int64(block[slot, LENGTH])
+            admitted = count_admitted(row_score, row, end, theta)
         first, row = row, end
-        lost, place, oldest = 0, 0, FAR
-        if falls:
-            fall_out(calendar, long)
-            start = np.int64(block[slot, START])
-            for e in range(length):
-                p = position[start + e]
-                if p <= now - extent:
-                    lost += 1
-                    place = e
-                elif p < oldest:
-                    oldest = p
-            if oldest != FAR:
-                enter_date(calendar, long, slot, oldest)
+        lost, place = find_lost(buffers, calendar, slot, now - extent) if falls else (0, 0)
         if lost == 0 and admitted == 0:
             continue
         if lost == 1 and admitted == 0 and (length > k or theta == -np.inf):
             n_log = expire_one(buffers, log, n_log, slot, place, now)
         elif lost == 0 and end == first + 1:
-            n_log = admit_one(buffers, calendar, log, n_log, slot, work, limit, arrivals.seq[arrivals.message[first]], row_score[first], now)
+            m_seq = arrivals.seq[arrivals.message[first]]
+            n_log = admit_one(buffers, calendar, log, n_log, slot, work, FAR if skyband else limit, m_seq, row_score[first], now)
         else:
-            n_log = change_by_several(buffers, cursor, calendar, log, n_log, slot, work, skyband, lost, arrivals, first, end, extent, now)
+            listed = renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband)
+            n_log = log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now)
     at[ROW], at[GROUP], at[NOW], at[CHANGED], at[SEEN] = row, group, now, n_log, seen
     return stop
 
 
 @njit(cache=True)
-def advance(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apart, skyband):
+def advance(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
     """Let messages arrive and others expire, in order of time, up to ``watermark``.
 
     Every time at which something happens is a step: the slots concerned are taken in rising order, each first loses what
@@ -486,161 +525,7 @@ def advance(buffers, cursor, calendar, work, log, arrivals, extent, watermark, a
         NO_SPACE (scratch for lists of NEED entries), NO_SLOTS (that are due or marked), NO_PAGES (spare ones in the calendar).
     """
     while True:
-        stop = go_on(buffers, cursor, calendar, work, log, arrivals, extent, watermark, apart, skyband)
+        stop = run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband)
         if stop != TURN:
             return stop
         turn_page(calendar, buffers.long)
-
-
-@njit(cache=True)
-def resolve_kmax(buffers, calendar, slots, offsets, seq, position, score, expired, watermark):
-    """Merge answers with what was collected since, and publish; ``slots`` are pending and rise.
-
-    :param offsets: answer *i* is ``offsets[i]:offsets[i + 1]`` of seq, position, score, in rank order.
-    :param expired: positions up to this one have left the window.
-    :returns: (log, number of changes, slots that are due again int32[]).
-    """
-    block, real = buffers.block, buffers.real
-    log, n_log = new_log(64), 0
-    due, n_due = np.empty(slots.shape[0], np.int32), 0
-    all_seq, all_position, all_score = np.empty(256, np.int64), np.empty(256, np.int64), np.empty(256)
-    for a in range(slots.shape[0]):
-        slot = slots[a]
-        k, limit = np.int64(block[slot, K]), np.int64(block[slot, LIMIT])
-        start, frozen = np.int64(block[slot, START]), np.int64(block[slot, FROZEN])
-        collected = start + frozen
-        n = block[slot, LENGTH] - frozen
-        answer, answer_end = offsets[a], offsets[a + 1]
-        bound = score[answer_end - 1] if answer_end - answer >= limit else -np.inf
-        # Arrivals in rank order: newest first, then a stable sort by falling score.
-        rank = np.argsort(-buffers.score[collected : collected + n][::-1], kind="mergesort")
-        # The published list, with the merged one behind it.
-        room = frozen + min(limit, n + answer_end - answer)
-        if room > all_seq.shape[0]:
-            all_seq, all_position, all_score = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.empty(2 * room)
-        for e in range(frozen):
-            all_seq[e], all_position[e], all_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-        kept = 0
-        oldest = FAR
-        r = 0
-        while kept < limit and (answer < answer_end or r < n):
-            c = collected + n - 1 - rank[r] if r < n else collected
-            if r < n and (
-                answer == answer_end or not ranks_before(score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])
-            ):
-                if answer < answer_end and seq[answer] == buffers.seq[c]:
-                    answer += 1  # in both
-                one_seq, one_position, one_score = buffers.seq[c], buffers.position[c], buffers.score[c]
-                r += 1
-                if one_score < bound:
-                    break
-            else:
-                one_seq, one_position, one_score = seq[answer], position[answer], score[answer]
-                answer += 1
-            if one_position > expired:
-                at = frozen + kept
-                all_seq[at], all_position[at], all_score[at] = one_seq, one_position, one_score
-                oldest = min(oldest, one_position)
-                kept += 1
-        if kept == limit:
-            bound = max(bound, all_score[frozen + kept - 1])
-        if kept < k and bound > -np.inf:
-            block[slot, LENGTH] = frozen
-            due[n_due] = slot
-            n_due += 1
-            continue
-        log = grow_log(log, n_log, frozen + kept)
-        n_log = log_difference(log, n_log, slot, all_seq, all_position, all_score, frozen, min(k, kept), watermark)
-        for e in range(kept):
-            at = frozen + e
-            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[at], all_position[at], all_score[at]
-        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE] = kept, 0, ACTIVE
-        real[slot, THETA] = bound
-        if kept:
-            enter_date(calendar, buffers.long, slot, oldest)
-    return log, n_log, due[:n_due]
-
-
-@njit(cache=True)
-def resolve_skyband(buffers, cursor, calendar, slots, offsets, wanted, ranks, ratio, seq, position, score, expired, watermark):
-    """Merge answers with what was collected since, choose theta, and publish; ``slots`` are pending and rise.
-
-    :param offsets: answer *i* is ``offsets[i]:offsets[i + 1]`` of seq, position, score, in rank order.
-    :param wanted: int64[n]: an answer as long as that is full.
-    :param ranks: int64[n]: theta is the score of the answer's message of that rank; 0: theta is ``ratio`` times the k-th score.
-    :param expired: positions up to this one have left the window.
-    :returns: (log, number of changes, slots that are due again int32[]).
-    """
-    block, real = buffers.block, buffers.real
-    log, n_log = new_log(64), 0
-    due, n_due = np.empty(slots.shape[0], np.int32), 0
-    all_seq, all_position, all_score = np.empty(256, np.int64), np.empty(256, np.int64), np.empty(256)
-    newest = np.empty(256, np.int64)
-    for a in range(slots.shape[0]):
-        slot = slots[a]
-        k, start, frozen = np.int64(block[slot, K]), np.int64(block[slot, START]), np.int64(block[slot, FROZEN])
-        collected = start + frozen
-        n = block[slot, LENGTH] - frozen
-        answer, answer_end = offsets[a], offsets[a + 1]
-        bound = score[answer_end - 1] if answer_end - answer >= wanted[a] else -np.inf
-        chosen = -np.inf
-        if ranks[a] and answer_end - answer >= ranks[a]:
-            chosen = score[answer + ranks[a] - 1]
-        # Arrivals in rank order: newest first, then a stable sort by falling score.
-        rank = np.argsort(-buffers.score[collected : collected + n][::-1], kind="mergesort")
-        # The published list, with the merged one behind it.
-        room = frozen + n + answer_end - answer
-        if room > all_seq.shape[0]:
-            all_seq, all_position, all_score = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.empty(2 * room)
-            newest = np.empty(2 * room, np.int64)
-        for e in range(frozen):
-            all_seq[e], all_position[e], all_score[e] = buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e]
-        end = frozen
-        r = 0
-        while answer < answer_end or r < n:
-            c = collected + n - 1 - rank[r] if r < n else collected
-            if r < n and (
-                answer == answer_end or not ranks_before(score[answer], position[answer], seq[answer], buffers.score[c], buffers.position[c], buffers.seq[c])
-            ):
-                if answer < answer_end and seq[answer] == buffers.seq[c]:
-                    answer += 1  # in both
-                all_seq[end], all_position[end], all_score[end] = buffers.seq[c], buffers.position[c], buffers.score[c]
-                r += 1
-                if all_score[end] < bound:
-                    break
-            else:
-                all_seq[end], all_position[end], all_score[end] = seq[answer], position[answer], score[answer]
-                answer += 1
-            end += all_position[end] > expired
-        merged = end - frozen
-        if merged < k and bound > -np.inf:
-            block[slot, LENGTH] = frozen
-            due[n_due] = slot
-            n_due += 1
-            continue
-        if ranks[a] == 0 and merged >= k:
-            kth = all_score[frozen + k - 1]
-            chosen = min(kth, ratio * kth)
-        if merged < k or all_score[frozen + k - 1] < chosen:
-            chosen = bound  # too little is left of what would have been chosen
-        chosen = max(chosen, bound)
-        while merged and all_score[frozen + merged - 1] < chosen:
-            merged -= 1
-        log = grow_log(log, n_log, frozen + merged)
-        n_log = log_difference(log, n_log, slot, all_seq, all_position, all_score, frozen, min(k, merged), watermark)
-        merged = keep_skyband(all_seq, all_position, all_score, frozen, merged, k, newest)
-        if merged > block[slot, LIMIT]:
-            merged = share(k, np.int64(block[slot, LIMIT]))
-            chosen = all_score[frozen + merged]
-        real[slot, THETA] = chosen
-        fit_block(buffers, cursor, slot, merged)
-        start = np.int64(block[slot, START])
-        oldest = FAR
-        for e in range(merged):
-            at = frozen + e
-            buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = all_seq[at], all_position[at], all_score[at]
-            oldest = min(oldest, all_position[at])
-        block[slot, LENGTH], block[slot, FROZEN], block[slot, STATE] = merged, 0, ACTIVE
-        if merged:
-            enter_date(calendar, buffers.long, slot, oldest)
-    return log, n_log, due[:n_due]

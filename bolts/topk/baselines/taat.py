@@ -6,8 +6,9 @@ import numpy as np
 
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
+from dskype.bolts.topk.baselines import taat_kernels
 from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import readable
+from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["TaatIndex"]
@@ -33,34 +34,21 @@ class TaatIndex(SubscriptionIndex):
         lists.widen(len(table.terms))
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
         lists.reserve(terms, lists.block[terms, kernels.LENGTH] + counts)
-        words = table.words
-        kernels.link_postings(slots, words.block, words.term, words.weight, words.where, lists.block, lists.slot, lists.nth, lists.weight)
+        taat_kernels.link_postings(slots, table.keyword_arrays, self._arrays)
 
     def unlink(self, slots: np.ndarray) -> None:
         """Remove postings."""
-        words, lists = self.table.words, self._lists
-        kernels.unlink_postings(slots, words.block, words.term, words.where, lists.block, lists.slot, lists.nth, lists.weight)
+        taat_kernels.unlink_postings(slots, self.table.keyword_arrays, self._arrays)
 
     def match(self, messages: MessageBatch) -> Matches:
         """Return what reaches its threshold; O(postings of the messages' terms)."""
-        lists, terms = self._lists, self.table.terms.map
-        return Matches(
-            *kernels.match_taat(
-                readable(messages.lon, np.float64),
-                readable(messages.lat, np.float64),
-                readable(messages.offsets, np.int64),
-                readable(messages.terms, np.int64),
-                readable(messages.weights, np.float64),
-                terms.key,
-                terms.local,
-                lists.block,
-                lists.slot,
-                lists.weight,
-                self.table.place,
-                self.diagonal_deg,
-                self._sums,
-            )
-        )
+        table = self.table
+        return Matches(*taat_kernels.match_taat(readable_messages(messages), table.terms.map, self._arrays, table.place, self.diagonal_deg, self._sums))
+
+    @property
+    def _arrays(self) -> taat_kernels.Lists:
+        lists = self._lists
+        return taat_kernels.Lists(lists.block, lists.slot, lists.nth, lists.weight)
 
     @property
     def structure_bytes(self) -> int:

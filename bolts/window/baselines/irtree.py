@@ -11,7 +11,8 @@ import pyarrow as pa
 from dskype.bolts.topk.pool import grown
 from dskype.bolts.topk.table import TermIds
 from dskype.bolts.window.base import Answers, QueryBatch
-from dskype.bolts.window.irtree import _kernels
+from dskype.bolts.window.baselines import irtree_kernels as _kernels
+from dskype.bolts.window.baselines import irtree_search_kernels
 from dskype.bolts.window.kept import KeptMessages, Queue, own
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -129,7 +130,7 @@ class IrTreeWindow(KeptMessages):
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
         """See :meth:`MessageWindow.topk`."""
         queries, messages, terms = self._owned(queries, extent), self._columns, self._terms.map
-        offsets, rows, scores = _kernels.topk(
+        offsets, rows, scores = irtree_search_kernels.topk(
             self._tree, self._rows, messages, terms.key, terms.local, queries, self._floors(queries, thresholds), extent, float(diagonal_deg)
         )
         return Answers(offsets, messages.seq[rows], messages.position[rows], scores)

@@ -7,11 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dskype.bolts._kernels import score, ssim
-from dskype.bolts.topk._kernels import find_term
-from dskype.bolts.window._kernels import answers, lowest, make_best, offer
-
-__all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy", "topk"]
+__all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
 
 OWNER, TERM, UP, FIRST, NEXT, AFTER, BEFORE = range(7)
 LEVEL, PARENT, COUNT, HEAD, SIZE = range(5)
@@ -76,7 +72,7 @@ class Rows(NamedTuple):
 
 
 @njit(cache=True, inline="always")
-def _index(stored, base):
+def index_of(stored, base):
     """Return the index of a row of which the low 31 bits are known."""
     return (np.int64(stored) - base) & _LOW
 
@@ -170,7 +166,7 @@ def _fit(tree, rows, node):
     for j in range(tree.node[node, COUNT]):
         child = tree.child[node, j]
         if tree.node[node, LEVEL] == 0:
-            i = _index(child, rows.base)
+            i = index_of(child, rows.base)
             west, east = min(west, rows.lon[i]), max(east, rows.lon[i])
             south, north = min(south, rows.lat[i]), max(north, rows.lat[i])
         else:
@@ -344,7 +340,7 @@ def _split(tree, rows, node):
     boxes = np.empty((n, 4), np.float64)
     for j in range(n):
         if level == 0:
-            i = _index(tree.child[node, j], rows.base)
+            i = index_of(tree.child[node, j], rows.base)
             boxes[j, WEST] = boxes[j, EAST] = rows.lon[i]
             boxes[j, SOUTH] = boxes[j, NORTH] = rows.lat[i]
         else:
@@ -360,7 +356,7 @@ def _split(tree, rows, node):
             tree.child[twin, tree.node[twin, COUNT]] = child
             tree.node[twin, COUNT] += 1
             if level == 0:
-                rows.leaf[_index(child, rows.base)] = twin
+                rows.leaf[index_of(child, rows.base)] = twin
             else:
                 tree.node[child, PARENT] = twin
         else:
@@ -387,7 +383,7 @@ def _split_entry(tree, rows, e, twin, level):
     while below >= 0:
         following = np.int64(entry[below, NEXT])
         owner = entry[below, OWNER]
-        if (rows.leaf[_index(owner, rows.base)] if level == 0 else tree.node[owner, PARENT]) == twin:
+        if (rows.leaf[index_of(owner, rows.base)] if level == 0 else tree.node[owner, PARENT]) == twin:
             entry[below, NEXT], go, most_go = go, below, max(most_go, weight[below])
         else:
             entry[below, NEXT], stay, most_stay = stay, below, max(most_stay, weight[below])
@@ -475,7 +471,7 @@ def _lift(tree, e):
 
 
 @njit(cache=True)
-def _take_child(tree, node, child):
+def _remove_child(tree, node, child):
     """Take a child out of a node."""
     last = tree.node[node, COUNT] - 1
     j = 0
@@ -493,7 +489,7 @@ def _detach(tree, rows, i):
     while e >= 0:
         _lift(tree, e)
         e = tree.entry[e, AFTER]
-    _take_child(tree, node, (rows.base + i) & _LOW)
+    _remove_child(tree, node, (rows.base + i) & _LOW)
     rows.leaf[i] = -1
     box = tree.box[node]
     if tree.node[node, COUNT] and box[WEST] < rows.lon[i] < box[EAST] and box[SOUTH] < rows.lat[i] < box[NORTH]:
@@ -501,7 +497,7 @@ def _detach(tree, rows, i):
     while node >= 0:
         parent = np.int64(tree.node[node, PARENT])
         if tree.node[node, COUNT] == 0 and parent >= 0:
-            _take_child(tree, parent, node)
+            _remove_child(tree, parent, node)
             _drop_node(tree, node)
         else:
             if tree.node[node, COUNT] == 0:
@@ -552,7 +548,7 @@ def tidy(tree, rows, leaves, start, least):
         if tree.node[node, LEVEL] == 0 and tree.node[node, COUNT] < least and node != meta[ROOT]:
             n = np.int64(tree.node[node, COUNT])
             for j in range(n):
-                tree.orphans[j] = _index(tree.child[node, j], rows.base)
+                tree.orphans[j] = index_of(tree.child[node, j], rows.base)
             for j in range(n):
                 _detach(tree, rows, tree.orphans[j])
             meta[ORPHANS] = n
@@ -594,158 +590,3 @@ def keywords(tree, head):
             j += 1
             e = tree.entry[e, AFTER]
     return offsets, terms, weights
-
-
-# -- search ---------------------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def _push(bounds, items, size, bound, item):
-    """Put an item into a heap with the highest bound at its root."""
-    i = size
-    while i > 0:
-        parent = (i - 1) >> 1
-        if bounds[parent] >= bound:
-            break
-        bounds[i], items[i] = bounds[parent], items[parent]
-        i = parent
-    bounds[i], items[i] = bound, item
-
-
-@njit(cache=True)
-def _pop(bounds, items, size):
-    """Take the root out of a heap of ``size`` items."""
-    bound, item = bounds[size - 1], items[size - 1]
-    size -= 1
-    i = 0
-    while True:
-        below = 2 * i + 1
-        if below >= size:
-            break
-        if below + 1 < size and bounds[below + 1] > bounds[below]:
-            below += 1
-        if bounds[below] <= bound:
-            break
-        bounds[i], items[i] = bounds[below], items[below]
-        i = below
-    bounds[i], items[i] = bound, item
-
-
-@njit(cache=True, inline="always")
-def _nearest(box, lon, lat, diagonal_deg):
-    """Return the highest spatial similarity that a point in a rectangle can have."""
-    dx, dy = max(box[WEST] - lon, 0.0, lon - box[EAST]), max(box[SOUTH] - lat, 0.0, lat - box[NORTH])
-    return ssim(dx, dy, diagonal_deg)
-
-
-@njit(cache=True)
-def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal_deg):
-    """Return (offsets, rows, scores) of the best messages of every query; rows count from ``messages.base``.
-
-    Best first: nodes in order of the highest score that a message below them may have. The bounds are computed as the scores are, in the
-    same order, from values that are not lower: rounding is monotone, so they hold to the last bit.
-
-    :param key: of the map of terms, with ``local``: see :func:`dskype.bolts.topk._kernels.find_term`.
-    :param thresholds: float64[n], what scores must not be below.
-    """
-    n, nodes, width = len(queries.watermark), tree.meta[NODES], np.int64(1)
-    low, high, best = make_best(messages, queries, thresholds, extent)
-    for q in range(n):
-        width = max(width, queries.offsets[q + 1] - queries.offsets[q])
-    # What is waiting: bound and item of the heap; node and entries of an item. A node comes up once per query.
-    bounds, items = np.empty(nodes, np.float64), np.empty(nodes, np.int32)
-    of_item, lists = np.empty(nodes, np.int32), np.empty((nodes, width), np.int32)
-    found = np.empty(tree.capacity, np.int64)
-    sums, below = np.empty(tree.capacity, np.float64), np.empty((tree.capacity, width), np.int32)
-    for q in range(n):
-        if best.begin[q + 1] == best.begin[q]:
-            continue
-        begin, terms = queries.offsets[q], queries.offsets[q + 1] - queries.offsets[q]
-        waiting = pushed = 0
-        for t in range(terms):
-            at = find_term(queries.terms[begin + t], key, local)
-            lists[0, t] = tree.top[at] if at >= 0 else -1
-            if lists[0, t] >= 0:
-                waiting = pushed = 1
-        of_item[0], bounds[0], items[0] = tree.meta[ROOT], np.inf, 0
-        least = lowest(best, q)
-        while waiting and bounds[0] >= least:  # equal is enough: the message may be newer
-            item = items[0]
-            _pop(bounds, items, waiting)
-            waiting -= 1
-            node = of_item[item]
-            if tree.node[node, LEVEL] == 0:
-                least = _scan(tree, rows, queries, q, lists[item], low[q], high[q], diagonal_deg, found, sums, best)
-                continue
-            held = _children(tree, queries, q, lists[item], found, sums, below)
-            for h in range(held):
-                spatial = _nearest(tree.box[found[h]], queries.lon[q], queries.lat[q], diagonal_deg)
-                bound = score(queries.alpha[q], spatial, sums[h])
-                if bound >= least:
-                    of_item[pushed] = found[h]
-                    for t in range(terms):
-                        lists[pushed, t] = below[h, t]
-                    _push(bounds, items, waiting, bound, pushed)
-                    waiting += 1
-                    pushed += 1
-    return answers(best, thresholds)
-
-
-@njit(cache=True)
-def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, found, sums, best):
-    """Offer the messages of a leaf, from index ``low`` up to ``high``; return what a score must not be below now."""
-    entry = tree.entry
-    tree.meta[MARK] += 1
-    mark, held, begin = tree.meta[MARK], 0, queries.offsets[q]
-    for t in range(queries.offsets[q + 1] - begin):
-        e = lists[t]
-        if e < 0:
-            continue
-        factor, e = queries.weights[begin + t], entry[e, FIRST]
-        while e >= 0:
-            i = _index(entry[e, OWNER], rows.base)
-            if low <= i < high:
-                if tree.seen[i] != mark:
-                    tree.seen[i], tree.at[i] = mark, held
-                    found[held], sums[held] = i, 0.0
-                    held += 1
-                sums[tree.at[i]] += factor * tree.weight[e]
-            e = entry[e, NEXT]
-    alpha, lat, lon = queries.alpha[q], queries.lat[q], queries.lon[q]
-    least = lowest(best, q)
-    for h in range(held):
-        i = found[h]
-        s = score(alpha, ssim(rows.lon[i] - lon, rows.lat[i] - lat, diagonal_deg), sums[h])
-        if s >= least:
-            least = offer(best, q, s, i)
-    return least
-
-
-@njit(cache=True)
-def _children(tree, queries, q, lists, found, sums, below):
-    """Find the children of a node that have terms of the query; return how many.
-
-    :param lists: the node's entries for them; ``found``, ``sums``, ``below``: the children, the highest text parts, their entries.
-    """
-    entry = tree.entry
-    tree.meta[MARK] += 1
-    mark, held, begin = tree.meta[MARK], 0, queries.offsets[q]
-    terms = queries.offsets[q + 1] - begin
-    for t in range(terms):
-        e = lists[t]
-        if e < 0:
-            continue
-        factor, e = queries.weights[begin + t], entry[e, FIRST]
-        while e >= 0:
-            child = np.int64(entry[e, OWNER])
-            if tree.seen[child] != mark:
-                tree.seen[child], tree.at[child] = mark, held
-                found[held], sums[held] = child, 0.0
-                for other in range(terms):
-                    below[held, other] = -1
-                held += 1
-            h = tree.at[child]
-            sums[h] += factor * tree.weight[e]
-            below[h, t] = e
-            e = entry[e, NEXT]
-    return held

@@ -1,1 +1,0 @@
-"""How buffers change: kernels only."""

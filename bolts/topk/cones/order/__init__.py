@@ -1,1 +1,0 @@
-"""The order of cones in their lists."""

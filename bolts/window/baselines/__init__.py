@@ -1,0 +1,1 @@
+"""Message windows of the literature, which the default is measured against."""
