@@ -249,17 +249,17 @@ def test_the_pace_tells_how_arrivals_compare_with_expiries():
         pace.count(part)
     assert pace.rho(6399) == pytest.approx(1.0, abs=0.15)
     slower = Pace(3200)
-    slower.add(np.arange(0, 6400))
-    slower.add(np.arange(6400, 7400, 3))
+    slower.count(np.arange(0, 6400))
+    slower.count(np.arange(6400, 7400, 3))
     assert slower.rho(7399) == LEAST_RHO
     faster = Pace(3200)
-    faster.add(np.arange(0, 6400, 3))
-    faster.add(np.arange(6400, 7400))
+    faster.count(np.arange(0, 6400, 3))
+    faster.count(np.arange(6400, 7400))
     assert faster.rho(7399) == MOST_RHO
     copy = Pace(3200)
     copy.restore(unpack_state(pack_state(faster.snapshot())))
-    copy.add(np.arange(7400, 9000, 5))
-    faster.add(np.arange(7400, 9000, 5))
+    copy.count(np.arange(7400, 9000, 5))
+    faster.count(np.arange(7400, 9000, 5))
     assert copy.rho(9000) == faster.rho(9000)
     assert faster.rho(10**9) == 1.0  # nothing came, nothing went
 
