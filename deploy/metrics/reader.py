@@ -91,7 +91,7 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
             explain("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
         )
     if topology not in states:
-        raise NotAliveException.of(topology)
+        raise NotAliveException.for_topology(topology)
     return describe(states[topology], nimbus_topic.watch_drivers(kafka, {topology: states[topology]})[topology])
 
 

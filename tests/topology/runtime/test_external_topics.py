@@ -1,4 +1,4 @@
-"""External topics that change while a topology reads them: partitions that are added are read, a topic that is deleted is reported."""
+"""External topics that change while a topology reads them: partitions and topics that are added are read, a topic that is deleted is reported."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from .helpers import executors, make_topic, output, wait_for
 EACH = 300
 
 
-def reader(source, out):
+def reader(source, out, pattern, found):
     builder = TopologyBuilder()
+    builder.set_spout("find", KafkaSpout(pattern=pattern, first_poll_strategy="EARLIEST"))
+    builder.set_bolt("keep", KafkaBolt(found, value_field="value")).shuffle_grouping("find")
     builder.set_spout("read", KafkaSpout(source, first_poll_strategy="EARLIEST"), 2)
     builder.set_bolt("write", KafkaBolt(out, value_field="value")).shuffle_grouping("read")
     return builder.create_topology(), {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 500}
@@ -30,11 +32,12 @@ def produce(kafka, topic, partitions, first):
     producer.close(timeout=30)
 
 
-def test_added_partitions_are_read_and_a_deleted_topic_is_reported(cluster, name):
+def test_added_partitions_and_topics_are_read_and_a_deleted_topic_is_reported(cluster, name):
     kafka = cluster.environment.kafka
-    source, out = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out")
+    source, out, found = make_topic(kafka, f"{name}-in"), make_topic(kafka, f"{name}-out"), make_topic(kafka, f"{name}-found")
     produce(kafka, source, 1, 0)
-    topology, conf = reader(source, out)
+    produce(kafka, make_topic(kafka, f"{name}-match.1"), 1, 0)
+    topology, conf = reader(source, out, rf"{name}-match\.[0-9]", found)
     with cluster.submit_topology(name, conf, topology) as handle:
         driver = handle.backend
         wait_for(lambda: len(output(kafka, out)) >= EACH, 60, "the first records")
@@ -43,7 +46,10 @@ def test_added_partitions_are_read_and_a_deleted_topic_is_reported(cluster, name
         admin.close()
         wait_for(lambda: len(TopicAdmin(kafka).begin_and_end(source)) == 3, 20, "the new partitions")
         produce(kafka, source, 3, EACH)
+        produce(kafka, make_topic(kafka, f"{name}-match.2"), 1, EACH)
         wait_for(lambda: len(output(kafka, out)) >= 2 * EACH, 60, "the records of the new partitions")
+        matched = wait_for(lambda: len(records := output(kafka, found)) >= 2 * EACH and records, 60, "the records of the new topic that matches the pattern")
+        assert Counter(r.value for r in matched.values()) == Counter(str(i).encode() for i in range(2 * EACH))
         for process in executors("read"):  # their journals know the new partitions
             os.kill(process.pid, signal.SIGKILL)
         produce(kafka, source, 3, 2 * EACH)
