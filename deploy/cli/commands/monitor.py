@@ -10,6 +10,10 @@ from typing import Any
 from dskype.deploy.cli.arguments import common, positive, positive_seconds, target
 from dskype.deploy.machine import cluster
 
+_FIRST_REPORT_S = 10.0
+"""How long to wait for the first report of a component."""
+_LOOK_S = 0.2
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -59,7 +63,11 @@ def monitor(
     if component not in components:
         raise TopologyError(explain(f"{component} is no component of {name}.", given=component, legal=", ".join(sorted(components))))
     print(f"topology\tcomponent\tparallelism\tstream\ttime-diff ms\t{watch}\tthroughput (Kt/s)")
-    before, before_at = client.stats(name).total(component, watch, stream), clock()
+    stats, patience = client.stats(name), _FIRST_REPORT_S
+    while not _tasks(stats, component) and patience > 0:  # it has only just started
+        sleep(_LOOK_S)
+        stats, patience = client.stats(name), patience - _LOOK_S
+    before, before_at = stats.total(component, watch, stream), clock()
     lines = 0
     while count is None or lines < count:
         sleep(interval_s)
@@ -68,12 +76,12 @@ def monitor(
         elapsed_ms = round((now - before_at) * 1000)
         # A count falls when a task goes back to a snapshot; nothing negative was emitted then.
         diff = max(0, total - before)
-        parallelism = _executors(stats, component)
+        parallelism = _tasks(stats, component)
         print(f"{name}\t{component}\t{parallelism}\t{stream}\t{elapsed_ms}\t{diff}\t{diff / elapsed_ms if elapsed_ms else 0.0}", flush=True)
         before, before_at, lines = total, now, lines + 1
     return 0
 
 
-def _executors(stats: Any, component: str) -> int:
+def _tasks(stats: Any, component: str) -> int:
     """Return how many tasks of the component report; their executors are not part of the reports."""
     return sum(task["component"] == component for task in stats.tasks.values())
