@@ -20,6 +20,7 @@ _REFERENCE = re.compile(r"^ {0,3}\[[^\]^]+\]:\s*<?([^\s<>]+)>?", re.MULTILINE)
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$", re.MULTILINE)
 _NAMED_ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+_MODULE = re.compile(r"python -m dskype\.([\w.]+\w)")
 _DOCUMENT = re.compile(r"(?<![\w/.-])docs/[a-z][\w/-]*\.(?:md|svg)\b")
 
 
@@ -87,6 +88,16 @@ def test_documents_that_are_named_exist():
     for path in files(".py", ".md", ".yaml", ".cfg", ".toml", "Makefile"):
         for name in _DOCUMENT.findall(path.read_text(encoding="utf-8")):
             if path != Path(__file__) and not (ROOT / name).exists():
+                missing.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert missing == {}
+
+
+def test_modules_that_documents_run_exist():
+    missing = {}
+    for path in files(".md"):
+        for name in _MODULE.findall(path.read_text(encoding="utf-8")):
+            module = ROOT.joinpath(*name.split("."))
+            if not module.with_suffix(".py").is_file() and not (module / "__main__.py").is_file():
                 missing.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert missing == {}
 
