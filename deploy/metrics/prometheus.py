@@ -2,7 +2,7 @@
 
 The endpoint reads the metrics topics, as ``dskype stats`` does; nothing in a topology waits for it. Labels are names of topologies, components, streams and
 topics, numbers of tasks, and kinds of errors: never ids of subscriptions or messages. Ratios (communication per message, replication, balance) are
-not exported but computed by queries over what is: see docs/measurements.md.
+not exported but computed by queries over what is: see docs/metrics.md.
 
 Counters are those of the topology's whole life, over crashes and resumes of its tasks. What a crash may set back a little (processor time) is
 held at its highest value.
@@ -144,7 +144,7 @@ METRICS = tuple(
         ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
     )
 )
-"""Every metric that is served. docs/measurements.md has the same table."""
+"""Every metric that is served. docs/metrics.md has the same table."""
 
 _FAMILIES: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily, "info": InfoMetricFamily}
 _RESULTS = ("deltas", "states", "matches")
