@@ -1,4 +1,4 @@
-"""Relative links of all Markdown files resolve, anchors included, and documents that the code names exist."""
+"""Relative links of all Markdown files resolve, anchors included, and files that documents and code name exist."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$", re.MULTIL
 _NAMED_ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _MODULE = re.compile(r"python -m dskype\.([\w.]+\w)")
+_FILE = re.compile(r"`((?:bolts|deploy|distribution|docs|spouts|tests|topology)/[\w/.-]*)`")
+_RECORDS = ("decisions.md", "tuning.md", "history.md")
+"""Documents about the past: what they name may be gone."""
 _DOCUMENT = re.compile(r"(?<![\w/.-])docs/[a-z][\w/-]*\.(?:md|svg)\b")
 
 
@@ -90,6 +93,11 @@ def test_documents_that_are_named_exist():
             if path != Path(__file__) and not (ROOT / name).exists():
                 missing.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert missing == {}
+
+
+@pytest.mark.parametrize("path", [p for p in files(".md") if p.name not in _RECORDS], ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_that_are_named_exist(path):
+    assert {name for name in _FILE.findall(path.read_text(encoding="utf-8")) if not (ROOT / name).exists()} == set()
 
 
 def test_modules_that_documents_run_exist():
