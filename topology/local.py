@@ -6,8 +6,9 @@ import importlib.metadata
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalStateException, TopologyError

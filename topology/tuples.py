@@ -10,10 +10,10 @@ from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
-    "InRecord",
     "SYSTEM_COMPONENT_ID",
     "SYSTEM_TASK_ID",
     "SYSTEM_TICK_STREAM_ID",
+    "InRecord",
     "StreamMeta",
     "Tuple",
     "TupleBatch",

@@ -89,6 +89,9 @@ class Quantiles(NamedTuple):
         return cls(p50, p99)
 
 
+_NO_QUANTILES = Quantiles(None, None)
+
+
 @dataclass
 class Counts:
     """Results read so far."""
@@ -287,8 +290,8 @@ class Moment:
     evaluations: int = 0
     results: Counts = field(default_factory=Counts)
     results_per_s: float = 0.0
-    recent: Quantiles = Quantiles(None, None)
-    overall: Quantiles = Quantiles(None, None)
+    recent: Quantiles = _NO_QUANTILES
+    overall: Quantiles = _NO_QUANTILES
     dead_letters: int = 0
     errors: int = 0
     streams: list[StreamRow] = field(default_factory=list)

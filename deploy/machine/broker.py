@@ -342,12 +342,11 @@ class EmbeddedBroker:
             return ""
         text: list[str] = []
         for path in (self.folder / "logs" / "console.log", self.folder / "logs" / "server.log"):
-            with contextlib.suppress(OSError):
-                with open(path, "rb") as f:
-                    f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
-                    read = f.read().decode(errors="replace").splitlines()
-                    # Stack frames would push out the line that says what happened.
-                    text += [line for line in read if not line.startswith("\tat ")][-lines:]
+            with contextlib.suppress(OSError), open(path, "rb") as f:
+                f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
+                read = f.read().decode(errors="replace").splitlines()
+                # Stack frames would push out the line that says what happened.
+                text += [line for line in read if not line.startswith("\tat ")][-lines:]
         return "\n".join(text)
 
     # ------------------------------------------------------------------ steps

@@ -75,8 +75,9 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{_rate(total['tuples_per_second'])} tuples/s, {_size(total['bytes_per_second'])}/s",
         )
     )
-    for row in m["latency"]:
-        lines.append((f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records"))
+    lines.extend(
+        (f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records") for row in m["latency"]
+    )
     lag = [f"{n:,} of {topic}" for topic, n in sorted(m["lag"]["records"].items())]
     lag += [f"{n:,} tuples to {component}" for component, n in sorted(m["lag"]["in_flight"].items())]
     if m["store"] is not None:

@@ -244,7 +244,10 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
             last[registry.all[lists[at[i]].registration].subscription.id] = at[i]
         elif record.value is None and not registry.skips(record):
             last[(record.key or b"").decode(errors="replace")] = None
-    join = lambda parts, dtype: np.concatenate([np.zeros(0, dtype), *parts])  # noqa: E731
+
+    def join(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype), *parts])
+
     return Lists(
         np.array([e.registration for e in lists], np.int64),
         np.array([e.watermark for e in lists], np.int64),

@@ -17,8 +17,9 @@ the number of its first tuple, so a receiver can drop what it has seen. Layout, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -217,7 +218,7 @@ def _segment(raw: Any) -> Segment:
         msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
         raise FrameError(msg)
     if not columns:
-        if columns is None and n != 1 or columns is not None and type(columns) is not list or n > MAX_EMPTY:
+        if (columns is None and n != 1) or (columns is not None and type(columns) is not list) or n > MAX_EMPTY:
             msg = f"a segment without columns cannot stand for so many tuples; given: {n}, stream {stream!r:.80}"
             raise FrameError(msg)
     elif type(columns) is not list:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "RedactingFormatter", "SPARK_KEYS", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
 
 HIDDEN = "******"
 

@@ -19,6 +19,7 @@ earlier drivers are refused.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -27,8 +28,9 @@ import shutil
 import struct
 import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, Protocol
+from typing import Any, Protocol
 
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError, explain
@@ -458,10 +460,8 @@ class FileSnapshotStore(_StoreBase):
 
     @staticmethod
     def _discard(path: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            pass
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         partial = self._partial_file(name, data, sync=True)

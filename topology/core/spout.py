@@ -8,10 +8,11 @@ records are released again, numbered as before, and the spout goes on behind the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 

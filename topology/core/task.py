@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -262,7 +263,7 @@ class Task:
             self._on_watermark(watermark)
 
     def _on_watermark(self, watermark: int) -> None:
-        """Hook of bolt tasks."""
+        """Do what bolt tasks do at a watermark; others do nothing."""
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -286,7 +287,7 @@ class Task:
     def send_record(self, topic: str, key, value, headers=(), partition=None) -> bool:
         """Send a record; return False if it is too large: then it is a dead letter."""
         self._check_topic(topic)
-        if type(partition) is not int and partition is not None or partition is not None and partition < 0:
+        if (type(partition) is not int and partition is not None) or (partition is not None and partition < 0):
             raise self._no_record(topic, "partition", partition, "a number from 0, or None")
         key, value = self._bytes_of(topic, "key", key), self._bytes_of(topic, "value", value)
         headers = list(headers)
@@ -396,7 +397,7 @@ class Task:
         if key is not None and len(key) > _LETTER_KEY_BYTES:
             headers.append(("key-size", str(len(key)).encode()))
         kept_key, kept = key and key[:_LETTER_KEY_BYTES], value and value[: self._letter_bytes]
-        if kept_key != key or size is not None and len(kept) < size:
+        if kept_key != key or (size is not None and len(kept) < size):
             headers.append(("truncated", b"true"))
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
 

@@ -8,8 +8,9 @@ There is no pickle in them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Sequence
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -109,7 +110,7 @@ def _pack_arrow(value) -> Any:
 
 
 def _pack_lists(value) -> Any:
-    """Lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
+    """Pack lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
     offsets, numbers = value.offsets.to_numpy(), value.values
     first, last = int(offsets[0]), int(offsets[-1])
     if numbers.null_count and numbers.slice(first, last - first).null_count:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import getpass
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Mapping, Protocol
+from typing import Any, Protocol
 
 from dskype.topology.config import Config
 from dskype.topology.core.redaction import filled, redact, redact_text
@@ -18,7 +19,7 @@ from dskype.topology.nimbus.states import Action, Event, Nimbus, Rebalance, Topo
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.planning.validation import validate_submission
 
-__all__ = ["Backend", "TopologyManager", "ManagedTopology"]
+__all__ = ["Backend", "ManagedTopology", "TopologyManager"]
 
 
 log = logging.getLogger(__name__)

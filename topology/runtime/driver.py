@@ -330,10 +330,9 @@ class TopologyDriver:
         """
         if self.failure is not None:
             raise self.failure
-        if dead := [t.name for t in self._threads if not t.is_alive()]:
-            if not self._stop.is_set():
-                self._fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
-                raise self.failure
+        if (dead := [t.name for t in self._threads if not t.is_alive()]) and not self._stop.is_set():
+            self._fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
+            raise self.failure
 
     def _fail(self, error: TopologyError) -> None:
         """End the topology for good: nothing more is emitted, and all readers of the metrics topic learn why."""

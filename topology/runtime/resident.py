@@ -230,7 +230,7 @@ class _Resident:
         pid = os.fork()
         if pid:
             os.close(write)
-            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)
+            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)  # noqa: SIM115 - read when the process has ended
             return
         status = 1
         try:

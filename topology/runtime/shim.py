@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
