@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quoted  # type: ignore[attr-defined]
+from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions

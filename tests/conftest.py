@@ -13,6 +13,7 @@ import pytest
 from dskype.deploy.machine import paths
 
 if TYPE_CHECKING:
+    from dskype.deploy.machine.broker import EmbeddedBroker
     from dskype.topology.local import LocalCluster
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -70,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[object]:
+def broker() -> Iterator[EmbeddedBroker]:
     """One embedded broker for the whole session; tests use topic names of their own."""
     from dskype.deploy.machine.broker import EmbeddedBroker
 
@@ -79,9 +80,9 @@ def broker() -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def bootstrap_servers(broker: object) -> str:
+def bootstrap_servers(broker: EmbeddedBroker) -> str:
     """Address of the session's broker."""
-    return broker.bootstrap_servers  # type: ignore[attr-defined,no-any-return]
+    return broker.bootstrap_servers
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What the folders may import, checked on the syntax trees."""
 
 import ast
+import configparser
 import re
 from pathlib import Path
 
@@ -74,3 +75,11 @@ def test_yaml_is_read_safely():
             or (c.func.attr == "load" and getattr(c.func.value, "id", "") == "yaml" and not any("Loader" in ast.dump(k) for k in c.args[1:] + c.keywords))
         ]
         assert not unsafe, path
+
+
+def test_type_checkers_find_the_packages_where_setup_maps_them():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    mapped = dict(line.replace(" ", "").split("=") for line in setup["options"]["package_dir"].strip().splitlines())
+    links = {f"dskype.{link.name}": link.resolve() for link in (ROOT / ".namespace" / "dskype").iterdir()}
+    assert links == {name: ROOT / folder for name, folder in mapped.items()}

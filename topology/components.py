@@ -247,6 +247,6 @@ class KafkaBolt(BaseBolt):
 
     def translate(self, tup: Tuple) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
         """Turn one tuple into a record ``(topic, key, value, headers)``; None drops it."""
-        topic = tup[self.topic_field] if self.topic_field else self.topic
+        topic: Any = tup[self.topic_field] if self.topic_field else self.topic
         key = tup[self.key_field] if tup.contains(self.key_field) else None
         return topic, _as_bytes(key), _as_bytes(tup[self.value_field]), []

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
@@ -163,6 +163,10 @@ class TopologyContext:
         self.plan = plan
         self._task = task
         self._component = plan.component_of(task)
+        self.clock_ms: Callable[[], int]
+        """The task's time, epoch ms; set by what runs the task."""
+        self.now_ms: Callable[[], int]
+        """The time of day, epoch ms; set by what runs the task."""
         self.task_data: dict[str, Any] = {}
         """Free for the user; one dict per task."""
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data
@@ -258,14 +262,15 @@ class TopologyContext:
         :raises IllegalArgumentException: ``No output fields defined for component:stream c:s``.
         """
         if stream_id is None:
-            component_id, stream_id = component_id  # type: ignore[misc]
-        info = self.plan.spec(component_id).outputs.get(stream_id)  # type: ignore[arg-type]
+            component_id, stream_id = cast("GlobalStreamId", component_id)
+        component_id = cast("str", component_id)
+        info = self.plan.spec(component_id).outputs.get(stream_id)
         if info is None:
             raise IllegalArgumentException(
                 explain(
                     f"No output fields defined for component:stream {component_id}:{stream_id}",
                     given=stream_id,
-                    legal=", ".join(self.plan.spec(component_id).outputs),  # type: ignore[arg-type]
+                    legal=", ".join(self.plan.spec(component_id).outputs),
                 )
             )
         return info.fields

@@ -39,7 +39,7 @@ class LocalTopology:
         return self._managed.backend
 
     @property
-    def stats(self):
+    def stats(self) -> Any:
         """Live statistics."""
         return self._managed.stats
 
@@ -206,8 +206,9 @@ class LocalCluster:
         """Run what there is to run (simulated); on Spark the queries do it by themselves."""
         if self.simulated:
             for managed in list(self.manager.topologies.values()):
-                managed.backend.tick_clock()
-                managed.backend.run_until_quiet()
+                backend: Any = managed.backend
+                backend.tick_clock()
+                backend.run_until_quiet()
 
 
 def _bring_up(**options: Any) -> Environment:

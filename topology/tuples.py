@@ -186,7 +186,7 @@ class Tuple:
 
     def __getitem__(self, key: int | str | slice) -> Any:
         if key.__class__ is str:
-            return self.get_value_by_field(key)  # type: ignore[arg-type]
+            return self.get_value_by_field(key)
         return self.values[key]  # type: ignore[index]
 
     def __len__(self) -> int:

@@ -203,7 +203,7 @@ def _lists_at_once(
     watermarks = _numbers(table["watermark"]).tolist()
     for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
         if ok:
-            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])  # type: ignore[union-attr]
+            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
@@ -219,10 +219,7 @@ def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, histor
         report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
         return
     found[i] = _List(
-        registration.number,
-        value["watermark"],
-        np.array([history.code_of(m) for m, _ in entries], np.int64),  # type: ignore[index]
-        np.array([s for _, s in entries], np.float64),
+        registration.number, value["watermark"], np.array([history.code_of(m) for m, _ in entries], np.int64), np.array([s for _, s in entries], np.float64)
     )
 
 

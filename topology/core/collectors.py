@@ -332,7 +332,7 @@ class BasicOutputCollector:
         self.input: Tuple | None = None
         self.report_error = collector.report_error
         if not collector._tracking:
-            self.emit = collector.emit  # nothing to anchor: save a call per tuple
+            self.emit = collector.emit  # type: ignore[method-assign]  # nothing to anchor: save a call per tuple
 
     def emit(self, values: Sequence[Any], stream: str = "default") -> list[int]:
         """Emit a tuple anchored to the current input; see :meth:`OutputCollector.emit`."""

@@ -463,7 +463,7 @@ class Executor:
 
     def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:
         topic = metrics_topic(self.plan.name)
-        records = []
+        records: list[OutRecord] = []
         for task in tasks:
             records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors)
             task.errors = []

@@ -194,6 +194,25 @@ class _StoreBase:
         self.problems: list[str] = []
         self._synced: dict[int, int] = {}  # task -> journal entry that is on the disk
 
+    def place(self, task: int) -> str:
+        """Say where the snapshots and the journal of a task are, for messages."""
+        raise NotImplementedError
+
+    def _write(self, name: str, data: bytes, term: int | None) -> None:
+        raise NotImplementedError
+
+    def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        raise NotImplementedError
+
+    def _read(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def _remove(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
+        raise NotImplementedError
+
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
         for _ in range(_LOOKS):

@@ -274,8 +274,9 @@ class KafkaSpoutTask(SpoutTask):
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # records that were gone before they were emitted
         self._first_attempts: dict[tuple[str, int], int] = {}  # of a topic that was made again: attempts are numbered behind those of the old one
-        self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
-        kind = type(self.spec.obj)
+        component: Any = self.spec.obj
+        self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+        kind = type(component)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
 
@@ -355,8 +356,8 @@ class KafkaSpoutTask(SpoutTask):
             for record in records:
                 try:
                     refused += self.component.emit_records([record])
-                except Exception as reason:
-                    refused.append((record, _reason(reason)))
+                except Exception as refusal:
+                    refused.append((record, _reason(refusal)))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))

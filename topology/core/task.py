@@ -29,6 +29,7 @@ from dskype.topology.core.stats import TaskStats
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, shorten, text_of
+from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
 from dskype.topology.model import stateful
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
@@ -113,7 +114,7 @@ class Task:
     def _out_stream(self, name: str, info) -> OutStream:
         groupers, regular, direct = [], set(), set()
         for consumer, spec in sorted(self.plan.topology.components.items()):
-            grouping = spec.inputs.get((self.component_id, name))
+            grouping = spec.inputs.get(GlobalStreamId(self.component_id, name))
             if grouping is None:
                 continue
             targets = self.plan.component_tasks(consumer)

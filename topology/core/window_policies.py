@@ -34,7 +34,7 @@ class Event:
 class _CountEviction:
     """Lets the oldest go while there are more than ``threshold``."""
 
-    STATE = ("reference", "count")
+    STATE: tuple[str, ...] = ("reference", "count")
 
     def __init__(self, threshold: int) -> None:
         self.threshold, self.count = threshold, 0

@@ -99,8 +99,10 @@ class TopologyManager:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        resumed = (state := self._resumed.get(name)) is not None
-        if resumed:
+        former = self._resumed.get(name)
+        resumed = former is not None
+        if former is not None:
+            state = former
             filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
             # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
             state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}

@@ -108,7 +108,7 @@ class KafkaInboxReader:
         where = TopicPartition(topic, partition)
         with closing(self._settings.consumer()) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
-                raise lost_input(topic, partition, start, stop, 0, 0)
+                raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])
             first, end = consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
             stop = max(start, end) if stop is None else stop

@@ -270,7 +270,7 @@ class SimulatedTopology:
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
-        out = []
+        out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
