@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -87,6 +87,15 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
+def _dead_letters(rows: Sequence[Mapping[str, Any]]) -> Table:
+    letters = Table(title="dead letters", title_justify="left")
+    for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
+        letters.add_column(column, justify=justify)
+    for row in sorted(rows, key=lambda row: -row["count"]):
+        letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
+    return letters
+
+
 def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     """Return measurements as something that rich can print.
 
@@ -163,12 +172,7 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
             )
     found: list[Any] = [Text(title), heads, flows, parts]
     if m["dead_letters"]:
-        letters = Table(title="dead letters", title_justify="left")
-        for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
-            letters.add_column(column, justify=justify)
-        for row in sorted(m["dead_letters"], key=lambda row: -row["count"]):
-            letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
-        found.append(letters)
+        found.append(_dead_letters(m["dead_letters"]))
     return Group(*found)
 
 
