@@ -131,23 +131,48 @@ class Plan(Protocol):
     """What a context asks of a :class:`~dskype.topology.planning.plan.TopologyPlan`, which says what each member returns."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name of the topology."""
+
     @property
-    def topology_id(self) -> str: ...
+    def topology_id(self) -> str:
+        """Return the id of this run of the topology."""
+
     @property
-    def topology(self) -> StormTopology: ...
+    def topology(self) -> StormTopology:
+        """Return what was built."""
+
     @property
-    def task_component(self) -> Mapping[int, str]: ...
+    def task_component(self) -> Mapping[int, str]:
+        """Return task -> component."""
+
     @property
-    def component_ids(self) -> list[str]: ...
-    def spec(self, component_id: str) -> ComponentSpec: ...
-    def component_of(self, task: int) -> str: ...
-    def component_tasks(self, component_id: str) -> list[int]: ...
-    def component_conf(self, component_id: str) -> dict[str, Any]: ...
-    def task_index(self, task: int) -> int: ...
-    def worker_of(self, task: int) -> int: ...
-    def worker_tasks(self, worker: int) -> list[int]: ...
-    def worker_port(self, worker: int) -> int: ...
+    def component_ids(self) -> list[str]:
+        """Return the ids of all components, those of the system included."""
+
+    def spec(self, component_id: str) -> ComponentSpec:
+        """Return what was declared of a component."""
+
+    def component_of(self, task: int) -> str:
+        """Return the component of a task."""
+
+    def component_tasks(self, component_id: str) -> list[int]:
+        """Return the tasks of a component."""
+
+    def component_conf(self, component_id: str) -> dict[str, Any]:
+        """Return the configuration that a component sees."""
+
+    def task_index(self, task: int) -> int:
+        """Return the 0-based position of a task among those of its component."""
+
+    def worker_of(self, task: int) -> int:
+        """Return the worker of a task."""
+
+    def worker_tasks(self, worker: int) -> list[int]:
+        """Return the tasks of a worker."""
+
+    def worker_port(self, worker: int) -> int:
+        """Return the port that stands for a worker."""
 
 
 class TopologyContext:

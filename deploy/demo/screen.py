@@ -83,6 +83,7 @@ class Quantiles(NamedTuple):
 
     @classmethod
     def of(cls, values: Any) -> Quantiles:
+        """Return the quantiles of latencies in milliseconds."""
         if not len(values):
             return cls(None, None)
         p50, p99 = np.quantile(np.asarray(values, np.float64), [0.5, 0.99]).tolist()
@@ -102,6 +103,7 @@ class Counts:
 
     @property
     def all(self) -> int:
+        """Return the number of results of any kind."""
         return self.adds + self.removes + self.matches
 
 
@@ -251,6 +253,8 @@ class _Rate:
 
 
 class StreamRow(NamedTuple):
+    """A line of the table of streams."""
+
     number: int
     name: str
     source: str
@@ -260,6 +264,8 @@ class StreamRow(NamedTuple):
 
 
 class ComponentRow(NamedTuple):
+    """A line of the table of components."""
+
     name: str
     tasks: int
     executed: int

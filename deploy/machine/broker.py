@@ -235,6 +235,7 @@ class EmbeddedBroker:
     # ------------------------------------------------------------------ what is known
 
     def is_running(self) -> bool:
+        """Say whether the broker's process is there."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -244,6 +245,7 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
+        """Return the port of the broker; it stays the same over restarts."""
         if self._ports is None:
             raise BrokerError("the broker has no port before start()", fix="call start(), or use it in a with statement")
         return self._ports[0]

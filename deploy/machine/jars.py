@@ -64,10 +64,12 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
+        """Return ``group:artifact:version``."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
     @property
     def file_name(self) -> str:
+        """Return the name that the file has in a folder of jars."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
 
 

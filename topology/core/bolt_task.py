@@ -411,6 +411,7 @@ class BoltTask(Task):
             self.stats.process.record(perf_counter_ns() - started)
 
     def ack(self, tup: Tuple) -> None:
+        """Tell the ackers of the roots of a tuple that it is done."""
         ids = tup.message_id
         if ids:
             value = tup.ack_val
@@ -419,12 +420,14 @@ class BoltTask(Task):
         self._count_settled(self.stats.acked, tup)
 
     def fail(self, tup: Tuple) -> None:
+        """Tell the ackers of the roots of a tuple that it has failed."""
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
+        """Let the trees of a tuple begin their timeout again."""
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
 

@@ -93,6 +93,7 @@ class Channel:
             self.outbox.dirty.append(self)
 
     def close_rows(self) -> None:
+        """Close the segment that rows are added to; the next row begins another."""
         if self.rows:
             self.seq += len(self.rows)
             self.parts.append((self.out, len(self.rows), self.rows, self.anchors, True))
@@ -107,6 +108,7 @@ class Channel:
         self.seq += n
 
     def add_watermark(self, watermark: int) -> None:
+        """Add a watermark behind all that was added."""
         self._register()
         self.close_rows()
         self.parts.append((None, 0, watermark, None, False))

@@ -102,6 +102,8 @@ def one_by_one(records: Iterable[OutRecord | OutRecords]) -> Iterator[OutRecord]
 
 
 class FrameHeader(NamedTuple):
+    """The sender of a data frame and the number of its first tuple."""
+
     source_task: int
     first_seq: int
 
@@ -119,23 +121,31 @@ class Segment:
 
 @dataclass(slots=True)
 class DataFrame:
+    """Tuples and watermarks of one task, numbered from ``first_seq``."""
+
     source_task: int
     first_seq: int
     segments: list[Segment] = field(default_factory=list)
 
 
 class Pulse(NamedTuple):
+    """A turn of a spout: it may emit as many tuples as it has credit."""
+
     number: int
     now_ms: int
     credit: int
 
 
 class Tick(NamedTuple):
+    """A tick of a rate; rate 0 carries the time alone."""
+
     rate_secs: int
     now_ms: int
 
 
 class Control(NamedTuple):
+    """A command to a spout: ``activate`` or ``deactivate``."""
+
     command: str
     now_ms: int
 
@@ -154,6 +164,7 @@ def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: 
 
 
 def encode_watermark(watermark: int) -> bytes:
+    """Serialize a watermark as a segment."""
     return pack_value((None, watermark))
 
 
@@ -168,14 +179,17 @@ def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes | mem
 
 
 def encode_pulse(number: int, now_ms: int, credit: int) -> bytes:
+    """Return the value of a record that is a pulse."""
     return msgpack.packb((FRAME_VERSION, PULSE, number, now_ms, credit))
 
 
 def encode_tick(rate_secs: int, now_ms: int) -> bytes:
+    """Return the value of a record that is a tick."""
     return msgpack.packb((FRAME_VERSION, TICK, rate_secs, now_ms))
 
 
 def encode_control(command: str, now_ms: int) -> bytes:
+    """Return the value of a record that is a command."""
     return msgpack.packb((FRAME_VERSION, CONTROL, command, now_ms))
 
 

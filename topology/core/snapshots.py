@@ -345,9 +345,11 @@ class MemorySnapshotStore(_StoreBase):
         self.exists = True
 
     def create(self) -> None:
+        """Make the store if it is not there."""
         self.exists = True
 
     def clear(self) -> None:
+        """Remove all snapshots and journals; terms stay."""
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
 
     def place(self, task: int) -> str:
@@ -394,6 +396,7 @@ class FileSnapshotStore(_StoreBase):
         self._partial = f"{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
 
     def create(self) -> None:
+        """Make the folder if it is not there, and sweep what is half written."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in self.folder.iterdir():
             _sweep(folder, 0)
@@ -403,6 +406,7 @@ class FileSnapshotStore(_StoreBase):
         _sweep(self.folder / str(task), _ABANDONED_S)
 
     def clear(self) -> None:
+        """Remove all snapshots and journals; terms stay."""
         for path in self.folder.iterdir():
             if path.name != _TERMS:
                 shutil.rmtree(path)

@@ -129,6 +129,7 @@ class SpoutTask(Task):
     # -- tracking ---------------------------------------------------------------------------------
 
     def new_root(self) -> int:
+        """Return the id of the next tuple tree."""
         if not self._root_block:
             self._root_block = stream_ids(root_key(self.id), self._roots_made, _ROOT_BLOCK).tolist()[::-1]
         self._roots_made += 1

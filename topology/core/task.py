@@ -282,6 +282,7 @@ class Task:
         return out
 
     def flush_letters(self) -> list[OutRecord]:
+        """Return the dead letters since the last call; none while sending is suppressed."""
         letters, self.letters = self.letters, []
         return [] if self.suppressed else letters
 
@@ -306,6 +307,7 @@ class Task:
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
+        """Send many records as columns; return how many were not too large."""
         self._check_topic(topic)
         columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
         if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be

@@ -60,10 +60,12 @@ class ManagedTopology:
 
     @property
     def plan(self) -> TopologyPlan:
+        """Return the plan that runs."""
         return self.backend.plan
 
     @property
     def stats(self) -> TopologyStats:
+        """Return live statistics."""
         return self.backend.stats
 
 

@@ -110,7 +110,7 @@ class SimulatedTopology:
 
     :param plan: the physical plan.
     :param log: the log, shared by all topologies of a cluster.
-    :param now_ms: the simulated time at the start.
+    :param clock: returns the simulated time, epoch ms.
     :param seed: None for the plain run.
     :param faults: what goes wrong, with a seed only.
     """
@@ -134,6 +134,7 @@ class SimulatedTopology:
         self._left: dict[tuple[str, bytes], bytes | None] = {}  # what left the topology, by topic and record id
 
     def now_ms(self) -> int:
+        """Return the simulated time, epoch ms."""
         return self._clock_source()
 
     # -- lifecycle --------------------------------------------------------------------------------
