@@ -12,7 +12,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology test lint types chaos doctor clean
+.PHONY: help setup run topology check test lint types chaos doctor clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,9 @@ lint: $(INSTALLED) ## Check the code with ruff, and that it is formatted
 
 types: $(INSTALLED) ## Check the types of the emulator and of all public contracts
 	@$(BIN)/mypy --no-error-summary
+
+check: setup lint types ## Check quickly: lint, types, and the tests without Spark, Kafka and long schedules
+	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
 
 test: setup lint types ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import conftest
+
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 
@@ -83,3 +85,8 @@ def test_type_checkers_find_the_packages_where_setup_maps_them():
     mapped = dict(line.replace(" ", "").split("=") for line in setup["options"]["package_dir"].strip().splitlines())
     links = {f"dskype.{link.name}": link.resolve() for link in (ROOT / ".namespace" / "dskype").iterdir()}
     assert links == {name: ROOT / folder for name, folder in mapped.items()}
+
+
+@pytest.mark.parametrize("start", [*conftest._MACHINE, *conftest._THOROUGH])
+def test_groups_of_tests_name_files_that_are_there(start):
+    assert (ROOT / "tests" / start).exists()
