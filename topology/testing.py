@@ -304,7 +304,7 @@ class TestPlannerSpout(DeclaresFields, MayBeOfOneTask, Spout):
 
     __test__ = False
 
-    def __init__(self, fields: Fields | list | bool = True, is_distributed: bool = True) -> None:
+    def __init__(self, fields: Fields | list[str] | bool = True, is_distributed: bool = True) -> None:
         if isinstance(fields, bool):
             is_distributed = fields
             fields = Fields("field1", "field2")

@@ -70,7 +70,7 @@ class StreamMeta:
         return f"StreamMeta({self.component!r}, {self.task}, {self.stream!r}, {self.fields!r})"
 
 
-def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool = True) -> tuple[Callable, Callable]:
+def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Make ``get_x(i)`` and ``get_x_by_field(f)``; None passes, as a Java cast of null does."""
 
     def check(tup: Tuple, value: Any, where: Any) -> Any:
