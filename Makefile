@@ -12,7 +12,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology test chaos doctor clean
+.PHONY: help setup run topology check test lint types chaos doctor clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,7 +39,17 @@ run: setup ## Publish and subscribe on the world's places, live, on Spark and a 
 topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
-test: setup ## Run all tests
+lint: $(INSTALLED) ## Check the code with ruff, and that it is formatted
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+
+types: $(INSTALLED) ## Check the types of the emulator and of all public contracts
+	@$(BIN)/mypy --no-error-summary
+
+check: setup lint types ## Check quickly: lint, types, and the tests without Spark, Kafka and long schedules
+	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
+
+test: setup lint types ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
@@ -50,7 +60,7 @@ doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
 
 clean: ## Remove the environment and what builds left (the cache folder with the jars stays)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first Python that is new enough makes the environment. An environment that is half made has no stamp and is made anew.
@@ -79,5 +89,5 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  $$pip --require-hashes -r $(VENV)/build.lock; \
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
-	else $$pip -e '.[demo,test]'; fi; \
+	else $$pip -e '.[demo,test,check]'; fi; \
 	touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -96,7 +97,7 @@ class AggregationBolt(BatchBolt):
         tasks = np.array([task for task, _, _ in done])
         starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(done)]
         bounds = offsets.tolist()
-        for first, stop in zip(starts, starts[1:]):
+        for first, stop in itertools.pairwise(starts):
             own = offsets[first : stop + 1]
             self._collector.emit_direct_batch(
                 int(tasks[first]),

@@ -79,7 +79,7 @@ class BooleanSubscriptions:
         return found
 
     def __len__(self) -> int:
-        """The number of slots in use."""
+        """Return the number of slots in use."""
         return len(self._index)
 
     def snapshot(self) -> dict[str, Any]:
@@ -91,6 +91,6 @@ class BooleanSubscriptions:
         self._index.restore(state["boolean"])
         self.metadata.restore(state["filters"])
         self.slots = self.metadata.by_name()
-        self._ends_ms = {slot: end_ms for slot, end_ms in state["ends_ms"]}
+        self._ends_ms = dict(state["ends_ms"])
         self._expiring = [(end_ms, slot, self.metadata.registration(slot)) for slot, end_ms in self._ends_ms.items()]
         heapq.heapify(self._expiring)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -266,7 +267,7 @@ class MessageBolt(BatchBolt):
                 asked.task,
                 asked.queries.count,
                 *(csr_to_lists(answers.offsets, column) for column in (answers.seqs, answers.positions, answers.scores)),
-                [names[start:stop] for start, stop in zip(offsets, offsets[1:])],
+                [names[start:stop] for start, stop in itertools.pairwise(offsets)],
             ],
             PARTIALS,
         )

@@ -39,7 +39,7 @@ class MessageQueue:
         self._batches: list[Arrived] = []
 
     def __len__(self) -> int:
-        """The number of messages."""
+        """Return the number of messages."""
         return sum(batch.messages.n for batch in self._batches)
 
     def append(self, batch: TupleBatch) -> None:

@@ -85,7 +85,7 @@ class Skype:
         return TextSkype(cls(window, space.diagonal_deg, **options), Vocabulary.build(texts, tokenizer), tokenizer, space=space, timed=timed)
 
     def __len__(self) -> int:
-        """The number of subscriptions."""
+        """Return the number of subscriptions."""
         return len(self.engine)
 
     @property
@@ -251,7 +251,7 @@ class TextSkype:
         self._seq = 0
 
     def __len__(self) -> int:
-        """The number of subscriptions."""
+        """Return the number of subscriptions."""
         return len(self._slots)
 
     def subscribe(self, name: str, keywords: str | Sequence[str], *, lat: float, lon: float, k: int = 20, alpha: float = 0.5) -> None:

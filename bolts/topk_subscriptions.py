@@ -262,7 +262,7 @@ class TopkSubscriptions:
         self._asked = state["asked"]
         self.metadata.restore(state["topk"])
         self.slots = self.metadata.by_name()
-        self._requests = {request: slot for request, slot in state["requests"]}
+        self._requests = dict(state["requests"])
         self._request_of = {slot: request for request, slot in state["requests"]}
-        self._frozen = {slot: watermark for slot, watermark in state["frozen"]}
+        self._frozen = dict(state["frozen"])
         self.changed.restore(state["changed"])

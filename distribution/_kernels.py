@@ -251,7 +251,8 @@ def place_all(subscriptions, limits, hashes, tasks, plan):
 @njit(cache=True)
 def prefix_lengths(offsets, weights, alpha, limits):
     """Return the lengths of loose prefixes, at least 1 (journal paper, Definition 12): the fewest keywords, from the first on, so that
-    ``alpha + (1 - alpha) * norm(weights of the others)`` is below the limit."""
+    ``alpha + (1 - alpha) * norm(weights of the others)`` is below the limit.
+    """
     n = len(offsets) - 1
     lengths = np.zeros(n, np.int64)
     for i in range(n):

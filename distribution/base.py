@@ -141,7 +141,7 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
             explain(
                 "The plan is for another number of tasks of the subscription bolt.",
                 given=given.get("tasks"),
-                legal=tasks,
+                legal=str(tasks),
                 hint="learn it anew with --tasks, or change the bolt's parallelism",
             )
         )

@@ -39,7 +39,7 @@ class HashingDistributor(Distributor):
 
     def message_tasks(self, messages: MessageBatch) -> None:
         """Return None: every task."""
-        return None
+        return
 
     def plan(self) -> dict[str, Any]:
         """Return the number of tasks."""

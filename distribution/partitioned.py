@@ -250,7 +250,7 @@ class Partitioned(Distributor):
             share = node["load"] / (len(tasks) + 1)
             moved(tasks, -share)
             moved([task], share)
-        plan = self.planned(self.tasks, edited(self._root, lambda number, node: new.get(number, node)), loads)
+        plan = self.planned(self.tasks, edited(self._root, new.get), loads)
         if sample is not None:
             plan["loads"] = measure(type(self)(self.tasks, self.options, plan), sample).loads.tolist()
         return plan

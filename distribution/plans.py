@@ -12,6 +12,7 @@ Lines may be above ranges (spatial first), below them (keyword first), or both; 
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -89,7 +90,7 @@ def checked_root(root: Any, tasks: int) -> Node:
         else:
             parts = node.get("ranges")
             begins = [part.get("from") if isinstance(part, dict) else None for part in parts] if isinstance(parts, list) else []
-            if ranged or not begins or not all(type(b) is int for b in begins) or begins[0] != 0 or any(a >= b for a, b in zip(begins, begins[1:])):
+            if ranged or not begins or not all(type(b) is int for b in begins) or begins[0] != 0 or any(a >= b for a, b in itertools.pairwise(begins)):
                 raise refuse("ranges of keywords are not usable", begins[:8], "rising term ids from 0 on, not inside other ranges")
             for part in parts:
                 look(part.get("node"), True, depth + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -149,7 +150,7 @@ class MessageSpout(KafkaSpout):
         partition = good[0][0].partition
         offsets = np.array([r.offset for r, _, _ in good], np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(good)]
-        for start, stop in zip(cuts, cuts[1:]):
+        for start, stop in itertools.pairwise(cuts):
             run = {
                 "v": 1,
                 "task": self._task,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quoted  # type: ignore[attr-defined]
+from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
@@ -25,9 +25,9 @@ __all__ = [
     "Subscription",
     "TopkSubscription",
     "longest_record_bytes",
+    "parse_key",
     "parse_message",
     "parse_subscription",
-    "parse_key",
     "subscription_from_record",
 ]
 
@@ -232,7 +232,7 @@ def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tok
         return _topk(id, record, tokenizer, space, limits)
     if kind == "boolean":
         return _boolean(id, record, tokenizer, limits)
-    _refuse("Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
+    return _refuse("Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
 
 
 def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits) -> TopkSubscription:

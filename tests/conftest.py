@@ -13,6 +13,7 @@ import pytest
 from dskype.deploy.machine import paths
 
 if TYPE_CHECKING:
+    from dskype.deploy.machine.broker import EmbeddedBroker
     from dskype.topology.local import LocalCluster
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -42,6 +43,21 @@ _MACHINE = (
 )
 """Files whose tests need Spark or a broker."""
 
+_THOROUGH = (
+    "bolts/topk/",
+    "bolts/window/test_windows.py",
+    "deploy/benchmarks/",
+    "deploy/chaos/",
+    "deploy/verification/",
+    "distribution/test_distributors.py",
+    "endtoend/",
+    "golden/",
+    "test_without_jit.py",
+    "topology/core/test_frame_fuzz.py",
+    "topology/simulated/test_faults.py",
+)
+"""Files whose tests play many seeded schedules, compare with oracles step by step, or measure: ``make check`` leaves them to ``make test``."""
+
 _SPREAD = ("endtoend/test_exactness.py",)
 """Files whose tests need nothing of each other, and much time."""
 
@@ -52,8 +68,14 @@ def _group(nodeid: str) -> str:
     return "machine" if file.startswith(_MACHINE) else nodeid if file in _SPREAD else file
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that need Spark or a broker: one process runs them one after the other, beside all the rest."""
+    """Mark tests, and begin with those that need Spark or a broker: one process runs them one after the other, beside all the rest."""
+    for item in items:
+        if _group(item.nodeid) == "machine" or not {"broker", "bootstrap_servers", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("machine")
+        elif item.nodeid.removeprefix("tests/").startswith(_THOROUGH):
+            item.add_marker("thorough")
     items.sort(key=lambda item: _group(item.nodeid) != "machine")
 
 
@@ -70,7 +92,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[object]:
+def broker() -> Iterator[EmbeddedBroker]:
     """One embedded broker for the whole session; tests use topic names of their own."""
     from dskype.deploy.machine.broker import EmbeddedBroker
 
@@ -79,9 +101,9 @@ def broker() -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def bootstrap_servers(broker: object) -> str:
+def bootstrap_servers(broker: EmbeddedBroker) -> str:
     """Address of the session's broker."""
-    return broker.bootstrap_servers  # type: ignore[attr-defined,no-any-return]
+    return broker.bootstrap_servers
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,13 @@
 """What the folders may import, checked on the syntax trees."""
 
 import ast
+import configparser
 import re
 from pathlib import Path
 
 import pytest
+
+from tests import conftest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
@@ -74,3 +77,16 @@ def test_yaml_is_read_safely():
             or (c.func.attr == "load" and getattr(c.func.value, "id", "") == "yaml" and not any("Loader" in ast.dump(k) for k in c.args[1:] + c.keywords))
         ]
         assert not unsafe, path
+
+
+def test_type_checkers_find_the_packages_where_setup_maps_them():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    mapped = dict(line.replace(" ", "").split("=") for line in setup["options"]["package_dir"].strip().splitlines())
+    links = {f"dskype.{link.name}": link.resolve() for link in (ROOT / ".namespace" / "dskype").iterdir()}
+    assert links == {name: ROOT / folder for name, folder in mapped.items()}
+
+
+@pytest.mark.parametrize("start", [*conftest._MACHINE, *conftest._THOROUGH])
+def test_groups_of_tests_name_files_that_are_there(start):
+    assert (ROOT / "tests" / start).exists()

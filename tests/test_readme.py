@@ -16,7 +16,7 @@ def example(word: str) -> dict:
     text = (Path(__file__).parent.parent / "README.md").read_text()
     [code] = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if word in code]
     names = {"__name__": "readme_example"}
-    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own text)
+    exec(compile(code, "README.md", "exec"), names)
     return names
 
 

@@ -1,9 +1,11 @@
-"""Building a topology: ``TopologyBuilder`` -> ``StormTopology``::
+"""Building a topology: a ``TopologyBuilder`` makes a ``StormTopology``.
 
-builder = TopologyBuilder()
-builder.set_spout("words", WordSpout(), 2)
-builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))
-topology = builder.create_topology()
+.. code-block:: python
+
+    builder = TopologyBuilder()
+    builder.set_spout("words", WordSpout(), 2)
+    builder.set_bolt("count", CountBolt(), 4).fields_grouping("words", Fields("word"))
+    topology = builder.create_topology()
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ class Spout(Component):
         """Take note that the tree of ``msg_id`` failed or timed out. Emitting it again is up to this method."""
 
     def activate(self) -> None:
-        """Called before the first ``next_tuple`` and whenever the topology is activated again."""
+        """Hear of activation, before the first ``next_tuple`` and whenever the topology is activated again."""
 
     def deactivate(self) -> None:
-        """Called when the topology is deactivated: no ``next_tuple`` until ``activate``."""
+        """Hear of deactivation: no ``next_tuple`` until ``activate``."""
 
     def close(self) -> None:
         """Free resources; guaranteed only in a local cluster."""
@@ -201,7 +201,7 @@ class KafkaSpout(Spout):
         raise NotImplementedError
 
     def next_tuple(self) -> None:
-        """Called after the records of a pulse; the runtime feeds the records. Default: nothing."""
+        """Hear of a pulse, after its records; the runtime feeds the records. Default: nothing."""
 
 
 def _as_bytes(value: Any) -> bytes | None:
@@ -247,6 +247,6 @@ class KafkaBolt(BaseBolt):
 
     def translate(self, tup: Tuple) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
         """Turn one tuple into a record ``(topic, key, value, headers)``; None drops it."""
-        topic = tup[self.topic_field] if self.topic_field else self.topic
+        topic: Any = tup[self.topic_field] if self.topic_field else self.topic
         key = tup[self.key_field] if tup.contains(self.key_field) else None
         return topic, _as_bytes(key), _as_bytes(tup[self.value_field]), []

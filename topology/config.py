@@ -58,7 +58,7 @@ RECORD_BYTES = 8 << 20
 """The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
 
 
-class Config(dict):
+class Config(dict[str, Any]):
     """A topology's configuration; a dict with Storm's key names as class attributes and Storm's setters.
 
     >>> conf = Config()

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from dskype.topology.errors import IllegalArgumentException, explain, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
@@ -131,23 +131,48 @@ class Plan(Protocol):
     """What a context asks of a :class:`~dskype.topology.planning.plan.TopologyPlan`, which says what each member returns."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name of the topology."""
+
     @property
-    def topology_id(self) -> str: ...
+    def topology_id(self) -> str:
+        """Return the id of this run of the topology."""
+
     @property
-    def topology(self) -> StormTopology: ...
+    def topology(self) -> StormTopology:
+        """Return what was built."""
+
     @property
-    def task_component(self) -> Mapping[int, str]: ...
+    def task_component(self) -> Mapping[int, str]:
+        """Return task -> component."""
+
     @property
-    def component_ids(self) -> list[str]: ...
-    def spec(self, component_id: str) -> ComponentSpec: ...
-    def component_of(self, task: int) -> str: ...
-    def component_tasks(self, component_id: str) -> list[int]: ...
-    def component_conf(self, component_id: str) -> dict[str, Any]: ...
-    def task_index(self, task: int) -> int: ...
-    def worker_of(self, task: int) -> int: ...
-    def worker_tasks(self, worker: int) -> list[int]: ...
-    def worker_port(self, worker: int) -> int: ...
+    def component_ids(self) -> list[str]:
+        """Return the ids of all components, those of the system included."""
+
+    def spec(self, component_id: str) -> ComponentSpec:
+        """Return what was declared of a component."""
+
+    def component_of(self, task: int) -> str:
+        """Return the component of a task."""
+
+    def component_tasks(self, component_id: str) -> list[int]:
+        """Return the tasks of a component."""
+
+    def component_conf(self, component_id: str) -> dict[str, Any]:
+        """Return the configuration that a component sees."""
+
+    def task_index(self, task: int) -> int:
+        """Return the 0-based position of a task among those of its component."""
+
+    def worker_of(self, task: int) -> int:
+        """Return the worker of a task."""
+
+    def worker_tasks(self, worker: int) -> list[int]:
+        """Return the tasks of a worker."""
+
+    def worker_port(self, worker: int) -> int:
+        """Return the port that stands for a worker."""
 
 
 class TopologyContext:
@@ -163,6 +188,10 @@ class TopologyContext:
         self.plan = plan
         self._task = task
         self._component = plan.component_of(task)
+        self.clock_ms: Callable[[], int]
+        """The task's time, epoch ms; set by what runs the task."""
+        self.now_ms: Callable[[], int]
+        """The time of day, epoch ms; set by what runs the task."""
         self.task_data: dict[str, Any] = {}
         """Free for the user; one dict per task."""
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data
@@ -258,14 +287,15 @@ class TopologyContext:
         :raises IllegalArgumentException: ``No output fields defined for component:stream c:s``.
         """
         if stream_id is None:
-            component_id, stream_id = component_id  # type: ignore[misc]
-        info = self.plan.spec(component_id).outputs.get(stream_id)  # type: ignore[arg-type]
+            component_id, stream_id = cast("GlobalStreamId", component_id)
+        component_id = cast("str", component_id)
+        info = self.plan.spec(component_id).outputs.get(stream_id)
         if info is None:
             raise IllegalArgumentException(
                 explain(
                     f"No output fields defined for component:stream {component_id}:{stream_id}",
                     given=stream_id,
-                    legal=", ".join(self.plan.spec(component_id).outputs),  # type: ignore[arg-type]
+                    legal=", ".join(self.plan.spec(component_id).outputs),
                 )
             )
         return info.fields

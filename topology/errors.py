@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "FATAL_MARK",
+    "RETRIABLE_MARK",
     "AlreadyAliveException",
     "DeadLetter",
     "DskypeError",
-    "FATAL_MARK",
-    "RETRIABLE_MARK",
     "FailedException",
     "FatalError",
     "IllegalArgumentException",

@@ -6,8 +6,9 @@ import importlib.metadata
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalStateException, TopologyError
@@ -38,7 +39,7 @@ class LocalTopology:
         return self._managed.backend
 
     @property
-    def stats(self):
+    def stats(self) -> Any:
         """Live statistics."""
         return self._managed.stats
 
@@ -205,8 +206,9 @@ class LocalCluster:
         """Run what there is to run (simulated); on Spark the queries do it by themselves."""
         if self.simulated:
             for managed in list(self.manager.topologies.values()):
-                managed.backend.tick_clock()
-                managed.backend.run_until_quiet()
+                backend: Any = managed.backend
+                backend.tick_clock()
+                backend.run_until_quiet()
 
 
 def _bring_up(**options: Any) -> Environment:

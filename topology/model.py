@@ -182,8 +182,8 @@ class StormTopology:
 
     def consumers(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> dict[str, Grouping]:
         """Return who subscribes to a stream, and how: {component id: grouping}, in string order of the ids."""
-        key = (component_id, stream_id)
-        return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}  # type: ignore[index]
+        key = GlobalStreamId(component_id, stream_id)
+        return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}
 
     def without_system(self) -> StormTopology:
         """Return the user's own components alone, still with their system streams."""

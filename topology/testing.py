@@ -304,9 +304,10 @@ class TestPlannerSpout(DeclaresFields, MayBeOfOneTask, Spout):
 
     __test__ = False
 
-    def __init__(self, fields: Fields | list | bool = True, is_distributed: bool = True) -> None:
+    def __init__(self, fields: Fields | list[str] | bool = True, is_distributed: bool = True) -> None:
         if isinstance(fields, bool):
-            fields, is_distributed = Fields("field1", "field2"), fields
+            is_distributed = fields
+            fields = Fields("field1", "field2")
         self._fields = as_fields(fields)
         self._is_distributed = is_distributed
 

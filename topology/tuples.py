@@ -10,10 +10,10 @@ from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
-    "InRecord",
     "SYSTEM_COMPONENT_ID",
     "SYSTEM_TASK_ID",
     "SYSTEM_TICK_STREAM_ID",
+    "InRecord",
     "StreamMeta",
     "Tuple",
     "TupleBatch",
@@ -70,7 +70,7 @@ class StreamMeta:
         return f"StreamMeta({self.component!r}, {self.task}, {self.stream!r}, {self.fields!r})"
 
 
-def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool = True) -> tuple[Callable, Callable]:
+def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Make ``get_x(i)`` and ``get_x_by_field(f)``; None passes, as a Java cast of null does."""
 
     def check(tup: Tuple, value: Any, where: Any) -> Any:
@@ -186,7 +186,7 @@ class Tuple:
 
     def __getitem__(self, key: int | str | slice) -> Any:
         if key.__class__ is str:
-            return self.get_value_by_field(key)  # type: ignore[arg-type]
+            return self.get_value_by_field(key)
         return self.values[key]  # type: ignore[index]
 
     def __len__(self) -> int:

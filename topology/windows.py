@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from dskype.topology.components import BaseBolt, Bolt
 from dskype.topology.config import Config
@@ -73,7 +73,7 @@ class Duration:
     value: int
 
     def __post_init__(self) -> None:
-        value = self.value
+        value: Any = self.value
         if isinstance(value, float) and value.is_integer():
             object.__setattr__(self, "value", value := int(value))
         if isinstance(value, bool) or not isinstance(value, int):
@@ -91,22 +91,22 @@ class Duration:
     @classmethod
     def of_seconds(cls, value: float) -> Self:
         """Return a duration of ``value`` seconds."""
-        return cls(value * 1000)  # type: ignore[arg-type]
+        return cls(cast("int", value * 1000))
 
     @classmethod
     def of_minutes(cls, value: float) -> Self:
         """Return a duration of ``value`` minutes."""
-        return cls(value * 60_000)  # type: ignore[arg-type]
+        return cls(cast("int", value * 60_000))
 
     @classmethod
     def of_hours(cls, value: float) -> Self:
         """Return a duration of ``value`` hours."""
-        return cls(value * 3_600_000)  # type: ignore[arg-type]
+        return cls(cast("int", value * 3_600_000))
 
     @classmethod
     def of_days(cls, value: float) -> Self:
         """Return a duration of ``value`` days."""
-        return cls(value * 86_400_000)  # type: ignore[arg-type]
+        return cls(cast("int", value * 86_400_000))
 
     of, seconds, minutes, hours, days = of_millis, of_seconds, of_minutes, of_hours, of_days
     """Storm's own names."""
@@ -283,6 +283,7 @@ class WindowedOutputCollector:
     def __init__(self, collector: Any) -> None:
         self._collector = collector
         self.window: Sequence[Tuple] = ()
+        self.ack: Callable[[Tuple], None]
         for name in ("ack", "fail", "reset_timeout", "report_error", "send_record", "emit_watermark"):
             setattr(self, name, getattr(collector, name))
 

@@ -9,7 +9,7 @@ from dskype.bolts.boolean.base import BooleanIndex
 from dskype.bolts.boolean.plain import PlainIndex
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["BooleanIndex", "INDEXES", "make_index"]
+__all__ = ["INDEXES", "BooleanIndex", "make_index"]
 
 INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex,)}
 """Name (``dskype.boolean.index``) -> class."""

@@ -13,13 +13,13 @@ from numba import njit
 
 __all__ = [
     "EMPTY",
-    "Index",
     "NEED_POSTINGS",
     "NEED_PROGRAMS",
     "NEED_TERMS",
     "POSTINGS_USED",
     "PROGRAMS_USED",
     "TERMS_USED",
+    "Index",
     "find",
     "insert",
     "match",

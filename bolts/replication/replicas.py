@@ -26,6 +26,7 @@ after every evaluation, the replica sends its whole list; if it was alone also w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -272,7 +273,7 @@ class Replicas:
             return []
         offsets, seqs, positions, scores = self._topk.engine.topk(slots)
         ids, bounds = self._topk.ids.get(seqs).to_pylist(), offsets.tolist()
-        return [RankedList(np.array(seqs[a:b]), np.array(positions[a:b]), np.array(scores[a:b]), ids[a:b]) for a, b in zip(bounds, bounds[1:])]
+        return [RankedList(np.array(seqs[a:b]), np.array(positions[a:b]), np.array(scores[a:b]), ids[a:b]) for a, b in itertools.pairwise(bounds)]
 
     def _send_list(self, slot: int, claims: list[Claim], alone: bool, ranked: RankedList | None, base: RankedList | None, watermark: int) -> None:
         metadata, k = self._topk.metadata, int(self._topk.engine.k(np.array([slot]))[0])

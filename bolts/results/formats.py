@@ -28,10 +28,10 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = [
     "ADD",
     "EVENTS",
-    "Heads",
     "MATCH",
     "OPS",
     "REMOVE",
+    "Heads",
     "Records",
     "delta_records",
     "event_record",

@@ -67,7 +67,8 @@ class SubscriptionIndex(ABC):
     restored index may look different inside but answers the same.
 
     :param diagonal_deg: diagonal of the data space, degrees: distance at which the spatial similarity is 0.
-    :param options: of the implementation; unknown ones are a TypeError.
+    :param word_fields: further fields of the keywords in ``table``: name -> dtype. An implementation takes options of its own instead; an
+        unknown one is a TypeError.
     """
 
     def __init__(self, diagonal_deg: float, **word_fields: type) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +79,7 @@ class TopkEngine:
         self._first_free = 0  # no free slot is below
 
     def __len__(self) -> int:
-        """The number of subscriptions."""
+        """Return the number of subscriptions."""
         return self._count
 
     def insert(
@@ -278,7 +279,7 @@ class TopkEngine:
             cuts.append(int(np.searchsorted(position, position[cuts[-1] + size - 1], side="right")))
         if cuts[-1] < n or n == 0:
             cuts.append(n)
-        return list(zip(cuts, cuts[1:]))
+        return list(itertools.pairwise(cuts))
 
     def _retune(self, slots: np.ndarray) -> None:
         if len(slots):

@@ -30,7 +30,7 @@ class QueryBatch(NamedTuple):
     """
 
     watermark: np.ndarray
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # tuple.count is not used
     alpha: np.ndarray
     lat: np.ndarray
     lon: np.ndarray
@@ -55,7 +55,8 @@ class QueryBatch(NamedTuple):
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(5)]
         terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (6, 7))
-        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        watermark, count, alpha, lat, lon = whole
+        return cls(watermark, count, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
 
     def take(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
@@ -63,7 +64,8 @@ class QueryBatch(NamedTuple):
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
-        return QueryBatch(*(column[rows] for column in self[:5]), offsets, self.terms[index], self.weights[index])
+        watermark, count, alpha, lat, lon = (column[rows] for column in self[:5])
+        return QueryBatch(watermark, count, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
 
 
 class Answers(NamedTuple):

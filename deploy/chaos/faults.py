@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dskype.deploy.chaos.system import System
     from dskype.deploy.chaos.workloads import Workload
 
-__all__ = ["FAULTS", "Fault", "PARTNERS", "usable"]
+__all__ = ["FAULTS", "PARTNERS", "Fault", "usable"]
 
 log = logging.getLogger(__name__)
 

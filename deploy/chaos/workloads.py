@@ -416,7 +416,7 @@ class Dskype(Workload):
 
     def check(self, *, final: bool) -> Check:
         """Verify everything that was published."""
-        for attempt in range(5):
+        for _attempt in range(5):
             report = verify(Inputs.read(self.name, lambda topic: read_to_end(self._kafka, topic)), Settings.from_conf(self._conf), final=final, writes=True)
             if report.ok:
                 break

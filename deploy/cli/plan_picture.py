@@ -153,7 +153,7 @@ def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
         lists.setdefault((None,) * 4 if inner else part.box, {}).setdefault(part.terms, []).append(part.node)
     drawn, used = [], 0
     high = _BARS if len(lists) == 1 else max(46, _BARS // len(lists))
-    for number, ranges in enumerate(lists.values()):
+    for ranges in lists.values():
         top = y0 + used
         width = _WIDTH - 2 * _MARGIN
         marks = [t for nodes in ranges.values() for node in nodes for t in node["marks"].get("term", ())]

@@ -113,7 +113,7 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
                 break
         if surplus <= 0 or not own:
             break
-        moved, chosen = 0.0, []
+        moved, chosen = 0.0, list[int]()
         for number in sorted(own, key=lambda number: (-own[number], number)):
             if 0 < own[number] <= 1.1 * surplus - moved and len(chosen) < len(left[hot]) - 1:
                 chosen.append(number)

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -461,7 +461,7 @@ class PubSub:
                 continue
             id = value.get("subscription")
             if isinstance(id, str) and id in registered and registered[id].registration == value.get("registration"):
-                states[id] = str(value.get("event")), value.get("watermark")
+                states[id] = str(value.get("event")), cast("int", value.get("watermark"))
         return states
 
     def topk(self, id: str) -> TopK | None:

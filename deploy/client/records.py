@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
 
@@ -84,7 +84,7 @@ class Result:
             str(value["subscription"]),
             str(value["op"]),
             value["message"],
-            value.get("watermark"),
+            cast("int", value.get("watermark")),
             value.get("score"),
             value.get("rank"),
             value.get("meta"),

@@ -222,12 +222,12 @@ def _detail_marks(view: _View, here: tuple[float, float], name: str, pins: Seque
 def _free_spot(x: float, y: float, taken: list[_Box], view: _View) -> tuple[float, float]:
     """Return the nearest place for a bubble that touches no other: on growing rings around its point."""
     size = _BUBBLE + 1
-    for ring in range(0, 40):
+    for ring in range(40):
         for step in range(max(1, 8 * min(ring, 4))):
             angle = 2 * math.pi * step / max(1, 8 * min(ring, 4)) - math.pi / 2
             cx, cy = x + 7 * ring * math.cos(angle), y + 7 * ring * math.sin(angle)
             box = (cx - size, cy - size, cx + size, cy + size)
-            if _within(box, view) and not any(map(lambda other: _overlap(box, other), taken)):
+            if _within(box, view) and not any(_overlap(box, other) for other in taken):
                 return cx, cy
     return x, y
 

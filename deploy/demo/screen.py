@@ -83,10 +83,14 @@ class Quantiles(NamedTuple):
 
     @classmethod
     def of(cls, values: Any) -> Quantiles:
+        """Return the quantiles of latencies in milliseconds."""
         if not len(values):
             return cls(None, None)
         p50, p99 = np.quantile(np.asarray(values, np.float64), [0.5, 0.99]).tolist()
         return cls(p50, p99)
+
+
+_NO_QUANTILES = Quantiles(None, None)
 
 
 @dataclass
@@ -99,6 +103,7 @@ class Counts:
 
     @property
     def all(self) -> int:
+        """Return the number of results of any kind."""
         return self.adds + self.removes + self.matches
 
 
@@ -248,6 +253,8 @@ class _Rate:
 
 
 class StreamRow(NamedTuple):
+    """A line of the table of streams."""
+
     number: int
     name: str
     source: str
@@ -257,6 +264,8 @@ class StreamRow(NamedTuple):
 
 
 class ComponentRow(NamedTuple):
+    """A line of the table of components."""
+
     name: str
     tasks: int
     executed: int
@@ -287,8 +296,8 @@ class Moment:
     evaluations: int = 0
     results: Counts = field(default_factory=Counts)
     results_per_s: float = 0.0
-    recent: Quantiles = Quantiles(None, None)
-    overall: Quantiles = Quantiles(None, None)
+    recent: Quantiles = _NO_QUANTILES
+    overall: Quantiles = _NO_QUANTILES
     dead_letters: int = 0
     errors: int = 0
     streams: list[StreamRow] = field(default_factory=list)

@@ -97,7 +97,7 @@ class PlacesSpout(Spout):
     def next_tuple(self) -> None:
         """Emit the places of one block."""
         if self._position >= self._end:
-            if self._rounds and self._round + 1 >= self._rounds or self._start >= self._end:
+            if (self._rounds and self._round + 1 >= self._rounds) or self._start >= self._end:
                 return
             self._round, self._position = self._round + 1, self._start
         entries = self._block()

@@ -1,7 +1,4 @@
-"""Run a real Apache Kafka broker next to the program: one node in KRaft mode, on 127.0.0.1, gone when the program is gone.
-
-The settings serve a machine of two cores that runs Spark as well: few threads, a small heap, no periodic work that a single node has no use for.
-"""
+"""Run a real Apache Kafka broker next to the program: one node in KRaft mode, on 127.0.0.1, gone when the program is gone."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dskype.deploy.machine import jars, paths
+from dskype.deploy.machine.broker_settings import AFTER_CRASH, HOST, JVM_FLAGS, LOG4J, MESSAGE_MAX_BYTES, SETTINGS
 from dskype.deploy.machine.connection import Bootstrap, client_arguments, kafka_options, resolve_bootstrap
 from dskype.deploy.machine.errors import BrokerError
 from dskype.deploy.machine.folders import OwnedFolder, sweep_stale
@@ -32,6 +30,7 @@ from dskype.deploy.machine.java import Java, find_java
 from dskype.deploy.machine.processes import spawn_tied
 
 __all__ = [
+    "MESSAGE_MAX_BYTES",
     "Bootstrap",
     "BrokerEvent",
     "EmbeddedBroker",
@@ -43,77 +42,6 @@ __all__ = [
     "resolve_bootstrap",
     "sweep_stale",
 ]
-
-HOST = "127.0.0.1"
-MESSAGE_MAX_BYTES = 16 * 1024 * 1024
-
-_AFTER_CRASH = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
-"""The metadata log of a broker that crashed still holds its old registration, and the new one has to wait until that session is over."""
-
-_JVM_FLAGS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-Djava.awt.headless=true",
-    "-Djava.net.preferIPv4Stack=true",
-)
-
-_SETTINGS = {
-    "process.roles": "broker,controller",
-    "node.id": 1,
-    "controller.listener.names": "CONTROLLER",
-    # few threads, small buffers
-    "num.network.threads": 2,
-    "num.io.threads": 3,
-    "background.threads": 2,
-    "num.recovery.threads.per.data.dir": 1,
-    "log.cleaner.threads": 1,
-    "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-    "log.index.size.max.bytes": 1024 * 1024,
-    # little idle work: no heartbeat of the metadata log, no partition balancing with one node; patience with stalls
-    "metadata.max.idle.interval.ms": 0,
-    "auto.leader.rebalance.enable": "false",
-    "broker.session.timeout.ms": 30_000,
-    # one node
-    "offsets.topic.num.partitions": 1,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.num.partitions": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "share.coordinator.state.topic.num.partitions": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    "default.replication.factor": 1,
-    "min.insync.replicas": 1,
-    # topics are made on purpose, groups start at once
-    "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": 0,
-    "message.max.bytes": MESSAGE_MAX_BYTES,
-    "replica.fetch.max.bytes": MESSAGE_MAX_BYTES,
-    # deleted topics, expired segments and superseded keys go soon
-    "log.segment.bytes": 64 * 1024 * 1024,
-    "log.segment.delete.delay.ms": 1_000,
-    "log.retention.check.interval.ms": 10_000,
-    "log.cleaner.backoff.ms": 2_000,
-    "log.cleaner.min.cleanable.ratio": 0.2,
-}
-
-_LOG4J = """status = ERROR
-appender.file.type = RollingFile
-appender.file.name = FILE
-appender.file.fileName = logs/server.log
-appender.file.filePattern = logs/server.log.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = [%d] %p %m (%c{1})%n
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 8MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 2
-rootLogger.level = INFO
-rootLogger.appenderRef.file.ref = FILE
-"""
 
 _WATCH_S = 0.5
 _FAST_S = 60.0
@@ -307,6 +235,7 @@ class EmbeddedBroker:
     # ------------------------------------------------------------------ what is known
 
     def is_running(self) -> bool:
+        """Say whether the broker's process is there."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -316,6 +245,7 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
+        """Return the port of the broker; it stays the same over restarts."""
         if self._ports is None:
             raise BrokerError("the broker has no port before start()", fix="call start(), or use it in a with statement")
         return self._ports[0]
@@ -342,12 +272,11 @@ class EmbeddedBroker:
             return ""
         text: list[str] = []
         for path in (self.folder / "logs" / "console.log", self.folder / "logs" / "server.log"):
-            with contextlib.suppress(OSError):
-                with open(path, "rb") as f:
-                    f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
-                    read = f.read().decode(errors="replace").splitlines()
-                    # Stack frames would push out the line that says what happened.
-                    text += [line for line in read if not line.startswith("\tat ")][-lines:]
+            with contextlib.suppress(OSError), open(path, "rb") as f:
+                f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
+                read = f.read().decode(errors="replace").splitlines()
+                # Stack frames would push out the line that says what happened.
+                text += [line for line in read if not line.startswith("\tat ")][-lines:]
         return "\n".join(text)
 
     # ------------------------------------------------------------------ steps
@@ -363,7 +292,7 @@ class EmbeddedBroker:
         advertised = ",".join([f"PLAINTEXT://{self.bootstrap_servers}", *(f"{name}://{self.servers(name)}" for name in self._listeners)])
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         settings = {
-            **_SETTINGS,
+            **SETTINGS,
             "listeners": f"{advertised},CONTROLLER://{HOST}:{controller_port}",
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "inter.broker.listener.name": "PLAINTEXT",
@@ -372,11 +301,11 @@ class EmbeddedBroker:
             "log.dirs": "data",
         }  # relative to the working folder: a path could hold characters that the format splits at
         if self._crashed():
-            settings.update(_AFTER_CRASH)
+            settings.update(AFTER_CRASH)
         settings.update(self._properties)
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         paths.write_whole(self.folder / "server.properties", text.encode("latin-1"), 0o600)  # may hold passwords
-        (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="latin-1")
+        (self.folder / "log4j2.properties").write_text(LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:
         """Say whether the data was in use by a broker that had no time to close it: Kafka leaves a mark when it had."""
@@ -388,7 +317,7 @@ class EmbeddedBroker:
         assert self.folder is not None and self._owned is not None
         folder = self.folder
         joined = os.pathsep.join(map(str, classpath))
-        common = [str(java.path), *_JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
+        common = [str(java.path), *JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
         archive = _class_archive(java, classpath)
         if self._train is None and archive.exists():
             common.append(f"-XX:SharedArchiveFile={archive}")

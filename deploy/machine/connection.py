@@ -58,6 +58,7 @@ class Bootstrap:
 
     @property
     def embedded(self) -> bool:
+        """Say whether no broker was named, so that one of our own is started."""
         return self.servers is None
 
 

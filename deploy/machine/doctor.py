@@ -109,7 +109,7 @@ def as_text(rows: Sequence[Row]) -> str:
 
 def _python() -> list[Row]:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - a Python that is too old has to hear of it
         return [Row("python", FAIL, f"expected Python 3.11 or newer, given: {version}", "make a virtual environment with a newer Python")]
     if sys.version_info >= (3, 14):
         return [
@@ -302,7 +302,9 @@ def _ports() -> list[Row]:
 def _broker(bootstrap: Bootstrap, options: Mapping[str, Any], start: bool, rows: Sequence[Row]) -> list[Row]:
     if bootstrap.servers is not None:
         return check_brokers(bootstrap, options)
-    blockers = [r for r in rows if r.check in ("java", "jars", "home folder", "scratch folder") and (r.status == FAIL or r.check == "jars" and r.status != OK)]
+    blockers = [
+        r for r in rows if r.check in ("java", "jars", "home folder", "scratch folder") and (r.status == FAIL or (r.check == "jars" and r.status != OK))
+    ]
     if blockers or not start:
         why = f"because of '{blockers[0].check}' above" if blockers else "on request"
         return [Row("broker", WARN, f"the embedded broker was not tried, {why}", blockers[0].fix if blockers else "")]
@@ -313,7 +315,8 @@ def _broker(bootstrap: Bootstrap, options: Mapping[str, Any], start: bool, rows:
 
 def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None, timeout_ms: int = 8_000) -> list[Row]:
     """Check brokers that the user runs: each address accepts connections, an admin request is answered, and the addresses that the brokers
-    hand out to clients can be reached from here."""
+    hand out to clients can be reached from here.
+    """
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 

@@ -64,10 +64,12 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
+        """Return ``group:artifact:version``."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
     @property
     def file_name(self) -> str:
+        """Return the name that the file has in a folder of jars."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
 
 
@@ -223,10 +225,10 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
                     Problem("corrupted", folder / jar.file_name, f"sha256 {jar.sha256} ({jar.coordinate})", f"sha256 {given}, {info.st_size} bytes")
                 )
         stamp[jar.file_name] = mark
-    for name in sorted(found):
-        problems.append(
-            Problem("unknown", folder / name, f"only the {len(jars)} jars listed in {MANIFEST.name}", f"a file {name!r} of {found[name].st_size} bytes")
-        )
+    problems.extend(
+        Problem("unknown", folder / name, f"only the {len(jars)} jars listed in {MANIFEST.name}", f"a file {name!r} of {found[name].st_size} bytes")
+        for name in sorted(found)
+    )
     if read_any and not problems:
         with contextlib.suppress(OSError):  # a read-only cache is checked in full every time; that is all
             paths.write_whole(folder / _STAMP, json.dumps(stamp), 0o644)  # a cache may be shared

@@ -135,4 +135,4 @@ class History:
         """Return messages per second that the slowest task applied, in windows of the given length, the rest left out."""
         edges = [start_ms + i * window_ms for i in range(int((stop_ms - start_ms) // window_ms) + 1)]
         done = [self.applied(component, edge) for edge in edges]
-        return [(b - a) * 1000 / window_ms for a, b in zip(done, done[1:])]
+        return [(b - a) * 1000 / window_ms for a, b in pairwise(done)]

@@ -149,7 +149,7 @@ class Passages:
         found = []
         for q in qs:
             weight = 0.0
-            for ms, w in points:
+            for ms, w in points:  # noqa: B007 - where it ends is the answer
                 weight += w
                 if weight >= q * total - 1e-9:
                     break

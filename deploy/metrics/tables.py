@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -75,8 +75,9 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{_rate(total['tuples_per_second'])} tuples/s, {_size(total['bytes_per_second'])}/s",
         )
     )
-    for row in m["latency"]:
-        lines.append((f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records"))
+    lines.extend(
+        (f"latency to {row['component']}", f"p50 {row['p50_ms']:,} ms, p99 {row['p99_ms']:,} ms of {row['records']:,} records") for row in m["latency"]
+    )
     lag = [f"{n:,} of {topic}" for topic, n in sorted(m["lag"]["records"].items())]
     lag += [f"{n:,} tuples to {component}" for component, n in sorted(m["lag"]["in_flight"].items())]
     if m["store"] is not None:
@@ -84,6 +85,15 @@ def _headlines(m: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("result store", f"{_count(store['written'])} lists written, {_count(store['waiting'])} wait, {_count(store['failures'])} failures"))
     lines.append(("waiting", ", ".join(lag) or "nothing"))
     return lines
+
+
+def _dead_letters(rows: Sequence[Mapping[str, Any]]) -> Table:
+    letters = Table(title="dead letters", title_justify="left")
+    for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
+        letters.add_column(column, justify=justify)
+    for row in sorted(rows, key=lambda row: -row["count"]):
+        letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
+    return letters
 
 
 def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
@@ -162,12 +172,7 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
             )
     found: list[Any] = [Text(title), heads, flows, parts]
     if m["dead_letters"]:
-        letters = Table(title="dead letters", title_justify="left")
-        for column, justify in (("count", "right"), ("component", "left"), ("stage", "left"), ("reason", "left")):
-            letters.add_column(column, justify=justify)
-        for row in sorted(m["dead_letters"], key=lambda row: -row["count"]):
-            letters.add_row(_count(row["count"]), *(Text(plain(row[name])) for name in ("component", "stage", "reason")))
-        found.append(letters)
+        found.append(_dead_letters(m["dead_letters"]))
     return Group(*found)
 
 

@@ -198,7 +198,10 @@ class _Verification:
         first = np.flatnonzero(new)
         last = np.append(first[1:], n)
         of, watermark = sub[first], changes.watermark[first]
-        place = lambda i: (self._inputs.topics.results, (int(changes.partition[first[i]]), int(changes.offset[first[i]])))  # noqa: E731
+
+        def place(i: int) -> tuple[str, tuple[int, int]]:
+            return self._inputs.topics.results, (int(changes.partition[first[i]]), int(changes.offset[first[i]]))
+
         back = np.flatnonzero((of[1:] == of[:-1]) & (watermark[1:] < watermark[:-1])) + 1
         usable = np.ones(len(first), bool)
         for i in back.tolist():

@@ -62,7 +62,10 @@ class Oracle:
             terms.append(numbers[there])
             weights.append(values[there])
             offsets[i + 1] = offsets[i] + len(there)
-        column = lambda name, kind: np.array([getattr(s, name) for s in subscriptions], kind)  # noqa: E731
+
+        def column(name: str, kind: Any) -> np.ndarray:
+            return np.array([getattr(s, name) for s in subscriptions], kind)
+
         return _kernels.Subscriptions(
             column("k", np.int64),
             column("alpha", np.float64),

@@ -91,7 +91,7 @@ class Registry:
         self.last: dict[str, Registration | None] = {}
         """Subscription -> its current registration; None: it was unregistered."""
         self.partitions: dict[str, set[int]] = {}
-        self._ends = {p: o for p, o in parsed}
+        self._ends = dict(parsed)
         self._gone: set[str] = set()
         self._by_subscription: dict[str, list[Registration]] = {}
         for record in inputs.subscriptions:

@@ -390,7 +390,7 @@ class _Letters:
                 )
         handled = self._handled()
         for place, found in parsed.items():
-            if isinstance(found, str) and place not in self.subscriptions and (final and self._inputs.runs == 1 or place[1] < handled.get(place[0], -1)):
+            if isinstance(found, str) and place not in self.subscriptions and ((final and self._inputs.runs == 1) or place[1] < handled.get(place[0], -1)):
                 self._report.differ("dead-letter", f"a bad subscription was not refused: {found}", where=where(topic, records[place]))
 
     def _handled(self) -> dict[int, int]:
@@ -430,7 +430,10 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
     vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
     texts = [row[4].text for row in rows]
     offsets, terms, weights = vocabulary.weigh_texts(texts, Tokenizer(settings.stop_words))
-    column = lambda of, kind: np.fromiter(map(of, rows), kind, n)  # noqa: E731
+
+    def column(of: Callable[[Any], Any], kind: Any) -> np.ndarray:
+        return np.fromiter(map(of, rows), kind, n)
+
     position = column(lambda r: r[0], np.int64)
     seq = column(lambda r: r[1], np.int64)
     newest = int(min(position[seq % step == lane].max(initial=-1) for lane in range(step)))

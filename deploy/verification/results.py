@@ -203,7 +203,7 @@ def _lists_at_once(
     watermarks = _numbers(table["watermark"]).tolist()
     for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
         if ok:
-            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])  # type: ignore[union-attr]
+            found[i] = _List(r.number, watermark, codes[start:end], scores[start:end])
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
@@ -219,10 +219,7 @@ def _one_list(i: int, record: Record, inputs: Inputs, registry: Registry, histor
         report.differ("format", f"a list of {topic} cannot be read", where=where(topic, record), details=(f"{record.value!r:.300}",))
         return
     found[i] = _List(
-        registration.number,
-        value["watermark"],
-        np.array([history.code_of(m) for m, _ in entries], np.int64),  # type: ignore[index]
-        np.array([s for _, s in entries], np.float64),
+        registration.number, value["watermark"], np.array([history.code_of(m) for m, _ in entries], np.int64), np.array([s for _, s in entries], np.float64)
     )
 
 
@@ -244,7 +241,10 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
             last[registry.all[lists[at[i]].registration].subscription.id] = at[i]
         elif record.value is None and not registry.skips(record):
             last[(record.key or b"").decode(errors="replace")] = None
-    join = lambda parts, dtype: np.concatenate([np.zeros(0, dtype), *parts])  # noqa: E731
+
+    def join(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype), *parts])
+
     return Lists(
         np.array([e.registration for e in lists], np.int64),
         np.array([e.watermark for e in lists], np.int64),

@@ -239,7 +239,7 @@ def _delta_version(record: Record) -> Any:
 
 
 def _list_version(record: Record) -> Any:
-    """Lists of a subscription come in the order of their registrations, and then of their watermarks."""
+    """Order the lists of a subscription by their registrations, and then by their watermarks."""
     parts = (header(record, "version") or "").split(" ")
     if len(parts) != 3:
         return None

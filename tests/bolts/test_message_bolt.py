@@ -93,7 +93,7 @@ class Alone:
 
 
 def plain(watermark, k=100, terms=(1,)):
-    return {"watermark": watermark, "k": k, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "weights": {t: 1.0 for t in terms}}
+    return {"watermark": watermark, "k": k, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "weights": dict.fromkeys(terms, 1.0)}
 
 
 def message(seq, position=None):

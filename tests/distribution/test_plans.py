@@ -1,5 +1,6 @@
 """Plans: what is learned, and how it is changed."""
 
+import itertools
 import json
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_words_of_groups_that_never_meet_are_on_one_task_each():
 
     def within(offsets, terms):
         """Return documents whose words are all of the group of their first one."""
-        rows = [np.unique(terms[a:b]) for a, b in zip(offsets, offsets[1:])]
+        rows = [np.unique(terms[a:b]) for a, b in itertools.pairwise(offsets)]
         rows = [row[group[row] == group[row[0]]] if len(row) else row for row in rows]
         return np.cumsum([0, *map(len, rows)]), np.concatenate(rows), np.concatenate([np.full(len(row), max(1, len(row)) ** -0.5) for row in rows])
 
@@ -143,7 +144,7 @@ def test_a_word_that_is_too_much_for_one_task_is_shared():
 
 def test_places_that_are_all_the_same_are_shared():
     same = np.full(100, 7.0)
-    assert list(leaves(learn_tree(same, same, same, same, range(3))))[0].node["tasks"] == [0, 1, 2]
+    assert next(iter(leaves(learn_tree(same, same, same, same, range(3))))).node["tasks"] == [0, 1, 2]
 
 
 @every_partitioned
@@ -212,7 +213,7 @@ def test_several_changes_at_once_are_as_one_after_the_other(name):
     to = [(task + 1) % 4 for task in (*first["tasks"], *second["tasks"])]
     both = make_distributor(name, 4, plan=found.rearranged({first["number"]: to[:1]}, {last["number"]: (last["tasks"][0] + 2) % 4}))
     one = make_distributor(name, 4, plan=found.split(last["number"], (last["tasks"][0] + 2) % 4))  # the last one: numbers before it stay
-    other = next((p for p in one.partitions() if p["tasks"] == to[:1]))
+    other = next(p for p in one.partitions() if p["tasks"] == to[:1])
     two = make_distributor(name, 4, plan=one.merge(other["number"], first["number"]))
     assert both.partitions() == two.partitions() and np.allclose(both.loads(), two.loads())
     assert_exact(both, world(0), worlds.messages(np.random.default_rng(7), 80, first=400), np.random.default_rng(8), 8)

@@ -15,9 +15,8 @@ from .harness import DIAGONAL, Simulation, check, metric, random_message, random
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
-        with redis.Redis.from_url(running.url) as client:
-            yield running, client
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running, redis.Redis.from_url(running.url) as client:
+        yield running, client
 
 
 def crash(simulation, component, *, handled):

@@ -381,7 +381,7 @@ def test_a_message_ahead_of_its_arrival_is_applied_under_load_when_the_others_pa
         simulation.message(message("lake", id=number, ts=simulation.time_ms - number % 4 * 100))  # up to as late as they may be
         simulation.step(ms=100)
         found = [m for (m,) in results(simulation, "s", "message")]
-        seen = seen or "ahead" in found and simulation.time_ms
+        seen = seen or ("ahead" in found and simulation.time_ms)
     simulation.drain(12)
     assert not simulation.sim.dead_letters() and ahead + 300 <= seen <= ahead + 800
     check(simulation, timed=True)

@@ -153,7 +153,10 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
     state = opened(path)
     simulation = harness.Simulation({**state["conf"], "dskype.vocabulary": harness.vocabulary()}, state["tasks"])
     simulation.time_ms = state["time_ms"] + 5_000
-    clock = lambda: simulation.time_ms  # noqa: E731
+
+    def clock() -> int:
+        return simulation.time_ms
+
     simulation.log = log_of(state, clock)
     simulation.sim = SimulatedTopology(simulation.plan, simulation.log, clock, seed=seed, faults=Faults() if seed is None else Faults.heavy())
     simulation.sim.store.files = dict(state["files"])

@@ -27,10 +27,10 @@ def locked() -> dict[str, list[Requirement]]:
 
 
 def wanted() -> list[Requirement]:
-    """Return what ``pip install -e .[demo,test]`` asks for."""
+    """Return what ``pip install -e .[demo,test,check]`` asks for."""
     setup = configparser.ConfigParser(comment_prefixes="#")
     setup.read(ROOT / "setup.cfg")
-    texts = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in ("demo", "test")), "setuptools>=77"]
+    texts = [setup["options"]["install_requires"], *(setup["options.extras_require"][extra] for extra in ("demo", "test", "check")), "setuptools>=77"]
     return [Requirement(line) for text in texts for line in text.strip().splitlines()]
 
 

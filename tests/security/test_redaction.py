@@ -163,9 +163,7 @@ def test_a_state_is_stored_and_published_without_secrets_and_filled_when_it_is_t
     stored: list[str] = []
 
     def manager(resumed: list[TopologyState]) -> TopologyManager:
-        return TopologyManager(
-            lambda plan: NoBackend(plan), lambda: 0, on_change=lambda m, removed=False: stored.append(json.dumps(m.state.to_json())), resumed=resumed
-        )
+        return TopologyManager(NoBackend, lambda: 0, on_change=lambda m, removed=False: stored.append(json.dumps(m.state.to_json())), resumed=resumed)
 
     manager([]).submit("t", CONF, topology())
     assert stored and HUSH not in "".join(stored) and "5858" not in "".join(stored)

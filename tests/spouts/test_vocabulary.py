@@ -2,6 +2,7 @@
 
 import doctest
 import hashlib
+import itertools
 import os
 import random
 import threading
@@ -163,7 +164,7 @@ def test_the_norm_is_summed_in_rising_order_of_the_ids():
 def rows_of(result):
     offsets, terms, weights = result
     assert offsets.dtype == terms.dtype == np.int64 and weights.dtype == np.float64 and offsets[0] == 0 and offsets[-1] == len(terms) == len(weights)
-    return [(terms[a:b].tobytes(), weights[a:b].tobytes()) for a, b in zip(offsets, offsets[1:])]
+    return [(terms[a:b].tobytes(), weights[a:b].tobytes()) for a, b in itertools.pairwise(offsets)]
 
 
 @pytest.mark.parametrize("stop_words", [(), ("the", "STRASSE", "w7")])

@@ -55,11 +55,7 @@ def imported(path: Path, known: dict[str, Path]) -> set[str]:
 
 def test_modules_of_the_api_import_of_the_runtime_only_what_the_contract_names():
     known = modules()
-    used = {
-        name: {i for i in imported(path, known) if i.split(".")[0] in RUNTIME}
-        for name, path in known.items()
-        if name.split(".")[0] not in RUNTIME  # fmt: skip
-    }
+    used = {name: {i for i in imported(path, known) if i.split(".")[0] in RUNTIME} for name, path in known.items() if name.split(".")[0] not in RUNTIME}
     assert {name: found for name, found in used.items() if found} == CONTRACT
 
 

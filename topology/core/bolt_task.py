@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, repeat
 from time import perf_counter_ns
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -410,6 +411,7 @@ class BoltTask(Task):
             self.stats.process.record(perf_counter_ns() - started)
 
     def ack(self, tup: Tuple) -> None:
+        """Tell the ackers of the roots of a tuple that it is done."""
         ids = tup.message_id
         if ids:
             value = tup.ack_val
@@ -418,12 +420,14 @@ class BoltTask(Task):
         self._count_settled(self.stats.acked, tup)
 
     def fail(self, tup: Tuple) -> None:
+        """Tell the ackers of the roots of a tuple that it has failed."""
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
+        """Let the trees of a tuple begin their timeout again."""
         for root in (tup.message_id or ())[::2]:
             self._to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
 

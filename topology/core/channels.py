@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class Channel:
         self.topic, self.partition = topic, partition
         self.seq = 0
         self.edge_key = edge_key(source, target)
-        self._edge_base, self._edge_ids = 0, []
+        self._edge_base, self._edge_ids = 0, list[int]()
         self.out: OutStream | None = None
         self.rows: list[tuple] = []
         self.anchors: list[Any] | None = None
@@ -92,6 +93,7 @@ class Channel:
             self.outbox.dirty.append(self)
 
     def close_rows(self) -> None:
+        """Close the segment that rows are added to; the next row begins another."""
         if self.rows:
             self.seq += len(self.rows)
             self.parts.append((self.out, len(self.rows), self.rows, self.anchors, True))
@@ -106,6 +108,7 @@ class Channel:
         self.seq += n
 
     def add_watermark(self, watermark: int) -> None:
+        """Add a watermark behind all that was added."""
         self._register()
         self.close_rows()
         self.parts.append((None, 0, watermark, None, False))
@@ -188,7 +191,7 @@ class FrameLimits:
     def _fit(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool):
         columns = list(zip(*body)) if is_rows else body
         try:
-            data = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
+            data: Any = frames.encode_segment(out.name, n, columns, _anchor_column(anchors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             if n == 1:
                 yield self._hole(out, body, is_rows, text_of(error))
@@ -205,7 +208,7 @@ class FrameLimits:
             part = body[start:stop] if is_rows else [slice_column(c, start, stop) for c in body]
             yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
 
-    def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes]:
+    def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes | memoryview]:
         row = body[0] if is_rows else [column_rows(c)[0] for c in body]
         self.refuse(out.name, row, reason)
         return 1, frames.encode_segment(out.name, 1, None, None)

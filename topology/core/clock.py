@@ -31,6 +31,8 @@ _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
 
 
 class ClockRecord(NamedTuple):
+    """A frame of the clock and the inbox partition it is for."""
+
     topic: str
     partition: int
     value: bytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -331,7 +332,7 @@ class BasicOutputCollector:
         self.input: Tuple | None = None
         self.report_error = collector.report_error
         if not collector._tracking:
-            self.emit = collector.emit  # nothing to anchor: save a call per tuple
+            self.emit = collector.emit  # type: ignore[method-assign]  # nothing to anchor: save a call per tuple
 
     def emit(self, values: Sequence[Any], stream: str = "default") -> list[int]:
         """Emit a tuple anchored to the current input; see :meth:`OutputCollector.emit`."""

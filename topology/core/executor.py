@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dskype.topology.config import Config
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
@@ -462,10 +463,9 @@ class Executor:
 
     def _reports(self, tasks: list[Task], started: float) -> list[OutRecord]:
         topic = metrics_topic(self.plan.name)
-        records = []
+        records: list[OutRecord] = []
         for task in tasks:
-            for error in task.errors:
-                records.append(OutRecord(topic, None, None, json.dumps(error).encode()))
+            records.extend(OutRecord(topic, None, None, json.dumps(error).encode()) for error in task.errors)
             task.errors = []
         line = {
             "v": 1,

@@ -17,8 +17,9 @@ the number of its first tuple, so a receiver can drop what it has seen. Layout, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -101,6 +102,8 @@ def one_by_one(records: Iterable[OutRecord | OutRecords]) -> Iterator[OutRecord]
 
 
 class FrameHeader(NamedTuple):
+    """The sender of a data frame and the number of its first tuple."""
+
     source_task: int
     first_seq: int
 
@@ -118,23 +121,31 @@ class Segment:
 
 @dataclass(slots=True)
 class DataFrame:
+    """Tuples and watermarks of one task, numbered from ``first_seq``."""
+
     source_task: int
     first_seq: int
     segments: list[Segment] = field(default_factory=list)
 
 
 class Pulse(NamedTuple):
+    """A turn of a spout: it may emit as many tuples as it has credit."""
+
     number: int
     now_ms: int
     credit: int
 
 
 class Tick(NamedTuple):
+    """A tick of a rate; rate 0 carries the time alone."""
+
     rate_secs: int
     now_ms: int
 
 
 class Control(NamedTuple):
+    """A command to a spout: ``activate`` or ``deactivate``."""
+
     command: str
     now_ms: int
 
@@ -153,6 +164,7 @@ def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: 
 
 
 def encode_watermark(watermark: int) -> bytes:
+    """Serialize a watermark as a segment."""
     return pack_value((None, watermark))
 
 
@@ -167,14 +179,17 @@ def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes | mem
 
 
 def encode_pulse(number: int, now_ms: int, credit: int) -> bytes:
+    """Return the value of a record that is a pulse."""
     return msgpack.packb((FRAME_VERSION, PULSE, number, now_ms, credit))
 
 
 def encode_tick(rate_secs: int, now_ms: int) -> bytes:
+    """Return the value of a record that is a tick."""
     return msgpack.packb((FRAME_VERSION, TICK, rate_secs, now_ms))
 
 
 def encode_control(command: str, now_ms: int) -> bytes:
+    """Return the value of a record that is a command."""
     return msgpack.packb((FRAME_VERSION, CONTROL, command, now_ms))
 
 
@@ -217,7 +232,7 @@ def _segment(raw: Any) -> Segment:
         msg = f"malformed segment; expected [stream, n, columns, anchors]; given: {raw!r:.80}"
         raise FrameError(msg)
     if not columns:
-        if columns is None and n != 1 or columns is not None and type(columns) is not list or n > MAX_EMPTY:
+        if (columns is None and n != 1) or (columns is not None and type(columns) is not list) or n > MAX_EMPTY:
             msg = f"a segment without columns cannot stand for so many tuples; given: {n}, stream {stream!r:.80}"
             raise FrameError(msg)
     elif type(columns) is not list:

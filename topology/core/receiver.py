@@ -14,7 +14,7 @@ a record into an inbox that is no frame. Numbers tell these cases apart:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from sortedcontainers import SortedKeyList
 
@@ -127,7 +127,7 @@ class Receiver:
         held = self._held[source]
         released: list[Numbered] = []
         while held and _first_seq(held[0]) <= self.expected.get(source, 0):
-            released += self._new(decode_frame(held.pop(0)))
+            released += self._new(cast("DataFrame", decode_frame(held.pop(0))))
         if not held:
             del self._held[source], self._held_since[source]
         return released
@@ -177,4 +177,6 @@ class Receiver:
 
 def _first_seq(value: bytes) -> int:
     """Return the number of the first tuple of a well-formed frame."""
-    return peek_header(value).first_seq
+    header = peek_header(value)
+    assert header is not None
+    return header.first_seq

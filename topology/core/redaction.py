@@ -14,7 +14,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "RedactingFormatter", "SPARK_KEYS", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
 
 HIDDEN = "******"
 
@@ -106,8 +106,8 @@ def _filled(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
         known = given if isinstance(given, Mapping) else {}
         return {k: _filled(v, known.get(k), f"{path}: {k}", missing) for k, v in stored.items()}
     if isinstance(stored, list):
-        known = given if isinstance(given, (list, tuple)) and len(given) == len(stored) else [None] * len(stored)
-        return [_filled(v, g, f"{path}[{i}]", missing) for i, (v, g) in enumerate(zip(stored, known))]
+        known_items = given if isinstance(given, (list, tuple)) and len(given) == len(stored) else [None] * len(stored)
+        return [_filled(v, g, f"{path}[{i}]", missing) for i, (v, g) in enumerate(zip(stored, known_items))]
     if not isinstance(stored, str) or HIDDEN not in stored:
         return stored
     if given in (None, "") or (stored != HIDDEN and redact(given) != stored):

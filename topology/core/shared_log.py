@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<I")
 
 def _scratch_folder() -> Path:
     """Return this process' folder of shared logs, removed when the process ends."""
-    global _folder
+    global _folder  # noqa: PLW0603 - one for the process
     pid = os.getpid()
     if _folder is None or _folder[0] != pid:
         _folder = pid, Path(tempfile.mkdtemp(prefix="dskype-testing-"))

@@ -19,6 +19,7 @@ earlier drivers are refused.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -27,8 +28,9 @@ import shutil
 import struct
 import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, Protocol
+from typing import Any, Protocol
 
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError, explain
@@ -192,6 +194,25 @@ class _StoreBase:
         self.problems: list[str] = []
         self._synced: dict[int, int] = {}  # task -> journal entry that is on the disk
 
+    def place(self, task: int) -> str:
+        """Say where the snapshots and the journal of a task are, for messages."""
+        raise NotImplementedError
+
+    def _write(self, name: str, data: bytes, term: int | None) -> None:
+        raise NotImplementedError
+
+    def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        raise NotImplementedError
+
+    def _read(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def _remove(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
+        raise NotImplementedError
+
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
         for _ in range(_LOOKS):
@@ -324,9 +345,11 @@ class MemorySnapshotStore(_StoreBase):
         self.exists = True
 
     def create(self) -> None:
+        """Make the store if it is not there."""
         self.exists = True
 
     def clear(self) -> None:
+        """Remove all snapshots and journals; terms stay."""
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
 
     def place(self, task: int) -> str:
@@ -373,6 +396,7 @@ class FileSnapshotStore(_StoreBase):
         self._partial = f"{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
 
     def create(self) -> None:
+        """Make the folder if it is not there, and sweep what is half written."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in self.folder.iterdir():
             _sweep(folder, 0)
@@ -382,6 +406,7 @@ class FileSnapshotStore(_StoreBase):
         _sweep(self.folder / str(task), _ABANDONED_S)
 
     def clear(self) -> None:
+        """Remove all snapshots and journals; terms stay."""
         for path in self.folder.iterdir():
             if path.name != _TERMS:
                 shutil.rmtree(path)
@@ -458,10 +483,8 @@ class FileSnapshotStore(_StoreBase):
 
     @staticmethod
     def _discard(path: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            pass
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         partial = self._partial_file(name, data, sync=True)

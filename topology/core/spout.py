@@ -8,10 +8,11 @@ records are released again, numbered as before, and the spout goes on behind the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -128,6 +129,7 @@ class SpoutTask(Task):
     # -- tracking ---------------------------------------------------------------------------------
 
     def new_root(self) -> int:
+        """Return the id of the next tuple tree."""
         if not self._root_block:
             self._root_block = stream_ids(root_key(self.id), self._roots_made, _ROOT_BLOCK).tolist()[::-1]
         self._roots_made += 1
@@ -273,8 +275,9 @@ class KafkaSpoutTask(SpoutTask):
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         self._lost: dict[tuple[str, int], int] = {}  # records that were gone before they were emitted
         self._first_attempts: dict[tuple[str, int], int] = {}  # of a topic that was made again: attempts are numbered behind those of the old one
-        self._guaranteed = self.spec.obj.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
-        kind = type(self.spec.obj)
+        component: Any = self.spec.obj
+        self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
+        kind = type(component)
         self._batched = kind.emit_records is not KafkaSpout.emit_records
         self._pulsed = kind.next_tuple is not KafkaSpout.next_tuple
 
@@ -354,8 +357,8 @@ class KafkaSpoutTask(SpoutTask):
             for record in records:
                 try:
                     refused += self.component.emit_records([record])
-                except Exception as reason:
-                    refused.append((record, _reason(reason)))
+                except Exception as refusal:
+                    refused.append((record, _reason(refusal)))
         for record, reason in refused:
             self.dead_letter(record.value, reason, "translate", record)
         self._note_arrivals(records[0].timestamp_ms, records[-1].timestamp_ms, len(records))

@@ -46,11 +46,13 @@ class Latency:
         self.count, self.total_ns = count, total_ns
 
     def record(self, ns: int, count: int = 1) -> None:
+        """Count durations that took ``ns`` together."""
         self.count += count
         self.total_ns += ns
 
     @property
     def mean_ms(self) -> float:
+        """Return the mean in milliseconds; 0 without any."""
         return self.total_ns / self.count / 1e6 if self.count else 0.0
 
 
@@ -100,6 +102,7 @@ class TaskStats:
         self.rejected[key if key in self.rejected or len(self.rejected) < _MAX_REASONS else f"{stage}/{_OTHER}"] += 1
 
     def to_dict(self) -> dict[str, Any]:
+        """Return all counters for a snapshot or a report."""
         return {
             "executed": dict(self.executed),
             "acked": dict(self.acked),
@@ -121,6 +124,7 @@ class TaskStats:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Take over the counters of a snapshot."""
         for name in ("executed", "acked", "failed"):
             setattr(self, name, defaultdict(int, state[name]))
         for name in ("stream_frames", "stream_bytes", "rejected"):  # absent from snapshots of earlier versions

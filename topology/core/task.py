@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from dskype.topology.core.stats import TaskStats
 from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.core.watermarks import takes_watermarks, watermark_sources
 from dskype.topology.errors import IllegalArgumentException, shorten, text_of
+from dskype.topology.fields import GlobalStreamId
 from dskype.topology.groupings import DirectGrouping
 from dskype.topology.model import stateful
 from dskype.topology.planning.acker import ACKER_COMPONENT_ID
@@ -112,7 +114,7 @@ class Task:
     def _out_stream(self, name: str, info) -> OutStream:
         groupers, regular, direct = [], set(), set()
         for consumer, spec in sorted(self.plan.topology.components.items()):
-            grouping = spec.inputs.get((self.component_id, name))
+            grouping = spec.inputs.get(GlobalStreamId(self.component_id, name))
             if grouping is None:
                 continue
             targets = self.plan.component_tasks(consumer)
@@ -262,7 +264,7 @@ class Task:
             self._on_watermark(watermark)
 
     def _on_watermark(self, watermark: int) -> None:
-        """Hook of bolt tasks."""
+        """Do what bolt tasks do at a watermark; others do nothing."""
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -280,13 +282,14 @@ class Task:
         return out
 
     def flush_letters(self) -> list[OutRecord]:
+        """Return the dead letters since the last call; none while sending is suppressed."""
         letters, self.letters = self.letters, []
         return [] if self.suppressed else letters
 
     def send_record(self, topic: str, key, value, headers=(), partition=None) -> bool:
         """Send a record; return False if it is too large: then it is a dead letter."""
         self._check_topic(topic)
-        if type(partition) is not int and partition is not None or partition is not None and partition < 0:
+        if (type(partition) is not int and partition is not None) or (partition is not None and partition < 0):
             raise self._no_record(topic, "partition", partition, "a number from 0, or None")
         key, value = self._bytes_of(topic, "key", key), self._bytes_of(topic, "value", value)
         headers = list(headers)
@@ -304,6 +307,7 @@ class Task:
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
+        """Send many records as columns; return how many were not too large."""
         self._check_topic(topic)
         columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
         if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be
@@ -396,7 +400,7 @@ class Task:
         if key is not None and len(key) > _LETTER_KEY_BYTES:
             headers.append(("key-size", str(len(key)).encode()))
         kept_key, kept = key and key[:_LETTER_KEY_BYTES], value and value[: self._letter_bytes]
-        if kept_key != key or size is not None and len(kept) < size:
+        if kept_key != key or (size is not None and len(kept) < size):
             headers.append(("truncated", b"true"))
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
 

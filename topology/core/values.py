@@ -8,8 +8,9 @@ There is no pickle in them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Sequence
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -109,7 +110,7 @@ def _pack_arrow(value) -> Any:
 
 
 def _pack_lists(value) -> Any:
-    """Lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
+    """Pack lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
     offsets, numbers = value.offsets.to_numpy(), value.values
     first, last = int(offsets[0]), int(offsets[-1])
     if numbers.null_count and numbers.slice(first, last - first).null_count:
@@ -277,7 +278,7 @@ def _state_default(value: Any, depth: int) -> Any:
         return _pack_tuple(value, value.message_id, value.ack_val, depth)
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
-            return plain(value)
+            return cast("Any", plain)(value)
     return _default(value, depth)
 
 
@@ -311,7 +312,7 @@ def pack_state(state: Any) -> bytes:
     return _pack_nested(state, 0)
 
 
-def unpack_state(data: bytes) -> Any:
+def unpack_state(data: bytes | memoryview) -> Any:
     """Read what :func:`pack_state` wrote; numpy arrays come back read-only."""
     return msgpack.unpackb(data, ext_hook=_ext_hook, strict_map_key=False, raw=False)
 

@@ -34,7 +34,7 @@ class Event:
 class _CountEviction:
     """Lets the oldest go while there are more than ``threshold``."""
 
-    STATE = ("reference", "count")
+    STATE: tuple[str, ...] = ("reference", "count")
 
     def __init__(self, threshold: int) -> None:
         self.threshold, self.count = threshold, 0
@@ -153,11 +153,13 @@ class WindowManager:
         self.since_scan = 0
 
     def enqueue(self, tup: Tuple, ts: int) -> None:
+        """Add a tuple behind the others."""
         self.queue.append(Event(self.seq, ts, tup))
         self.seq += 1
         self.eviction.track()
 
     def compact(self) -> None:
+        """Count an event, and drop expired tuples after a hundred of them."""
         self.since_scan += 1
         if self.since_scan >= EXPIRE_EVENTS_THRESHOLD:
             self._scan(full=False)

@@ -33,7 +33,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from dskype.topology.errors import explain
 from dskype.topology.fields import Fields
@@ -90,7 +90,7 @@ class ObjectBuilder:
             args = self._resolve(definition.constructor_args, definition)
             words = f"Couldn't find a suitable constructor for class '{definition.class_name}' with arguments '{_show(args)}'."
             if inspect.isabstract(cls):
-                missing = ", ".join(sorted(cls.__abstractmethods__))
+                missing = ", ".join(sorted(cast("Any", cls).__abstractmethods__))
                 raise FluxException(explain(words, component=_id(definition), hint=f"the class does not define {missing}"))
             return self._call(cls, args, words, definition)
         args = self._resolve(definition.factory_args, definition)
@@ -234,7 +234,7 @@ def _bind(function: Callable[..., Any], args: list[Any] | dict[str, Any]) -> ins
         bound = signature.bind(*positional, **(args if isinstance(args, Mapping) else {}))
     except TypeError as ex:
         raise _NoMatch(f"{ex}; the signature is {signature}") from ex
-    source = function.__init__ if isinstance(function, type) else function
+    source: Any = cast("Any", function).__init__ if isinstance(function, type) else function
     hints = _hints(source)
     for name, value in bound.arguments.items():
         kind, hint = signature.parameters[name].kind, hints.get(name, Any)

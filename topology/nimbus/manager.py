@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import getpass
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Mapping, Protocol
+from typing import Any, Protocol
 
 from dskype.topology.config import Config
 from dskype.topology.core.redaction import filled, redact, redact_text
@@ -18,7 +19,7 @@ from dskype.topology.nimbus.states import Action, Event, Nimbus, Rebalance, Topo
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.planning.validation import validate_submission
 
-__all__ = ["Backend", "TopologyManager", "ManagedTopology"]
+__all__ = ["Backend", "ManagedTopology", "TopologyManager"]
 
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,12 @@ class ManagedTopology:
 
     @property
     def plan(self) -> TopologyPlan:
+        """Return the plan that runs."""
         return self.backend.plan
 
     @property
     def stats(self) -> TopologyStats:
+        """Return live statistics."""
         return self.backend.stats
 
 
@@ -98,8 +101,10 @@ class TopologyManager:
         """
         warnings = validate_submission(name, conf, topology, self.nimbus.names, local=self._local)
         now = self._now_ms()
-        resumed = (state := self._resumed.get(name)) is not None
-        if resumed:
+        former = self._resumed.get(name)
+        resumed = former is not None
+        if former is not None:
+            state = former
             filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
             # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
             state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}

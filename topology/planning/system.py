@@ -57,9 +57,7 @@ def _add_acker(components: dict[str, ComponentSpec], executors: int, conf: Mappi
     tick = {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS]}
     answer = StreamInfo(Fields("id", "time_delta_ms"), direct=True)
     answers = (ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID)
-    acker = ComponentSpec(
-        ACKER_COMPONENT_ID, "bolt", obj, executors, conf={Config.TOPOLOGY_TASKS: executors, **tick}, outputs={stream: answer for stream in answers}
-    )
+    acker = ComponentSpec(ACKER_COMPONENT_ID, "bolt", obj, executors, conf={Config.TOPOLOGY_TASKS: executors, **tick}, outputs=dict.fromkeys(answers, answer))
     for spec in components.values():
         if spec.kind == "spout":
             spec.conf.update(tick)

@@ -287,7 +287,7 @@ def find_cycles(topology: StormTopology) -> list[list[str]]:
                 if path:
                     low[path[-1][0]] = min(low[path[-1][0]], low[node])
                 if low[node] == order[node]:
-                    group = []
+                    group: list[str] = []
                     while not group or group[-1] != node:
                         group.append(stack.pop())
                         on_stack.discard(group[-1])

@@ -131,7 +131,8 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
     :returns: a line for each difference that a resume cannot bear, and one for each that it takes over.
     """
     allowed = {*CHANGEABLE, *changeable}
-    refused, taken = [], []
+    refused: list[str] = []
+    taken: list[str] = []
     for component in sorted({*started.tasks, *given.tasks}):
         before, now = started.tasks.get(component), given.tasks.get(component)
         if before is None:
@@ -140,16 +141,16 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
             refused.append(f"component {component!r} is missing; it had {before} tasks")
         elif before != now:
             refused.append(f"component {component!r}: tasks {before} -> {now} (tasks never change; 'dskype rebalance' changes executors and workers)")
-    for where, before, now in [
+    for where, old, new in [
         ("", started.conf, given.conf),
         *(
             (f" of component {c!r}", started.component_confs[c], given.component_confs[c])
             for c in sorted(started.component_confs.keys() & given.component_confs.keys())
         ),
     ]:
-        for key in sorted(before.keys() | now.keys()):
-            if before.get(key) != now.get(key):
-                line = f"{key}{where}: {_short(before.get(key))} -> {_short(now.get(key))}"
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                line = f"{key}{where}: {_short(old.get(key))} -> {_short(new.get(key))}"
                 (taken if key in allowed else refused).append(line)
     if started.version != given.version:  # whether its snapshots can be read, their own format says
         taken.append(f"dskype {started.version} -> {given.version}")

@@ -79,7 +79,7 @@ if __name__ == "__main__":
     import pyspark.daemon
     import pyspark.sql.pandas.serializers
     import pyspark.sql.types
-    import pyspark.worker  # noqa: F401
+    import pyspark.worker
 
     import dskype.topology.runtime.shim  # noqa: F401
     from dskype.topology.runtime.supervisor import start_supervisor

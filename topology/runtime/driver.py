@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
@@ -330,10 +330,10 @@ class TopologyDriver:
         """
         if self.failure is not None:
             raise self.failure
-        if dead := [t.name for t in self._threads if not t.is_alive()]:
-            if not self._stop.is_set():
-                self._fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
-                raise self.failure
+        if (dead := [t.name for t in self._threads if not t.is_alive()]) and not self._stop.is_set():
+            error = TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}")
+            self._fail(error)
+            raise self.failure or error
 
     def _fail(self, error: TopologyError) -> None:
         """End the topology for good: nothing more is emitted, and all readers of the metrics topic learn why."""
@@ -382,7 +382,7 @@ class TopologyDriver:
                 log.warning("topology %s cannot be told to %s now: %s; trying again", self.plan.name, command, error)
 
     def _write_control(self) -> None:
-        self._write(self._clock.control(self._control_due, now_ms()), _CONTROL_TIMEOUT_S)
+        self._write(self._clock.control(cast("str", self._control_due), now_ms()), _CONTROL_TIMEOUT_S)
         self._control_due = None
 
     def _clock_step(self) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from kafka import TopicPartition
 
@@ -67,7 +68,7 @@ class ExternalInputs:
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
         if spout.topics:
             return list(spout.topics)
-        topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern, t))
+        topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern or "", t))
         if not topics:
             raise TopologyError(
                 explain(
@@ -90,7 +91,7 @@ class ExternalInputs:
     def _first_starts(self) -> dict[Partition, int]:
         """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
 
-        def parse(rows: object) -> dict[Partition, int]:
+        def parse(rows: Iterable[tuple[Any, Any, Any]]) -> dict[Partition, int]:
             return {(str(t), int(p)): int(offset) for t, p, offset in rows}
 
         return read_json(self._file, "rows [topic, partition, first offset]", parse) or {}

@@ -6,9 +6,10 @@ import json
 import logging
 import re
 import time
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
@@ -21,10 +22,10 @@ from dskype.topology.tuples import InRecord
 
 __all__ = [
     "INPUT_TOPIC",
+    "OUTPUT_TOPIC",
     "KafkaInboxReader",
     "KafkaSettings",
     "KafkaTimeoutError",
-    "OUTPUT_TOPIC",
     "TopicAdmin",
     "brokers_answer",
     "read_to_end",
@@ -107,7 +108,7 @@ class KafkaInboxReader:
         where = TopicPartition(topic, partition)
         with closing(self._settings.consumer()) as consumer:
             if partition not in (consumer.partitions_for_topic(topic) or ()):
-                raise lost_input(topic, partition, start, stop, 0, 0)
+                raise lost_input(topic, partition, start, start + 1 if stop is None else stop, 0, 0)
             consumer.assign([where])
             first, end = consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
             stop = max(start, end) if stop is None else stop
@@ -203,10 +204,8 @@ class TopicAdmin:
     def create(self, topics: Mapping[str, int], config: Mapping[str, str], timeout_s: float = 30) -> None:
         """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
         new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
-        try:
+        with suppress(TopicAlreadyExistsError):
             self._admin.create_topics(new)
-        except TopicAlreadyExistsError:
-            pass
         deadline = time.monotonic() + timeout_s
         while missing := {t: n for t, n in topics.items() if self.existing([t]).get(t) != n}:
             if time.monotonic() > deadline:
@@ -218,10 +217,8 @@ class TopicAdmin:
         """Delete topics and wait until they are gone; unknown ones are no error."""
         topics = sorted(self.existing(topics))
         if topics:
-            try:
+            with suppress(UnknownTopicOrPartitionError):
                 self._admin.delete_topics(topics)
-            except UnknownTopicOrPartitionError:
-                pass
         deadline = time.monotonic() + timeout_s
         while left := self.existing(topics):
             if time.monotonic() > deadline:

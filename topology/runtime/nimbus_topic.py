@@ -58,7 +58,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     ),
     _REMOVED: lambda v: isinstance(v["id"], str),
     _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
-    _ANSWER: lambda v: v["error"] is None or isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str),
+    _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
 }
 
 

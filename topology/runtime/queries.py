@@ -100,7 +100,7 @@ class ComponentQuery:
     def start(self) -> None:
         """Start it; returns before the first batch."""
         plan, kafka = self._context.plan, self._context.kafka
-        spout = plan.spec(self.component).obj
+        spout: Any = plan.spec(self.component).obj
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         topics = sorted({topic for topic, _ in self._positions})

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -177,7 +178,7 @@ class _Resident:
         selector.register(self._listener, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                connection = key.fileobj
+                connection = cast("socket.socket", key.fileobj)
                 if connection is self._listener:
                     accepted, _ = self._listener.accept()
                     selector.register(accepted, selectors.EVENT_READ)
@@ -230,7 +231,7 @@ class _Resident:
         pid = os.fork()
         if pid:
             os.close(write)
-            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)
+            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)  # noqa: SIM115 - read when the process has ended
             return
         status = 1
         try:
@@ -238,7 +239,7 @@ class _Resident:
             die_with_parent(parent)
             # A copy of a socket keeps it open: were the executor killed, its shims would wait for this process.
             for key in list(self._selector.get_map().values()):
-                key.fileobj.close()
+                cast("socket.socket", key.fileobj).close()
             self._selector.close()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot)

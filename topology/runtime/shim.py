@@ -11,8 +11,9 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ class Shim:
             return
         rows = parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
         rows = rows.cast(EXTERNAL_INPUT if self.external else INBOX_INPUT) if rows.schema != INBOX_INPUT else rows
-        batch_id = int(TaskContext.get().getLocalProperty("streaming.sql.batchId"))
+        batch_id = int(cast("Any", TaskContext.get()).getLocalProperty("streaming.sql.batchId"))
         head = BATCH.pack(batch_id, self.external)
         requests = {index: (head, part.serialize()) for index, part in self._split(rows)}
         for index, request in requests.items():

@@ -22,6 +22,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import msgpack
 
@@ -124,7 +125,7 @@ class _Supervisor:
                         connection, _ = self._listener.accept()
                         self._selector.register(connection, selectors.EVENT_READ)
                     else:
-                        self._serve(key.fileobj)
+                        self._serve(cast("socket.socket", key.fileobj))
                 self._reap()
         except _Stop:
             pass

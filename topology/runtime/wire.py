@@ -101,9 +101,10 @@ def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
 
 def out_batches(records: Sequence[OutRecord | OutRecords]) -> list[pa.RecordBatch]:
     """Turn output records into rows for Spark's Kafka sink, in their order."""
-    batches = []
+    batches: list[pa.RecordBatch] = []
     for columns, group in itertools.groupby(records, lambda record: isinstance(record, OutRecords)):
-        batches += map(_of_columns, group) if columns else [_of_records(list(group))]
+        same: list[Any] = list(group)
+        batches += map(_of_columns, same) if columns else [_of_records(same)]
     # Combined as far as possible: a column of one batch ends at 2 GiB.
     return batches if len(batches) < 2 else pa.Table.from_batches(batches, OUTPUT).combine_chunks().to_batches()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
@@ -109,7 +110,7 @@ class SimulatedTopology:
 
     :param plan: the physical plan.
     :param log: the log, shared by all topologies of a cluster.
-    :param now_ms: the simulated time at the start.
+    :param clock: returns the simulated time, epoch ms.
     :param seed: None for the plain run.
     :param faults: what goes wrong, with a seed only.
     """
@@ -133,6 +134,7 @@ class SimulatedTopology:
         self._left: dict[tuple[str, bytes], bytes | None] = {}  # what left the topology, by topic and record id
 
     def now_ms(self) -> int:
+        """Return the simulated time, epoch ms."""
         return self._clock_source()
 
     # -- lifecycle --------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ class SimulatedTopology:
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
-        out = []
+        out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from dskype.bolts.topk import _kernels as blocks
@@ -265,10 +267,10 @@ class IptIndex(SubscriptionIndex):
             base, length = files.block[cell, :2].tolist()
             first, count = files.runs[cell, :2].tolist()
             keys, starts = files.key[first : first + count].tolist(), [*files.start[first : first + count].tolist(), length]
-            assert starts[0] == 0 and all(a < b for a, b in zip(keys, keys[1:])) and all(a < b for a, b in zip(starts, starts[1:]))
+            assert starts[0] == 0 and all(a < b for a, b in itertools.pairwise(keys)) and all(a < b for a, b in itertools.pairwise(starts))
             for key, start, stop in zip(keys, starts, starts[1:]):
                 rows = [(files.score[p] if self._grouped else 0, files.slot[p]) for p in range(base + start, base + stop)]
-                assert all(a < b for a, b in zip(rows, rows[1:]))
+                assert all(a < b for a, b in itertools.pairwise(rows))
                 self._check_run(cell, key, range(base + start, base + stop), wanted)
         assert not wanted, "keywords without a posting"
         if self._grouped:

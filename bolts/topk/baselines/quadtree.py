@@ -86,7 +86,8 @@ class Quadtree:
     @staticmethod
     def enclose(places: np.ndarray, old: np.ndarray | None = None) -> np.ndarray:
         """Return a root for places (float64[n, >= 2]) and an older root: twice as large where that is too small, so that
-        it seldom has to grow again."""
+        it seldom has to grow again.
+        """
         low, high = places[:, :2].min(axis=0), places[:, :2].max(axis=0)
         if old is not None:
             half = np.minimum(old[2:] / 2 - old[:2] / 2, _LIMIT / 4)

@@ -39,9 +39,9 @@ class ResultBuffers(ABC):
     What every buffer needs is in ``self.store``: state, k, limit, theta and entries by slot, and a calendar of what expires next.
     An implementation decides how many entries there are and which: it must see to it that the first k entries of an active slot are
     its top-k list at every watermark, and that a slot falls due as soon as it cannot guarantee that.
+    It may take further options; an unknown one is a TypeError.
 
     :param extent: of the window: a message leaves when the watermark reaches its position + extent.
-    :param options: of the implementation; unknown ones are a TypeError.
     """
 
     def __init__(self, extent: int) -> None:

@@ -135,7 +135,8 @@ class CostSkybandBuffers(Skybands):
 
     def expected(self, k: int) -> tuple[int, int]:
         """Return the number of messages at or above the lowest theta that is considered, some more as these
-        may expire before they come, and the skyband's size."""
+        may expire before they come, and the skyband's size.
+        """
         return max(self.model.best(k), self.model.best(k, LEAST_RHO)) + max(k // 2, 20), self.model.size(k)
 
     def ranks(self, k: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -273,7 +274,7 @@ class BufferStore:
             theta, key = self.theta[slot], int(keys[slot])
             entries = list(zip(*(a[start : start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
-            assert all(a > b for a, b in zip(listed, listed[1:])), (slot, listed)
+            assert all(a > b for a, b in itertools.pairwise(listed)), (slot, listed)
             assert len({seq for _, _, seq in listed}) == len(listed)
             if state == kernels.ACTIVE:
                 assert 1 <= k <= limit and frozen == 0

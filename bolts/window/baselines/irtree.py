@@ -187,7 +187,7 @@ class IrTreeWindow(KeptMessages):
         assert len(nodes) + tree.meta[k.SPARE_NODES] == tree.meta[k.NODES]
         uses = self._check_entries(nodes)
         self._terms._check(np.array(uses, np.int64))
-        held = {term for term in uses}
+        held = set(uses)
         assert {term for term in range(len(self._terms)) if tree.top[term] >= 0} == held
         assert all(tree.entry[tree.top[term], k.OWNER] == root for term in held)
 

@@ -30,6 +30,7 @@ FIELDS = Fields("key", "born_us", "sent_us")
 
 
 def now_us() -> int:
+    """Return the time of day, epoch microseconds."""
     return time.time_ns() // 1000
 
 
@@ -42,6 +43,7 @@ class Histogram:
         self.counts = np.zeros(self.SIZE, dtype=np.int64)
 
     def add(self, micros) -> None:
+        """Count durations in microseconds; those of 60 s and more count as the longest."""
         np.add.at(self.counts, np.clip(np.asarray(micros) // 1000, 0, self.SIZE - 1), 1)
 
     def take(self) -> list[list[int]]:

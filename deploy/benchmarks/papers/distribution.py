@@ -100,7 +100,7 @@ class Bench:
             if not self._warm:  # kernels compile before anything is measured
                 self._warm = True
                 small = Scale(200, 400, 200, 100, sample=50, step=100, seed=self.scale.seed)
-                Bench(self.data, small).warm_up([name for name in DISTRIBUTORS], setting.data)
+                Bench(self.data, small).warm_up(list(DISTRIBUTORS), setting.data)
             view = self.view(setting)
             began = time.perf_counter()
             plan = self.plan(setting)

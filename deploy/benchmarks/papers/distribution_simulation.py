@@ -19,6 +19,7 @@ evaluation finds a floor that is not above the guard of its placement, it is pla
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections import defaultdict
 from typing import Any, NamedTuple
@@ -92,7 +93,7 @@ class Simulation:
         self.n, self.tasks = len(view.subscriptions), distributor.tasks
         scale = self.workload.scale
         edges = np.unique(np.r_[np.arange(scale.window, self.workload.messages.n, scale.step), self.workload.messages.n])
-        self.steps = [(int(a), int(b)) for a, b in zip(edges, edges[1:])]
+        self.steps = [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         self.measured = np.array([a >= scale.window + scale.warm_up for a, _ in self.steps])
         if not self.measured.any():
             self.measured[-1] = True

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -57,11 +57,11 @@ class Corpus:
         return math.hypot(np.ptp(self.lon), np.ptp(self.lat)) or 1.0
 
     @classmethod
-    def of_texts(cls, source: str, texts: object, lat: np.ndarray, lon: np.ndarray) -> Corpus:
+    def of_texts(cls, source: str, texts: Sequence[str], lat: np.ndarray, lon: np.ndarray) -> Corpus:
         """Return a corpus of texts and their places."""
         tokenizer = Tokenizer()
-        vocabulary = Vocabulary.build(texts, tokenizer)  # type: ignore[arg-type]
-        return cls(source, lat, lon, *vocabulary.weigh_texts(texts, tokenizer), vocabulary)  # type: ignore[arg-type]
+        vocabulary = Vocabulary.build(texts, tokenizer)
+        return cls(source, lat, lon, *vocabulary.weigh_texts(texts, tokenizer), vocabulary)
 
 
 def read_places() -> Corpus:

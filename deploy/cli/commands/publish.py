@@ -48,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
                     sending.refuse(number, str(ex))
                     continue
             pace.wait()
-            sending.one(lambda: client.send_message(line))
+            sending.one(lambda line=line: client.send_message(line))
     return sending.summary({})

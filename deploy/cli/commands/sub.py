@@ -157,7 +157,7 @@ def _add(args: argparse.Namespace) -> int:
             except (ValueError, TopologyError) as ex:
                 sending.refuse(number, str(ex))
                 continue
-            sending.one(lambda: client.send_subscription(key, value))
+            sending.one(lambda key=key, value=value: client.send_subscription(key, value))
             if is_new:
                 generated.append(key.decode())
                 if args.output == "text":

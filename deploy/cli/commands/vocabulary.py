@@ -110,7 +110,7 @@ def _texts_of_file(args: argparse.Namespace, refused: Refused, progress: Progres
                 refused.add(number, str(ex))
                 continue
             count += 1
-            progress(lambda: counted(count, "text"))
+            progress(lambda count=count: counted(count, "text"))
             yield text
 
     return iter(_reservoir(read(), args.sample)) if args.sample else read()
@@ -144,7 +144,7 @@ def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -
         except (ValueError, AttributeError):
             continue  # what is no message is in the dead letters
         count += 1
-        progress(lambda: counted(count, "text"))
+        progress(lambda count=count: counted(count, "text"))
         yield text
 
 

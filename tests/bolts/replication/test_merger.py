@@ -1,5 +1,6 @@
 """Merging what replicas have found: what is published when, and in what order."""
 
+import itertools
 import random
 
 import numpy as np
@@ -60,8 +61,8 @@ def taken(merger):
                 lists.subscriptions.tolist(),
                 lists.registrations.tolist(),
                 lists.watermarks.tolist(),
-                [messages[a:b] for a, b in zip(bounds, bounds[1:])],
-                [scores[a:b] for a, b in zip(bounds, bounds[1:])],
+                [messages[a:b] for a, b in itertools.pairwise(bounds)],
+                [scores[a:b] for a, b in itertools.pairwise(bounds)],
             )
         ]
     return deltas, events, items

@@ -96,7 +96,7 @@ def sent(collector):
 
 
 def whole(collector_row):
-    return {key: value for key, value in collector_row[3].items()}
+    return dict(collector_row[3].items())
 
 
 def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one():

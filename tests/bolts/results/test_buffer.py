@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import pytest
@@ -112,7 +113,7 @@ def test_attempts_are_spaced_out():
         if shelf.calls > before:
             times.append(clock.now - 1000)
         clock.now += 0.01
-    gaps = [b - a for a, b in zip(times, times[1:])]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     assert gaps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5], abs=0.02)
 
 

@@ -230,7 +230,7 @@ def test_the_dearer_a_reevaluation_the_lower_is_theta():
             ONE,
             as_lists(
                 [
-                    [(1 - i / 10_000, 9_000 + i % 999, 9_000 + i % 999 + 1000 * 0) for i in range(0, wanted)]
+                    [(1 - i / 10_000, 9_000 + i % 999, 9_000 + i % 999 + 1000 * 0) for i in range(wanted)]
                     if wanted < 999
                     else [(1 - i / 10_000, i, i) for i in range(wanted)]
                 ]

@@ -71,7 +71,7 @@ def draw_queries(rng: np.random.Generator, n: int, lowest: int, highest: int) ->
     queries = []
     for _ in range(n):
         terms = [TERMS[i] for i in rng.choice(len(TERMS), size=rng.integers(0, 6), replace=False)] + ([99] if rng.random() < 0.2 else [])
-        weights = naive.norm_weights({t: 1 for t in terms}, {t: 1 + abs(t) % 7 for t in TERMS}, 20) if terms else {}
+        weights = naive.norm_weights(dict.fromkeys(terms, 1), {t: 1 + abs(t) % 7 for t in TERMS}, 20) if terms else {}
         queries.append(
             {
                 "watermark": int(rng.integers(lowest, highest + 1)),

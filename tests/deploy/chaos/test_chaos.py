@@ -156,14 +156,13 @@ def test_what_rises_without_end_is_found(name):
 def test_a_store_that_hangs_takes_connections_and_answers_later(tmp_path):
     import redis
 
-    with HangingStore(tmp_path / "redis") as store:
-        with redis.Redis.from_url(store.url, socket_timeout=0.5) as client:
-            client.set("a", 1)
-            store.hang()
-            with pytest.raises(redis.TimeoutError):
-                client.get("a")
-            store.go_on()
-            assert client.get("a") == b"1"
+    with HangingStore(tmp_path / "redis") as store, redis.Redis.from_url(store.url, socket_timeout=0.5) as client:
+        client.set("a", 1)
+        store.hang()
+        with pytest.raises(redis.TimeoutError):
+            client.get("a")
+        store.go_on()
+        assert client.get("a") == b"1"
 
 
 # --- workloads ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """``dskype partition``: plans by hand and by the monitor."""
 
+import itertools
 import json
 
 import numpy as np
@@ -249,7 +250,7 @@ def sorted_terms(sample):
     """Return a sample whose terms rise again, each once, with weights of unit norm."""
 
     def again(offsets, terms):
-        rows = [np.unique(terms[a:b]) for a, b in zip(offsets, offsets[1:])]
+        rows = [np.unique(terms[a:b]) for a, b in itertools.pairwise(offsets)]
         return np.cumsum([0, *map(len, rows)]), np.concatenate(rows), np.concatenate([np.full(len(r), len(r) ** -0.5) for r in rows if len(r)])
 
     own, others = again(sample.offsets, sample.terms), again(sample.messages.offsets, sample.messages.terms)

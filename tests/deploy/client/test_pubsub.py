@@ -375,7 +375,7 @@ def test_results_come_once_each_and_junk_is_left_out(kafka: KafkaSettings, clien
     assert found[0].result_id == '0-0/"a"/1/add/"0-1"'
     assert [r.op for r in client.results(subscriptions=["b"])] == ["match"]
     assert [r.op for r in client.results(subscriptions="b")] == ["match"]
-    plain = {k: v for k, v in first[1].items()}
+    plain = dict(first[1].items())
     write(kafka, client.topics.results, [("a", plain), ("a", plain)])
     assert len(list(client.results())) == 4  # without the header the content tells them apart
 

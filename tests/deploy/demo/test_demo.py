@@ -450,11 +450,10 @@ def test_an_interrupt_is_held_back_until_the_end_of_a_block():
     told, steps = [], []
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.getsignal(number)
-        with pytest.raises(KeyboardInterrupt):
-            with hold_interrupts(told.append):
-                os.kill(os.getpid(), number)
-                time.sleep(0.01)
-                steps.append(number)
+        with pytest.raises(KeyboardInterrupt), hold_interrupts(told.append):
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+            steps.append(number)
         assert signal.getsignal(number) is before
     assert steps == [signal.SIGINT, signal.SIGTERM] and len(told) == 2
     with hold_interrupts(told.append):
@@ -463,24 +462,21 @@ def test_an_interrupt_is_held_back_until_the_end_of_a_block():
 
 
 def test_what_an_interrupt_makes_fail_is_no_failure():
-    with pytest.raises(KeyboardInterrupt):
-        with hold_interrupts(lambda text: None):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-            raise OSError("the broker was interrupted as well")
-    with pytest.raises(OSError, match="full"):
-        with hold_interrupts(lambda text: None):
-            raise OSError("the disk is full")
+    with pytest.raises(KeyboardInterrupt), hold_interrupts(lambda text: None):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        raise OSError("the broker was interrupted as well")
+    with pytest.raises(OSError, match="full"), hold_interrupts(lambda text: None):
+        raise OSError("the disk is full")
 
 
 def test_a_second_interrupt_is_not_held_back():
     before, steps = signal.getsignal(signal.SIGINT), []
-    with pytest.raises(KeyboardInterrupt):
-        with hold_interrupts(lambda text: None):
-            for _ in range(3):
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.01)
-                steps.append("on")
+    with pytest.raises(KeyboardInterrupt), hold_interrupts(lambda text: None):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            steps.append("on")
     assert steps == ["on"] and signal.getsignal(signal.SIGINT) is before
 
 

@@ -96,7 +96,7 @@ def test_a_subscription_is_drawn_from_one_message(world):
         words = record["keywords"]
         assert len(set(words)) == len(words) and 0 <= record["alpha"] <= 1
         sources = [s for s in by_location[record["lat"], record["lon"]] if s >= set(words)]
-        assert any(2 <= len(words) <= 4 or words and len(words) == len(s) for s in sources)
+        assert any(2 <= len(words) <= 4 or (words and len(words) == len(s)) for s in sources)
 
 
 def test_numbers_of_keywords_locations_and_alphas_are_uniform(world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -31,7 +32,7 @@ def bubbles(svg: str) -> list[tuple[float, float, int]]:
     """Return (x, y, rank) of the numbered circles of the detail."""
     detail, found = ET.fromstring(svg).find(f"{SVG}g[1]"), []
     nodes = list(detail)
-    for circle, text in zip(nodes, nodes[1:]):
+    for circle, text in itertools.pairwise(nodes):
         if circle.tag == f"{SVG}circle" and text.get("class") == "rank":
             found.append((float(circle.get("cx")), float(circle.get("cy")), int(text.text)))
     return found
@@ -72,7 +73,7 @@ def test_results_have_their_ranks_and_are_listed():
 def test_a_bubble_that_had_to_move_points_to_its_place():
     pins = [Pin(49.0, 3.0, "Here", "", 0.9), Pin(49.0, 3.0, "Here too", "", 0.8)]
     root = ET.fromstring(make(pins))
-    [line] = [e for e in root.iter(f"{SVG}line")]
+    [line] = list(root.iter(f"{SVG}line"))
     [(x, y, _), *_] = [b for b in bubbles(make(pins)) if b[2] == 1]
     assert abs(float(line.get("x1")) - x) < 0.2 and abs(float(line.get("y1")) - y) < 0.2
 

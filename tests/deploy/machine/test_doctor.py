@@ -103,7 +103,7 @@ def test_a_second_connector_in_sparks_own_folder_is_found(tmp_path: Path, monkey
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     row = by_check(doctor.run_checks(Bootstrap(None, "default"), start_broker=False), "duplicate jars")
     assert row.status == status
-    assert status == OK or name in row.detail and name in row.fix
+    assert status == OK or (name in row.detail and name in row.fix)
 
 
 def test_another_spark_in_spark_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,7 @@ def test_a_home_of_another_user_is_refused_and_ours_is_closed_to_others(tmp_home
     real = os.stat
 
     def of_another(path: object, **kwargs: object) -> os.stat_result:
-        found = real(path, **kwargs)  # type: ignore[call-overload]
+        found = real(path, **kwargs)
         return os.stat_result([*found[:4], os.getuid() + 1, *found[5:]]) if path == tmp_home else found
 
     monkeypatch.setattr(paths.os, "stat", of_another)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -330,7 +331,7 @@ def test_counters_survive_crashes_and_never_fall_at_the_endpoint(seed: int) -> N
         metered.simulation.drain(10)
         metered.read()
     assert sum(wild.simulation.sim.fault_counts.values()) > 20
-    for before, after in zip(series, series[1:]):
+    for before, after in itertools.pairwise(series):
         assert all(after[key] >= value for key, value in before.items())
     quiet, loud = calm.measure(), wild.measure()
     for name in ("messages", "communication"):

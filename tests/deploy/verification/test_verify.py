@@ -595,7 +595,7 @@ def test_dead_letters_must_be_bad_and_bad_records_must_be_dead_letters():
     assert "is not one of the two" not in first(check(system), "dead-letter").text
     system.topics["dead_letters"] = [r for r in letters if header(r, "topic") != "dskype.subscriptions"]
     assert "a bad subscription was not refused" in first(check(system), "dead-letter").text
-    system.topics["dead_letters"] = letters + [letters[0]._replace(offset=1000)]
+    system.topics["dead_letters"] = [*letters, letters[0]._replace(offset=1000)]
     assert check(system).ok and check(system).notes["repeated dead letters"] == 1
     system.topics["dead_letters"] = [letters[0]._replace(value=b"other"), *letters[1:]]
     assert "has other bytes" in first(check(system), "dead-letter").text

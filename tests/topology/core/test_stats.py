@@ -27,7 +27,7 @@ def line(time_ms, execute_ns, *, executor=0, task=1, component="bolt", sent=None
 
 def test_capacity_is_the_share_of_time_inside_execute_of_the_busiest_executor():
     stats = TopologyStats()
-    for second in range(0, 100):
+    for second in range(100):
         stats.feed(line(second * 1000, second * 250_000_000))
         stats.feed(line(second * 1000, second * 700_000_000, executor=1, task=2))
     assert abs(stats.capacity("bolt") - 0.7) < 1e-9

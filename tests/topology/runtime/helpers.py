@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def output(kafka: KafkaSettings, topic: str) -> dict[str, InRecord]:
 def longest_gap_s(records: dict[str, InRecord], since_ms: int) -> float:
     """Return the longest time without an output record that ends after ``since_ms``, in seconds."""
     times = sorted(r.timestamp_ms for r in records.values())
-    return max((b - a for a, b in zip(times, times[1:]) if b > since_ms), default=0) / 1000
+    return max((b - a for a, b in itertools.pairwise(times) if b > since_ms), default=0) / 1000
 
 
 # -- processes ------------------------------------------------------------------------------------

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.runtime.kafka import KafkaInboxReader, KafkaSettings, TopicAdmin
 
 from .helpers import make_topic
+
+
+@pytest.mark.parametrize("stop", [7, None])
+def test_a_partition_that_is_gone_is_lost_however_far_it_is_read(stop):
+    consumer = SimpleNamespace(partitions_for_topic=lambda topic: None, close=lambda: None)
+    reader = KafkaInboxReader(SimpleNamespace(consumer=lambda: consumer))
+    with pytest.raises(LostInputError, match="records of gone/0 up to offset .* the log ends at 0"):
+        list(reader.read("gone", 0, 5, stop))
 
 
 def test_records_that_aged_out_or_whose_topic_was_made_again_or_is_gone_are_lost(bootstrap_servers, name):
