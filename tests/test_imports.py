@@ -6,6 +6,7 @@ Read from the syntax trees, imports inside functions included; those for type ch
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -152,6 +153,18 @@ def test_the_groups_of_deploy_are_in_order():
 @pytest.mark.parametrize("what", NOT_PRODUCTION)
 def test_production_imports_no(what):
     assert not {(m, n) for m, named in graph().items() for n in named if group(n) == what and group(m) not in NOT_PRODUCTION}
+
+
+def test_programs_in_strings_import_modules_that_are_there():
+    """Tests and tools start Python with programs as text, which no linter reads."""
+    wrong = set()
+    for path in (p for folder in (*FOLDERS, "tests") for p in (ROOT / folder).rglob("*.py")):
+        texts = (n.value for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        for name in (name for text in texts for name in re.findall(r"(?:from|import|-m) (dskype(?:\.\w+)+)", text)):
+            file = ROOT.joinpath(*name.split(".")[1:])
+            if not file.is_dir() and not file.with_suffix(".py").exists():
+                wrong.add((str(path.relative_to(ROOT)), name))
+    assert not wrong
 
 
 def test_a_circle_is_found_and_levels_are_counted():

@@ -145,7 +145,7 @@ def test_a_given_data_folder_is_kept_and_has_one_owner(tmp_path: Path) -> None:
 
 _OWNER = """
 import os, sys, threading
-from dskype.deploy.broker import EmbeddedBroker
+from dskype.deploy.machine.broker import EmbeddedBroker
 broker = EmbeddedBroker()
 starter = threading.Thread(target=broker.start)     # a thread that ends must not take the broker along
 starter.start()
