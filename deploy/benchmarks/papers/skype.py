@@ -117,12 +117,13 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
     skype, stream, slots = prepare(setting, corpus, scale, known or Known())
     finding = _clocked(skype.engine.index, "match")
     steps = max(1, -(-scale.arrivals // stream.batch))
-    arrived, spent, changes, sizes, evaluations = 0, [0.0, 0.0], 0, [], skype.evaluations
+    arrived, spent, found, changes, sizes, evaluations = 0, [0.0, 0.0], 0.0, 0, [], skype.evaluations
     for step in range(steps):
         messages, full, end = stream.slot()
-        t0 = time.process_time()
+        finding[0], t0 = 0.0, time.process_time()
         first = skype.advance(messages, watermark=full)
         t1 = time.process_time()
+        found += finding[0]
         second = skype.advance(watermark=end)
         t2 = time.process_time()
         spent[0] += t1 - t0
@@ -138,7 +139,7 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
     }
     amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
     return {
-        "match_us": finding[0] / arrived * 1e6,
+        "match_us": found / arrived * 1e6,
         "amp_us": amp,
         "emp_us": emp,
         "total_us": amp + emp,
