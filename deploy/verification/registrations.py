@@ -91,7 +91,7 @@ class Registry:
         self.last: dict[str, Registration | None] = {}
         """Subscription -> its current registration; None: it was unregistered."""
         self.partitions: dict[str, set[int]] = {}
-        self._ends = dict(parsed)
+        self._ends = dict(parsed.keys())  # the keys are (partition, offset): the last one of each partition stays
         self._gone: set[str] = set()
         self._by_subscription: dict[str, list[Registration]] = {}
         for record in inputs.subscriptions:
