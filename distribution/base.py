@@ -142,7 +142,7 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
                 "The plan is for another number of tasks of the subscription bolt.",
                 given=given.get("tasks"),
                 legal=str(tasks),
-                hint="learn it anew with --tasks, or change the bolt's parallelism",
+                hint="learn it again with --tasks, or change the bolt's parallelism",
             )
         )
 

@@ -44,6 +44,8 @@ _MACHINE = (
 """Files whose tests need Spark or a broker."""
 
 _THOROUGH = (
+    "bolts/test_result_bolt.py",
+    "bolts/test_skype.py",
     "bolts/topk/",
     "bolts/window/test_windows.py",
     "deploy/benchmarks/",

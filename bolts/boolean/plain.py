@@ -28,7 +28,7 @@ class PlainIndex(BooleanIndex):
     There is no delta and no rebuild: a posting list is a block of a pool that doubles when it is full, a removal puts the
     list's last posting into the gap, and freed blocks are used again. Insert: O(triggers), amortized; remove: the lengths of
     the lists of its triggers; match: the lengths of the lists of the message's terms. Memory: 40 bytes per slot, 24 per
-    posting and 8 per program step and one more, with up to twice that for growth; pools do not shrink, ``restore`` makes them anew.
+    posting and 8 per program step and one more, with up to twice that for growth; pools do not shrink, ``restore`` makes them again.
     """
 
     name = "plain"
@@ -151,7 +151,7 @@ class PlainIndex(BooleanIndex):
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return slots, boxes and programs; posting lists are made anew."""
+        """Return slots, boxes and programs; posting lists are made again."""
         arrays = self._arrays
         slots = np.flatnonzero(arrays.starts >= 0)
         starts = arrays.starts[slots]

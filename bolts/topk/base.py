@@ -46,7 +46,7 @@ class Changes(NamedTuple):
     :ivar rank: int32[n], from 1, in the list after all changes at that watermark; 0 for one that left.
     :ivar watermark: int64[n].
     :ivar due: int32[], rising: slots that became pending; their caller asks for them at the current watermark.
-    :ivar touched: int32[], rising: slots whose list changed or was published anew.
+    :ivar touched: int32[], rising: slots whose list changed or was published again.
     """
 
     slot: np.ndarray

@@ -21,7 +21,7 @@ _NOTHING_FREED = np.iinfo(np.int64).min
 
 
 def own(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return an array that kernels take without being compiled anew: aligned and writable. Those of frames may be neither."""
+    """Return an array that kernels take without being compiled again: aligned and writable. Those of frames may be neither."""
     return np.require(array, dtype, "CAW")
 
 

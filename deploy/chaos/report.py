@@ -16,8 +16,8 @@ class Outcome:
     :ivar faults: what struck, as one text.
     :ivar silent_s: the longest time without output from the strike on, in seconds.
     :ivar caught_up_s: from healing until the output was two seconds behind the input at most; None: not in time.
-    :ivar drivers: how often the driver was started anew.
-    :ivar queries: how often queries were started anew.
+    :ivar drivers: how often the driver was started again.
+    :ivar queries: how often queries were started again.
     :ivar repeated: records that were written again, all equal.
     :ivar memory_mib: the most that driver, JVM and executors had together, in MiB.
     :ivar problems: what was wrong; empty: nothing.

@@ -105,7 +105,7 @@ _NOT_HERE = {
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
 }
-"""Commands of ``storm`` that are recognised and not served (K7)."""
+"""Commands of ``storm`` that are recognised and not served."""
 
 
 def _parser() -> LazyParser:

@@ -233,7 +233,7 @@ class PubSub:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def subscribe(self, id: str | None = None, **fields: Any) -> str:
-        """Register a subscription, or register it anew.
+        """Register a subscription, or register it again.
 
         :param id: any text; default: a generated one.
         :param fields: ``text`` or ``keywords``, ``lat``, ``lon``, ``k``, ``alpha`` (top-k), or ``bbox`` and ``expression`` or ``keywords``,

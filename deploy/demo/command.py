@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", metavar="N", type=_number(1), help="the last messages that are searched; default: half of the messages")
     parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run begins anew")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run starts over")
     parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")

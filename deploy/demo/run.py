@@ -81,16 +81,16 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
             if fixed:
                 raise TopologyError(
                     explain(
-                        "A run is resumed as it was begun.", given=fixed, legal={k: getattr(earlier, k) for k in fixed}, hint="without --resume it begins anew"
+                        "A run is resumed as it was begun.", given=fixed, legal={k: getattr(earlier, k) for k in fixed}, hint="without --resume it starts over"
                     )
                 )
             plan = replace(earlier, **given)
             say(f"going on with the run in {owned.path}")
         else:
             if earlier is not None:
-                say(f"beginning anew; the earlier run in {owned.path} is removed (--resume goes on with it)")
+                say(f"starting over; the earlier run in {owned.path} is removed (--resume goes on with it)")
             elif resume:
-                say(f"there is no earlier run in {owned.path}; beginning anew")
+                say(f"there is no earlier run in {owned.path}; starting over")
             for name in _OWN:
                 path = owned.path / name
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

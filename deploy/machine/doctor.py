@@ -262,7 +262,7 @@ def _numba(env: Mapping[str, str]) -> list[Row]:
         return [Row("numba cache", WARN, "NUMBA_DISABLE_JIT is set: kernels run as plain Python, a hundred times slower", "unset NUMBA_DISABLE_JIT")]
     folder = Path(env.get("NUMBA_CACHE_DIR") or paths.numba_cache_dir())
     if not paths.make_writable(folder):
-        return [Row("numba cache", WARN, f"{folder} cannot be written: kernels are compiled anew at every start", "set NUMBA_CACHE_DIR to a writable folder")]
+        return [Row("numba cache", WARN, f"{folder} cannot be written: kernels are compiled again at every start", "set NUMBA_CACHE_DIR to a writable folder")]
     compiled = sum(1 for _ in folder.rglob("*.nbc"))
     return [Row("numba cache", OK, f"{folder}, {compiled} compiled kernels")]
 

@@ -246,7 +246,7 @@ def _sha256(path: Path) -> str:
 def _raise_on(problems: Sequence[Problem], folder: Path) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise JarsError(f"{problems[0]}{more}", fix=f"remove the folder and start again to download it anew: rm -r {folder}")
+        raise JarsError(f"{problems[0]}{more}", fix=f"remove the folder and start again to download it: rm -r {folder}")
 
 
 # ---------------------------------------------------------------------------------------------------- fetching

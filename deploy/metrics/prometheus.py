@@ -138,7 +138,7 @@ METRICS = tuple(
             (_T, "kind"),
             "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged.",
         ),
-        ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up anew in the window of messages."),
+        ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up again in the window of messages."),
         ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
         ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
         ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
@@ -165,7 +165,7 @@ class _Families:
     def add(self, name: str, labels: tuple[Any, ...], value: float, identity: str | None = None) -> None:
         """Add a sample.
 
-        :param identity: the topology's id: counters of another one begin anew.
+        :param identity: the topology's id: counters of another one start over.
         """
         texts = [str(label) for label in labels]
         if name in self._counters:
@@ -406,7 +406,7 @@ class Exporter:
         return consumer
 
     def _list(self, consumer: Any) -> None:
-        """Learn which topologies there are; one that was submitted anew is followed from its beginning."""
+        """Learn which topologies there are; one that was submitted again is followed from its beginning."""
         where = TopicPartition(NIMBUS_TOPIC, 0)
         end = consumer.end_offsets([where])[where]
         while consumer.position(where) < end and not self._stop.is_set():

@@ -1,6 +1,6 @@
 """Verification: what a topology published, against a brute-force oracle that replays its input.
 
-The oracle shares parsing and weights with the topology, and nothing else: scores, windows and ranking are written anew, without
+The oracle shares parsing and weights with the topology, and nothing else: scores, windows and ranking are written a second time, without
 any index. :func:`verify` is a pure function of the topics' records; ``dskype verify`` reads them from Kafka.
 
 >>> from dskype.spouts.settings import Settings

@@ -65,7 +65,7 @@ class Made(BatchBolt):
     def step(self, watermark):
         for number in self.mine:
             rng, name = random.Random(f"{watermark} {number}"), f"s{number}"
-            life = watermark // 13  # every 13 watermarks it is registered anew
+            life = watermark // 13  # every 13 watermarks it is registered again
             registration = f"{number % 2}-{10 * life + number}"
             if watermark % 13 == 0:
                 self.publisher.events([name], [registration], ["active"], [watermark])

@@ -56,7 +56,7 @@ def test_dskype_goes_on(path, seed):
 def test_state_of_an_unknown_format_is_refused_by_name(tmp_path):
     path = next(p.values[0] for p in PLAIN if p.values[0].stem == "chain")
     name, data = next((n, d) for n, d in opened(path)["files"].items() if "snapshot" in n)
-    with pytest.raises(SnapshotError, match=r"has another format; expected \d+; given: 99; hint: start anew or use the version that wrote it") as caught:
+    with pytest.raises(SnapshotError, match=r"has another format; expected \d+; given: 99; hint: start over or use the version that wrote it") as caught:
         decode_snapshot(data[:4] + b"\x63\0" + data[6:], name)
     assert name in str(caught.value)
 

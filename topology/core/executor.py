@@ -377,7 +377,7 @@ class Executor:
                     raise
                 msg = explain(
                     f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which the task could be built "
-                    "anew.",
+                    "again.",
                     given=f"snapshots {versions}; {error}",
                     component=self.component,
                     hint=f"bring {self._store.place(task_id)} back from a backup, or start the topology afresh",
@@ -415,7 +415,7 @@ class Executor:
                         "The journal of a spout's task is gone while the topology runs.",
                         given=f"task {task_id}, entry {hosted.number}",
                         component=self.component,
-                        hint="the topology was killed or begun anew, or its folder was removed under it",
+                        hint="the topology was killed or started over, or its folder was removed under it",
                     )
                 )
             hosted.task.close()

@@ -111,7 +111,7 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
         msg = f"{name} is no snapshot; expected it to begin with {_MAGIC!r}; given: {magic!r}"
         raise SnapshotError(msg)
     if version != FORMAT:
-        msg = f"{name} has another format; expected {FORMAT}; given: {version}; hint: start anew or use the version that wrote it"
+        msg = f"{name} has another format; expected {FORMAT}; given: {version}; hint: start over or use the version that wrote it"
         raise SnapshotError(msg)
     if len(body) != length:
         msg = f"{name} is cut short; expected {length} bytes; given: {len(body)}"
@@ -313,7 +313,7 @@ class _StoreBase:
         if term is None or (newest := self.newest_term()) == term:
             return
         if newest < term:
-            msg = explain("The state of the topology was removed or begun anew while this process ran: its term is gone.", given=term, legal=str(newest))
+            msg = explain("The state of the topology was removed or started over while this process ran: its term is gone.", given=term, legal=str(newest))
             raise LostStateError(msg)
         msg = f"another driver has taken the topology over: term {newest}, ours {term}; it is {self.term_holder(newest) or 'unknown'}; nothing was written"
         raise FencedError(msg)
@@ -329,7 +329,7 @@ class _StoreBase:
 
 def _taken(task: int, number: int, newest: int) -> JournalTakenError:
     if not newest:
-        return JournalTakenError(f"the journal of task {task} was removed or begun anew by another process; given: entry {number}; nothing was released")
+        return JournalTakenError(f"the journal of task {task} was removed or started over by another process; given: entry {number}; nothing was released")
     return JournalTakenError(
         f"another process goes on with the journal of task {task}; its newest entry is {newest}; given: {number}; "
         "nothing was released; the batch is run again behind that entry"
@@ -537,6 +537,6 @@ def _removed(folder: Path | str) -> LostStateError:
         explain(
             "The folder of the topology's snapshots and journals is gone; nothing was written.",
             given=str(folder),
-            hint="the topology was killed or begun anew, or the folder was removed under it",
+            hint="the topology was killed or started over, or the folder was removed under it",
         )
     )

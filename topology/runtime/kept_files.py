@@ -160,7 +160,7 @@ def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tu
                     f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
                     given=given,
                     component=at[0],
-                    hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to begin anew with the changed one, start afresh with "
+                    hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to start over with the changed one, start afresh with "
                     "--fresh; to change over without a gap, run another topology beside this one (docs/pubsub.md)",
                 )
             )

@@ -146,7 +146,7 @@ class LogFile:
                 os.replace(self._path, f"{self._path}.1")
                 self._open()
         except OSError:  # the folder is gone, say: not worth a batch
-            log.exception("the log %s could not be begun anew", self._path)
+            log.exception("the log %s could not be started over", self._path)
 
 
 class _Resident:

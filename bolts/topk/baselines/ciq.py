@@ -86,7 +86,7 @@ class CiqIndex(SubscriptionIndex):
         return kernels.Lists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
 
     def _build(self, slots: np.ndarray) -> None:
-        """Begin anew with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
+        """Start over with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
         self._ids = TermIds()  # of lists: keys are term * cells + cell
         self._postings = BlockPool({"slot": np.int32, "weight": np.float32})
         self._bounds = BlockPool({"least": np.float32})
@@ -124,7 +124,7 @@ class CiqIndex(SubscriptionIndex):
         return ends, kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
-        """Set MinT anew; lower the bounds of blocks at once, raise them all now and then."""
+        """Recompute MinT; lower the bounds of blocks at once, raise them all now and then."""
         kernels.set_min_texts(slots, self.table.place, self._root, self._depth, self.diagonal_deg, self._least)
         fallen = self.table.place[slots, blocks.THRESHOLD] < before
         self._risen += len(slots) - int(fallen.sum())

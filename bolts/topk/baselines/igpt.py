@@ -98,7 +98,7 @@ class IptIndex(SubscriptionIndex):
         return np.flatnonzero(self._leaf >= 0).astype(np.int32)
 
     def _build(self, slots: np.ndarray, box: np.ndarray | None = None) -> None:
-        """Begin anew with these slots, and a root (their bounding box by default).
+        """Start over with these slots, and a root (their bounding box by default).
 
         O(n log n), and seldom enough to be O(log n) for each slot ever linked.
         """
@@ -166,7 +166,7 @@ class IptIndex(SubscriptionIndex):
             self._set_floors(cells)
 
     def _rewrite(self, cells: np.ndarray, fresh: kernels.Fresh | None = None) -> None:
-        """Write the files of cells anew: without the slots that are marked, with new postings in order of cell, key, score, slot."""
+        """Write the files of cells again: without the slots that are marked, with new postings in order of cell, key, score, slot."""
         if fresh is None:
             nothing, numbers = np.zeros(0, np.int32), np.zeros(0, np.float32)
             fresh = kernels.Fresh(nothing, nothing, nothing, *[numbers] * 6)
@@ -208,7 +208,7 @@ class IptIndex(SubscriptionIndex):
         moved = kernels.drifted(slots, table.place, self._scores, new)
         slots, new = slots[moved], new[moved]
         if self._grouped and len(slots):
-            # Where many move, the file is sorted anew; else each is moved by itself.
+            # Where many move, the file is sorted again; else each is moved by itself.
             cells, nth, counts = np.unique(self._leaf[slots], return_inverse=True, return_counts=True)
             many = (8 * counts > self._tree.members.block[cells, blocks.LENGTH])[nth]
             again = slots[many]

@@ -113,7 +113,7 @@ class ConeIndex(SubscriptionIndex):
 
     A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms. Changes are
     made in place: a new cone takes the next free lane, cones and bounds grow at once when a threshold is lowered, and shrink when it is
-    worth it. A list in which nearly a third has changed is arranged anew by itself, O(n log n) for its n cones; before that, what was
+    worth it. A list in which nearly a third has changed is arranged again by itself, O(n log n) for its n cones; before that, what was
     added is arranged in runs that grow as the digits of a number do, once it has thresholds, and moves into dead lanes when a list would
     have to grow otherwise, each cone to where it widens bounds least. No call ever arranges everything.
 
@@ -121,7 +121,7 @@ class ConeIndex(SubscriptionIndex):
 
     :param short: postings up to which a list keeps only slots, >= 1.
     :param flat: blocks up to which a list has no bounds, >= 0.
-    :param least: changes before a list is sorted anew.
+    :param least: changes before a list is sorted again.
     :param slack: how far below a lower threshold cones are made, so that they need not be touched again soon.
     :param drift: how far a threshold may rise before the index follows.
     """

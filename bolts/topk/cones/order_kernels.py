@@ -132,7 +132,7 @@ def arrange(cones, step):
 
 @njit(cache=True)
 def sort_lanes(lists, number, low, words, step):
-    """Arrange the cones of a list from lane ``low`` on anew, without the dead ones, and compute their bounds."""
+    """Arrange the cones of a list from lane ``low`` on again, without the dead ones, and compute their bounds."""
     start, used, term = lists.lanes[number, START], lists.long[number, USED], np.int32(lists.long[number, TERM])
     field, slot, code = np.empty((used - low, 6), np.uint16), np.empty(used - low, np.int32), np.empty((used - low, 2, CODES), np.uint8)
     n = 0

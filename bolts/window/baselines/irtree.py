@@ -143,7 +143,7 @@ class IrTreeWindow(KeptMessages):
         return {**self._kept_snapshot(), "offsets": offsets, "terms": self._terms.map.name[terms], "weights": weights}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """See :meth:`MessageWindow.restore`; the messages are inserted anew."""
+        """See :meth:`MessageWindow.restore`; the messages are inserted again."""
         self._kept_restore(state)
         for queue in self._places:
             queue.load(self._seq.base, np.zeros(0, np.int32))

@@ -524,7 +524,7 @@ def remove(tree, rows, n):
 
 @njit(cache=True)
 def tidy(tree, rows, leaves, start, least):
-    """Dissolve leaves with fewer than ``least`` messages and insert these anew; return where it must go on when there is room, or -1.
+    """Dissolve leaves with fewer than ``least`` messages and insert these again; return where it must go on when there is room, or -1.
 
     :param leaves: int64[n], nodes that may have too few; ``start``: the first that has not been looked at.
     """

@@ -13,7 +13,7 @@ in the paper, and with many subscriptions here, these are the bottleneck. What o
 there can be several, for messages are shuffled over them. What Kafka, Spark and the results cost is in neither.
 
 Replicas are exact as in the topology: a subscription is placed by the threshold (floor) that its buffer has, and when an
-evaluation finds a floor that is not above the guard of its placement, it is placed anew with that floor, on more tasks.
+evaluation finds a floor that is not above the guard of its placement, it is placed again with that floor, on more tasks.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class Simulation:
         return seconds
 
     def _evaluate(self, engine: TopkEngine, own: _Rows, due: np.ndarray, number: int, watermark: int, count: bool) -> float:
-        """Evaluate pending subscriptions until none is; place those anew whose floors fell below their guards; return the task's seconds."""
+        """Evaluate pending subscriptions until none is; place those again whose floors fell below their guards; return the task's seconds."""
         spent = 0.0
         while len(due):
             slots, again = due, []

@@ -11,7 +11,7 @@ from dskype.deploy.machine.terminal import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flux_file.add_arguments(parser)
-    parser.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of that name: remove its state and begin anew")
+    parser.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of that name: remove its state and start over")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -200,7 +200,7 @@ def replace_all(n: int, at_once: int, terms: int, seed: int) -> tuple[int, float
         before = cones._long[:, [kernels.BASE, kernels.USED, kernels.STALE]].copy()
         enter(slots)
         base, used, stale = cones._long[:, [kernels.BASE, kernels.USED, kernels.STALE]].T
-        # Fewer lanes though cones were added, and not because all were arranged anew.
+        # Fewer lanes though cones were added, and not because all were arranged again.
         moved += int(((base == before[:, 0]) & (used < before[:, 1]) & (stale > before[:, 2])).sum())
         if low // at_once % 20 == 0:
             cones._check()

@@ -370,7 +370,7 @@ def test_a_second_start_begins_anew_and_says_so(tmp_path):
     opened(tmp_path, messages=1000)
     leave_something(tmp_path)
     _, plan, resumed, [told] = opened(tmp_path, messages=700)
-    assert "beginning anew" in told and plan.messages == 700 and not resumed
+    assert "starting over" in told and plan.messages == 700 and not resumed
     assert {p.name for p in tmp_path.iterdir()} <= {"demo.json", "owner.lock"}
 
 

@@ -408,7 +408,7 @@ def test_topologies_are_followed_from_when_they_come_until_they_go(quick: None) 
         assert found[TUPLES, "x"] == found[TUPLES, "y"] == 5
         log.say("x", "x-1-1", "INACTIVE")
         assert _until(exporter, lambda found: found["dskype_topology_active", "x"] == 0)["dskype_topology_active", "x"] == 0
-        del log.topics[metrics_topic("x")]  # submitted again: its topic is made anew
+        del log.topics[metrics_topic("x")]  # submitted again: its topic is made again
         log.report("x", "x-2-9", 2)
         log.say("x", "x-2-9")
         assert _until(exporter, lambda found: found.get((TUPLES, "x")) == 2)[TUPLES, "x"] == 2

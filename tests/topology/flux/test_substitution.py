@@ -1,4 +1,4 @@
-"""Placeholders and Java properties (F8)."""
+"""Placeholders and Java properties."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Run:
         return self
 
     def restart(self):
-        """Start all queries anew, as after a crash of the driver."""
+        """Start all queries again, as after a crash of the driver."""
         for query in self.sim._queries.values():
             self.sim._restart(query)
 

@@ -413,7 +413,7 @@ def test_basic_bolts_anchor_and_ack_and_fail_by_exception():
         assert [tracker.is_failed(i) for i in range(5)] == [False, True, True, False, False]
         errors = run.errors("2")
         assert any("loud" in e for e in errors) and not any("quiet" in e for e in errors)
-        assert run.components("2")[0].executed == [4]  # made anew after the one that broke it
+        assert run.components("2")[0].executed == [4]  # made again after the one that broke it
         run.advance(20)
         assert tracker.is_failed(3)
         assert run.components("3")[0].seen == [(0,), (4,)]
