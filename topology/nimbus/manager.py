@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dskype.topology.config import Config
-from dskype.topology.core.redaction import filled, redact, redact_text
+from dskype.topology.core.redaction import redact, redact_text, restore_secrets
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.model import StormTopology, is_system_id
 from dskype.topology.nimbus.states import Action, Event, Nimbus, Rebalance, TopologyState
@@ -105,7 +105,7 @@ class TopologyManager:
         resumed = former is not None
         if former is not None:
             state = former
-            filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
+            restore_secrets(state.conf, conf or {})  # raises if one is missing: they are not stored
             # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
             state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}
             del self._resumed[name]

@@ -12,7 +12,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, route, start_positions
-from dskype.topology.core.frames import OutRecord, one_by_one
+from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -276,7 +276,7 @@ class SimulatedTopology:
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
                 self._save(executor, query.batch_id)
-            out += one_by_one(executor.handle(query.batch_id, by_executor[index]))
+            out += expand_records(executor.handle(query.batch_id, by_executor[index]))
         return out
 
     @staticmethod
