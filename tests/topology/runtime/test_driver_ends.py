@@ -206,7 +206,7 @@ def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster
         admin.close()
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 120, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
-        wait_for(lambda: any("is made again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
+        wait_for(lambda: any("is created again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
 
 
 # -- a resume refuses rather than guesses (nothing is started for it) -------------------------------
