@@ -49,7 +49,7 @@ class ResultPublisher:
                 explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
             )
         self._collector, self._via_bolt = collector, via_bolt
-        self._topics = Topics.of(topology)
+        self._topics = Topics.for_topology(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
         self._store = KafkaStore()
