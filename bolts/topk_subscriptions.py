@@ -35,8 +35,7 @@ from dskype.bolts.topk.engine import TopkEngine
 from dskype.spouts import streams
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.topology.core.values import column_rows
-from dskype.topology.tuples import TupleBatch
+from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["BEFORE_ALL", "Answers", "TopkSubscriptions", "make_engine"]
 
@@ -196,7 +195,7 @@ class TopkSubscriptions:
             return None
         offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
         positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
-        ids = [name for names in column_rows(batch["ids"]) for name in names]
+        ids = [name for names in column_to_list(batch["ids"]) for name in names]
         if len(rows) < len(requests):
             index = np.concatenate([np.arange(offsets[i], offsets[i + 1]) for i in rows])
             lengths = np.diff(offsets)[rows]
