@@ -1,4 +1,4 @@
-"""Channels: what goes to several tasks is serialized once, and is the same to each of them."""
+"""Channels: columns that go to several tasks are serialized once, and equal for each of them."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Options of Kafka components that the runtime cannot honour are refused before anything runs; what is dangerous in topics is told."""
+"""Options of Kafka components that the runtime cannot honour are refused before anything runs; dangerous settings of topics give warnings."""
 
 from pathlib import Path
 

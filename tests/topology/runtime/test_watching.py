@@ -54,7 +54,7 @@ def test_a_task_without_input_or_with_progress_does_not_stall():
     watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b", 3: "c"}
     watch.find(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
     found = watch.find(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
-    assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, and yet something waits for it
+    assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, but tuples wait for it
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
 
 
@@ -124,7 +124,7 @@ def test_reports_are_written_again_until_they_are():
     assert len(told) == 1 and "stalled" in told[0] and "task 1" in told[0]
 
 
-# -- what anybody may write to the metrics topic --------------------------------------------------
+# -- arbitrary records in the metrics topic ------------------------------------------------------
 
 
 def test_a_record_of_an_unknown_task_or_of_no_shape_is_left_out_and_counted():
