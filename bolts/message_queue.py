@@ -68,7 +68,7 @@ class MessageQueue:
 
     def snapshot(self) -> Any:
         """Return the messages as arrays."""
-        return [[list(messages), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
+        return [[messages.columns(), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""

@@ -39,6 +39,9 @@ class MessageBatch(NamedTuple):
     :ivar offsets: int64[n + 1]; the keywords of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
     :ivar terms: int64[], term ids, rising within a message, each once. Negative ids are terms unknown to the vocabulary.
     :ivar weights: float64[], tf-idf weights of the keywords, of unit norm per message.
+    :ivar areas: float64[n, 4], west, south, east and north in degrees; west > east crosses the antimeridian. A message that is a
+        point has ``[lon, lat, lon, lat]``; ``lat`` and ``lon`` of an area are its centre (:func:`dskype.spouts.areas.centre_of`).
+        None: all messages are points.
     """
 
     seq: np.ndarray
@@ -48,6 +51,7 @@ class MessageBatch(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+    areas: np.ndarray | None = None
 
     @classmethod
     def empty(cls) -> MessageBatch:
@@ -78,7 +82,8 @@ class MessageBatch(NamedTuple):
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(4)]
         terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (5, 6))
-        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        areas = None if all(b.areas is None for b in batches) else np.concatenate([b.rectangles() for b in batches])
+        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights, areas)
 
     @property
     def n(self) -> int:
@@ -88,7 +93,8 @@ class MessageBatch(NamedTuple):
     def select(self, rows: np.ndarray) -> MessageBatch:
         """Return the messages at ``rows``, in that order."""
         offsets, index = select_lists(self.offsets, rows)
-        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+        areas = None if self.areas is None else self.areas[rows]
+        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index], areas)
 
     def slice(self, start: int, stop: int) -> MessageBatch:
         """Return the messages from ``start`` up to ``stop``, without copying keywords."""
@@ -100,4 +106,13 @@ class MessageBatch(NamedTuple):
             self.offsets[start : stop + 1],
             self.terms,
             self.weights,
+            None if self.areas is None else self.areas[start:stop],
         )
+
+    def columns(self) -> list[np.ndarray]:
+        """Return the arrays that a state keeps and the constructor takes: all, but ``areas`` only if there are any."""
+        return [column for column in self if column is not None]
+
+    def rectangles(self) -> np.ndarray:
+        """Return the rectangles of the messages, float64[n, 4]: ``areas``, or an empty rectangle for each point."""
+        return np.stack([self.lon, self.lat, self.lon, self.lat], axis=1) if self.areas is None else self.areas
