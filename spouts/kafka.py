@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.spouts import streams
 from dskype.spouts.costs import CostCeiling
@@ -111,8 +112,6 @@ class MessageSpout(KafkaSpout):
         return ts
 
     def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
-        import pyarrow as pa
-
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index

@@ -1,17 +1,17 @@
-"""Result records as JSON: deltas, whole top-k states, and registration events.
+"""Result records as JSON: deltas, whole top-k lists, and registration events.
 
-Topics and formats (UTF-8; a message's id is JSON text already and is put in as it is)::
+Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
                               {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":...}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
     <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
 
-The key of every record is the subscription's id, so each subscription's records stay in order. ``meta`` is what the
-subscription gave, left out if it gave nothing. Deltas and events carry the header ``result-id``: subscription,
-registration, watermark, op and message as text, the same whenever the same result is written again.
+The key of every record is the subscription's id, so the records of a subscription stay in order. ``meta`` is that of the
+subscription, left out if it has none. Deltas and events carry the header ``result-id``: subscription, registration, watermark,
+op and message as text, equal whenever the same result is written again.
 
-JSON is put together from columns of text; floats are written as the shortest text that reads back as the same float64.
+JSON is joined from columns of text; a float is written as the shortest text that reads back as the same float64.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
+from dskype.spouts.columns import to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
@@ -46,12 +48,14 @@ OPS = ("add", "remove", "match")
 """Names of the op codes."""
 EVENTS = ("active", "removed")
 
+# pyarrow.compute is imported where it is needed: clients import this module, and it would double their start-up time.
+
 _SUBSCRIPTION, _REGISTERED, _WATERMARK = '{"v":1,"subscription":', ',"registration":"', ',"watermark":'
 _REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
 
 
 class Heads(NamedTuple):
-    """What the records of registrations share: pyarrow arrays, one entry per record.
+    """The parts that records of a registration share, as pyarrow arrays with one entry per record.
 
     :ivar keys: the subscriptions' ids in UTF-8, the keys of their records.
     :ivar names: the ids as JSON.
@@ -68,7 +72,7 @@ class Heads(NamedTuple):
 def parse_registration(registration: str) -> tuple[int, int]:
     """Return (partition, offset) of a registration ``"p-o"``.
 
-    :raises IllegalArgumentException: it is not of that form.
+    :raises IllegalArgumentException: it does not have that form.
     """
     if not isinstance(registration, str) or _REGISTRATION(registration) is None:
         raise IllegalArgumentException(
@@ -81,37 +85,36 @@ def parse_registration(registration: str) -> tuple[int, int]:
 
 
 def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
-    """Return what the records of registrations share; columns are lists, numpy or pyarrow arrays.
+    """Return the parts that records of registrations share; columns are lists, numpy or pyarrow arrays.
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts or None; None for all: no subscription has one.
+    :param metas: JSON texts or None; None in place of the column: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = _strings(subscriptions)
+    ids = to_strings(subscriptions)
     try:
-        places = _strings(registrations)
+        places = to_strings(registrations)
     except pa.ArrowTypeError:
         list(map(parse_registration, registrations))
         raise
     well_formed = pc.match_substring_regex(places, r"\A[0-9]+-[0-9]+\z")
     if places.null_count or pc.all(well_formed).as_py() is False:
         parse_registration(next(place for place, good in zip(places.to_pylist(), well_formed.to_pylist()) if not good))
-    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not plain ASCII, or to be escaped
+    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not ASCII, or in need of escapes
         names = pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
     else:
         names = _joined('"', ids, '"')
     tails: Any = "}"
-    if metas is not None and (meta_texts := _strings(metas)).null_count < len(meta_texts):
+    if metas is not None and (meta_texts := to_strings(metas)).null_count < len(meta_texts):
         tails = pc.coalesce(_joined(',"meta":', meta_texts, "}"), "}")
     return Heads(ids.cast(pa.binary()), names, places, tails)
 
 
 class Records(NamedTuple):
-    """Records as columns, one entry each: pyarrow arrays.
+    """Records as columns (pyarrow arrays).
 
     :ivar keys: binary.
     :ivar values: string.
@@ -128,7 +131,6 @@ def delta_records(batch: DeltaBatch) -> Records:
 
     :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
@@ -144,7 +146,7 @@ def delta_records(batch: DeltaBatch) -> Records:
                 legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
             )
         )
-    messages = _strings(batch.messages)
+    messages = to_strings(batch.messages)
     marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
@@ -162,41 +164,33 @@ def _joined(*parts: Any) -> Any:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _strings(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column if isinstance(column, pa.Array) else pa.array(column, pa.string())
-
-
 def score_texts(scores: Any) -> Any:
-    """Return floats as JSON: the shortest texts that read back bit for bit, as a pyarrow string array."""
-    import pyarrow as pa
+    """Return floats as JSON (a pyarrow string array): the shortest texts that read back as the same bits."""
     import pyarrow.compute as pc
 
     numbers = np.asarray(scores, np.float64)
     texts = pa.array(numbers).cast(pa.string())
-    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # "1" is an integer to some readers
+    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # some readers take "1" for an integer
     if whole.any():
-        few = pa.array(whole)
-        texts = pc.replace_with_mask(texts, few, _joined(texts.filter(few), ".0"))
+        mask = pa.array(whole)
+        texts = pc.replace_with_mask(texts, mask, _joined(texts.filter(mask), ".0"))
     return texts
 
 
 def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
     """Return the values of top-k states, a pyarrow string array.
 
-    :param heads: of n states.
+    :param heads: the shared parts of n states.
     :param watermarks: int64[n].
-    :param offsets: int64[n + 1]: the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
+    :param offsets: int64[n + 1]; the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
     :param messages: message ids as JSON text, in rank order within a state; list or pyarrow string array.
-    :param scores: float64, theirs.
+    :param scores: float64, scores of the messages.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     bounds = np.asarray(offsets, np.int32)
-    # What is between messages and scores, and between entries, are separators: half the work of joining five columns.
-    entries = pc.binary_join_element_wise(_strings(messages), score_texts(scores), ',"score":')
+    # The JSON between messages and scores, and between entries, serves as separator: half the work of joining five columns.
+    entries = pc.binary_join_element_wise(to_strings(messages), score_texts(scores), ',"score":')
     lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), entries), '},{"message":')
     marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
     before, after = '[{"message":', "}]}"
@@ -209,8 +203,8 @@ def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, sco
 def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
     """Return the record of a registration event: (key, value, result id).
 
-    :param event: ``active`` (results cover what is after the watermark) or ``removed`` (up to the watermark).
-    :raises IllegalArgumentException: another event, or a malformed registration.
+    :param event: ``active`` (results cover messages after the watermark) or ``removed`` (results cover messages up to it).
+    :raises IllegalArgumentException: an unknown event, or a malformed registration.
     """
     parse_registration(registration)
     if event not in EVENTS:
