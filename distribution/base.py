@@ -68,7 +68,8 @@ class Distributor(ABC):
     given to the constructor. Another plan is another distributor.
 
     Exactness asks one thing: a message that shares a keyword with a subscription goes to one of the tasks of its placement, or
-    its score is not above the placement's guard. (Boolean subscriptions: a message that satisfies one goes to one of its tasks.)
+    its score is not above the placement's guard. (Boolean subscriptions: a message that satisfies one goes to one of its tasks. Whoever routes messages by
+    place has to look at ``messages.areas``: an area may overlap several partitions.)
 
     :param tasks: how many tasks there are.
     :param options: ``dskype.distributor.options``, without ``plan`` and ``sample``.

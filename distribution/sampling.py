@@ -12,8 +12,9 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import centre, cover
+from dskype.distribution.partitioned import cover
 from dskype.spouts import expression
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -74,7 +75,7 @@ def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
     """Return a sample of records.
 
-    A boolean subscription counts as one for its covering keywords at the middle of its rectangle, with no bound.
+    A boolean subscription counts as one for its covering keywords at the middle of its rectangle, with no bound. A message that is an area counts at its centre.
     The thresholds are those of a window that holds all the messages, or of the settings' count window if that is shorter: its last messages.
     """
     tokenizer = Tokenizer(settings.stop_words)
@@ -91,7 +92,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
             words = expression.terms(s.expression)
             ids = dict(zip(words, vocabulary.ids(words).tolist()))
             covering = np.array(cover(expression.map_terms(s.expression, ids.__getitem__)), np.int64)
-            rows.append((1, 0.0, *centre(s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
+            rows.append((1, 0.0, *centre_of(*s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
     k, alpha, lat, lon, own_terms, own_weights, bounded = zip(*rows)
     sample = Sample(
         batch,

@@ -68,7 +68,8 @@ FIELDS = {
     LISTS: Fields("subscription", "kind", "record"),
 }
 """Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
-lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
+lists; ``lat`` and ``lon`` are degrees, and in ``messages`` and ``matching`` pairs of degrees, float64[n, 2], where some of the messages of
+a frame are areas (:func:`dskype.spouts.areas.areas_to_columns`); ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
 lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants.
 
 In ``placements`` a placement that may live on several tasks says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and other maps
