@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dskype.bolts import boolean
 from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
@@ -310,6 +311,7 @@ def random_run(seed, distributor=None, most=5):
         conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
     more = random.Random(seed + 1)  # what was drawn before stays as it was
     areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
+    conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)
