@@ -12,7 +12,7 @@ the user asked for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -112,13 +112,14 @@ class Manifest:
         write_json(folder / MANIFEST, {"v": _FORMAT, **asdict(self)})
 
 
-def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = (), defaults: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
     """Compare what was started with what is to be resumed.
 
     :param changeable: keys of components that may change, beside :data:`~dskype.topology.config.CHANGEABLE`.
+    :param defaults: what keys are when they are not set.
     :returns: a line for each difference that a resume cannot bear, and one for each that it takes over.
     """
-    allowed = {*CHANGEABLE, *changeable}
+    allowed, defaults = {*CHANGEABLE, *changeable}, defaults or {}
     refused: list[str] = []
     taken: list[str] = []
     for component in sorted({*started.tasks, *given.tasks}):
@@ -137,7 +138,7 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
         ),
     ]:
         for key in sorted(old.keys() | new.keys()):
-            if old.get(key) != new.get(key):
+            if old.get(key, defaults.get(key)) != new.get(key, defaults.get(key)):
                 line = f"{key}{where}: {_short(old.get(key))} -> {_short(new.get(key))}"
                 (taken if key in allowed else refused).append(line)
     if started.version != given.version:  # whether its snapshots can be read, their own format says
