@@ -154,11 +154,12 @@ def _matches(part: _Columns, inputs: Inputs, registry: Registry, report: Report)
     subscription = named.indices.to_numpy()
     of = np.repeat(np.arange(len(part.records)), part.counts)
     watermark = part.watermark[of]
-    registration = np.full(len(of), -1, np.int64)
-    order = np.argsort(subscription, kind="stable")
-    bounds = np.searchsorted(subscription[order], np.arange(len(named.dictionary) + 1))
-    for i, id in enumerate(named.dictionary.to_pylist()):
-        rows = order[bounds[i] : bounds[i + 1]]
+    only = registry.only_boolean(named.dictionary)  # most subscriptions have one registration
+    registration = only[subscription]
+    others = np.flatnonzero(registration < 0)
+    others = others[np.argsort(subscription[others], kind="stable")]
+    for rows in np.split(others, np.flatnonzero(np.diff(subscription[others])) + 1) if len(others) else ():
+        id = named.dictionary[subscription[rows[0]]].as_py()
         registration[rows] = registry.boolean_at(id, watermark[rows])
         if registration[rows[0]] == -1 and not registry.skips_id(id):
             record = part.records[of[rows[0]]]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.deploy.verification.inputs import Inputs, Record, in_order, where
 from dskype.deploy.verification.replay import Place, Unregistered
@@ -98,6 +100,7 @@ class Registry:
         self._ends = dict(parsed.keys())  # the keys are (partition, offset): the last one of each partition stays
         self._gone: set[str] = set()
         self._by_subscription: dict[str, list[Registration]] = {}
+        self._only: tuple[Any, np.ndarray] | None = None
         for record in inputs.subscriptions:
             self._add(record)
 
@@ -146,6 +149,18 @@ class Registry:
         """Records of subscriptions have been dropped."""
         known: Counter[int] = Counter(partition for partition, _ in self._parsed)
         return any(count <= self._ends[partition] for partition, count in known.items())
+
+    def only_boolean(self, subscriptions: Any) -> np.ndarray:
+        """Return the number of the only boolean registration of each subscription, int64[n]; -1: it has none, or several.
+
+        :param subscriptions: ids, a pyarrow string array.
+        """
+        if self._only is None:
+            found = [(id, [r.number for r in registrations if not r.is_topk]) for id, registrations in self._by_subscription.items()]
+            once = [(id, numbers[0]) for id, numbers in found if len(numbers) == 1]
+            self._only = pa.array([id for id, _ in once], pa.string()), np.array([number for _, number in once] + [-1], np.int64)
+        ids, numbers = self._only
+        return numbers[pc.index_in(subscriptions, ids).fill_null(len(ids)).to_numpy()]
 
     def boolean_at(self, subscription: str, watermarks: np.ndarray) -> np.ndarray:
         """Return the numbers of a boolean subscription's registrations that were active at watermarks, int64[n]; -1: it has never been registered.
