@@ -14,11 +14,12 @@ from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, c
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "centre", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -52,13 +53,6 @@ def _triggers(expression: Any) -> set[int]:
     if expression[0] == "or":
         return set().union(*triggers)
     return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
-def centre(bbox: Sequence[float]) -> tuple[float, float]:
-    """Return the centre (lat, lon) of a rectangle, which may cross the antimeridian."""
-    west, south, east, north = bbox
-    lon = (west + east) / 2 if west <= east else (west + east + 360) / 2
-    return (south + north) / 2, lon - 360 if lon > 180 else lon
 
 
 class Partitioned(Distributor):
@@ -147,7 +141,7 @@ class Partitioned(Distributor):
         """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
         if isinstance(subscription, BooleanSubscription):
             terms = np.array(trigger_terms(subscription.expression), np.int64)
-            lat, lon = centre(subscription.bbox)
+            lat, lon = centre_of(*subscription.bbox)
             weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
         else:
             terms, weights = np.asarray(subscription.terms, np.int64), np.asarray(subscription.weights, np.float64)

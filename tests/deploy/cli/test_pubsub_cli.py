@@ -405,6 +405,21 @@ def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
     assert [r.value for r in read_to_end(kafka, Topics.for_topology(name).messages)][2:] == [b"{", json.dumps(MESSAGES[0]).encode()]
 
 
+def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", "--text", "Storm warning", "--bbox=170,-10,-170.5,10")[0] == 0
+    assert run("publish", "--text", "été", "--at=43.05,-87.88", "--id", "a", "--ts", "5")[0] == 0
+    assert [json.loads(r.value) for r in read_to_end(kafka, Topics.for_topology(name).messages)] == [
+        {"text": "Storm warning", "bbox": [170, -10, -170.5, 10]},
+        {"id": "a", "text": "été", "ts": 5, "lat": 43.05, "lon": -87.88},
+    ]
+    code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
+    assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err
+    for wrong in (["--bbox=0,0,1"], [json_lines(tmp_path / "m", MESSAGES), "--text", "x"]):
+        code, _, err = run("publish", *wrong)
+        assert code == 2 and ("expected WEST,SOUTH,EAST,NORTH in degrees" in err or ("expected a FILE" in err and "given: both" in err))
+    assert len(read_to_end(kafka, Topics.for_topology(name).messages)) == 2
+
+
 def test_a_line_that_fits_into_no_record_is_left_out(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
     file = json_lines(tmp_path / "m", [b"x" * (lines.LINE_BYTES * 2 + 5), MESSAGES[0]])
     code, _, err = run("publish", file, "--no-check")
@@ -524,6 +539,20 @@ def test_results_of_some_subscriptions_are_followed_as_json(run: Any, results: T
     code, out, _ = run("tail", "--from", "beginning", "--sub", "b", "--sub", "a", "--count", "4", "--no-text")
     assert "lake" not in out
     assert [line.split()[1] for line in out.splitlines()] == ["add", "match", "add", "add"]
+
+
+def test_grouped_matches_are_printed_one_by_one(run: Any, name: str, kafka: KafkaSettings) -> None:
+    topics = Topics.for_topology(name)
+    admin = TopicAdmin(kafka)
+    admin.create({topics.matches: 1}, {})
+    admin.close()
+    write(kafka, topics.messages, [(None, {"text": "lake", "bbox": [0, 0, 1, 1]})])
+    record = ("0-0", {"v": 1, "message": "0-0", "watermark": 0, "task": 5, "subscriptions": ["a", "b"]}, [("result-id", '"0-0"/0/5/0')])
+    write(kafka, topics.matches, [record, record])
+    code, out, _ = run("tail", "--from", "beginning", "--count", "2")
+    assert code == 0 and [re.sub(r"^\S+ +", "", line) for line in out.splitlines()] == [f"match{'':18}{id}  0-0  lake" for id in "ab"]
+    code, out, _ = run("tail", "--from", "beginning", "--count", "1", "--sub", "b", "-o", "json", "--no-text")
+    assert json.loads(out).items() >= {"v": 1, "subscription": "b", "watermark": 0, "op": "match", "message": "0-0", "result_id": '"0-0"/0/5/0/"b"'}.items()
 
 
 def test_an_own_id_is_not_taken_for_the_place_of_another_message(run: Any, name: str, kafka: KafkaSettings) -> None:
