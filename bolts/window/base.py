@@ -103,7 +103,7 @@ class MessageWindow(ABC):
 
         :param messages: in rising order of (position, seq), above all that were inserted before and above what was
             freed. The arrays may be read-only views of a received frame: copy what is kept. Messages without keywords
-            are legal; no query finds them.
+            are legal; no query finds them. An area lies at its centre, which ``lat`` and ``lon`` are; ``areas`` is not looked at.
         :param ids: the id of each message, as JSON text.
         :raises IllegalArgumentException: a message is out of order.
         """
