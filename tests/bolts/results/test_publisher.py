@@ -237,7 +237,7 @@ def test_grouped_matches_say_what_they_are_made_of_and_are_cut_below_the_limit(s
 
 def test_many_matches_are_written_in_parts(monkeypatch):
     monkeypatch.setattr(formats, "_AT_ONCE_BYTES", 500)
-    publisher, collector = made(matches="grouped", record_bytes=400)
+    publisher, collector = made(matches="grouped", record_bytes=300)
     rows = np.repeat(np.arange(30, dtype=np.int32), 20)
     names = [f"s{i}" for i in range(20)]
     publisher.matches(message_keys([str(i) for i in range(30)], range(30)), rows, np.tile(np.arange(20, dtype=np.int32), 30), texts_of(names))
