@@ -1,4 +1,4 @@
-"""What a task knows of the subscription in each slot, besides what its index holds."""
+"""Metadata of subscriptions by slot: what a task has to know of them beside the index."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class SlotMetadata:
 
     def __init__(self) -> None:
         self._columns = np.empty((3, 0), object)
-        self.free: list[int] = []
-        self._slots = 0  # those below this one have been in use
+        self._free: list[int] = []
+        self._slots = 0  # slots below this one have been in use
         self._with_meta = 0
         self._json: SlotNames | None = None  # made when it is first asked for
 
-    def free_slot(self) -> int:
-        """Return a slot that is not in use, where slots are handed out here."""
-        return self.free.pop() if self.free else self._slots
+    def allocate(self) -> int:
+        """Return a free slot, for owners that have no other source of slots. Fill it with :meth:`set`, and give it back with :meth:`release`."""
+        return self._free.pop() if self._free else self._slots
 
     def set(self, slot: int, name: str, registration: str, meta: str | None) -> None:
         """Fill a slot."""
@@ -43,8 +43,13 @@ class SlotMetadata:
         if self._json is not None:
             self._json.clear(slot)
 
+    def release(self, slot: int) -> None:
+        """Empty a slot of :meth:`allocate`, which may hand it out again."""
+        self.clear(slot)
+        self._free.append(slot)
+
     def name(self, slot: int) -> str | None:
-        """Return the name of the subscription in a slot; None: it is empty."""
+        """Return the name of the subscription in a slot, or None if the slot is empty."""
         return self._columns[0, slot] if slot < self._slots else None
 
     def registration(self, slot: int) -> str:
@@ -52,11 +57,11 @@ class SlotMetadata:
         return self._columns[1, slot]
 
     def meta(self, slot: int) -> str | None:
-        """Return the meta of the subscription in a slot; None: it gave none."""
+        """Return the meta of the subscription in a slot, or None if it has none."""
         return self._columns[2, slot]
 
     def columns(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return names, registrations and metas of slots, as arrays of objects; metas are None where no subscription of the task gave one."""
+        """Return names, registrations and metas of slots as arrays of objects; in place of metas None if no subscription of the task has one."""
         return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
 
     def json_names(self) -> Names:
@@ -74,11 +79,11 @@ class SlotMetadata:
 
     def snapshot(self) -> Any:
         """Return the slots as plain values."""
-        return [*(column.tolist() for column in self._columns[:, : self._slots]), self.free]
+        return [*(column.tolist() for column in self._columns[:, : self._slots]), self._free]
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
-        *columns, self.free = (list(part) for part in state)
+        """Continue from a snapshot."""
+        *columns, self._free = (list(part) for part in state)
         self._slots, self._json = len(columns[0]), None
         self._columns = np.empty((3, self._slots), object)
         for row, column in zip(self._columns, columns):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
@@ -85,9 +86,6 @@ class Distributor(ABC):
     replicates: ClassVar[bool] = True
     """Whether a subscription may live on several tasks at once, if only while it moves. The result bolt then merges their results."""
 
-    by_id: ClassVar[bool] = False
-    """Whether :meth:`place` looks at the id alone and the plan cannot change: nothing has to be remembered in order to unregister."""
-
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         self.tasks = tasks
 
@@ -97,15 +95,21 @@ class Distributor(ABC):
         """Return a plan that balances the loads of the tasks for messages and subscriptions like the sample. It follows from the arguments alone."""
 
     @abstractmethod
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return where a subscription lives.
 
-        :param subscription: its id.
-        :param placement: what will be sent there, see ``DistributionBolt``: ``type`` ``topk`` with ``alpha``, ``lat``, ``lon``, ``terms``
-            (int64, rising) and ``weights`` (unit norm), or ``boolean`` with ``bbox`` and ``expression`` over term ids.
+        :param name: id of the subscription.
+        :param subscription: the subscription itself.
         :param threshold: a lower bound of the score of its k-th message; None: not known yet; -inf: there is none.
         :returns: the tasks, and a guard below ``threshold`` if one is given (-inf if it is -inf).
         """
+
+    def tasks_of_name(self, name: str) -> list[int] | None:
+        """Return the tasks of a subscription if its id alone determines them, whatever the plan; None (the default): it does not.
+
+        Nothing has to be remembered in order to unregister a subscription whose tasks follow from its id.
+        """
+        return None
 
     @abstractmethod
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:

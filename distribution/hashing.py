@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["HashingDistributor"]
@@ -20,7 +21,6 @@ class HashingDistributor(Distributor):
 
     name = "hashing"
     replicates = False
-    by_id = True
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         refuse_options(self.name, options)
@@ -33,9 +33,13 @@ class HashingDistributor(Distributor):
         """Return the only plan; there is nothing to learn."""
         return cls(tasks, options).plan()
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return its one task, which depends on the id alone."""
-        return Placed([zlib.crc32(subscription.encode()) % self.tasks])
+        return Placed(self.tasks_of_name(name))
+
+    def tasks_of_name(self, name: str) -> list[int]:
+        """Return the one task of a subscription."""
+        return [zlib.crc32(name.encode()) % self.tasks]
 
     def message_tasks(self, messages: MessageBatch) -> None:
         """Return None: every task needs every message."""

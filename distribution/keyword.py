@@ -24,8 +24,8 @@ class KeywordDistributor(Partitioned):
     """Places a subscription on the task of each of its keywords; a message goes to the tasks of its keywords.
 
     Tasks own consecutive ranges of the vocabulary, which is ordered by frequency; the ranges have equal cost (Algorithm 4). Replication and
-    communication are at most the number of keywords. A boolean subscription lives on the tasks of a few covering keywords, of which every message
-    that satisfies it has one: for an AND those of one operand, for an OR those of all operands.
+    communication are at most the number of keywords. A boolean subscription lives on the tasks of its trigger, a few keywords of which
+    every message that satisfies it has one: for an AND those of one operand, for an OR those of all operands.
 
     :param options: besides ``method``, the ``cost`` of a range: ``product`` (default, equation 16), or ``work``: its subscriptions, which weigh less if
         their lists are not full, plus an overhead for each message.

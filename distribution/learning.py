@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "select_rows", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -178,15 +178,6 @@ def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = 
 
 
 # -- keywords: Algorithm 4 ------------------------------------------------------------------------
-
-
-def select_rows(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the rows of columns in CSR form."""
-    lengths = np.diff(offsets)[rows]
-    taken = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=taken[1:])
-    index = np.arange(taken[-1]) + np.repeat(offsets[:-1][rows] - taken[:-1], lengths)
-    return taken, [v[index] for v in values]
 
 
 def first_terms(offsets: np.ndarray, terms: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from dskype.distribution.base import Placed, Sample
 from dskype.distribution.learning import learn_tree, uniform_tree
 from dskype.distribution.partitioned import Partitioned, work_of
 from dskype.distribution.plans import Node
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
@@ -54,14 +55,14 @@ class LocationDistributor(Partitioned):
             balanced=options["method"] == "balanced",
         )
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return the task of its place."""
-        lat, lon = centre_of(*placement["bbox"]) if placement["type"] == "boolean" else (placement["lat"], placement["lon"])
+        lat, lon = centre_of(*subscription.bbox) if isinstance(subscription, BooleanSubscription) else (subscription.lat, subscription.lon)
         node = self._root
         while "axis" in node:
             node = node["below"] if (lat if node["axis"] == "lat" else lon) < node["at"] else node["above"]
         tasks = node["tasks"]
-        return Placed([tasks[0] if len(tasks) == 1 else tasks[zlib.crc32(subscription.encode()) % len(tasks)]])
+        return Placed([tasks[0] if len(tasks) == 1 else tasks[zlib.crc32(name.encode()) % len(tasks)]])
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Place all subscriptions of a sample at once."""

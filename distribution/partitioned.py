@@ -11,14 +11,15 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Cost, Postings, best_line, first_terms, select_rows
+from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription
 from dskype.spouts.areas import centre_of
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -34,24 +35,24 @@ def default_hashes(n: int) -> np.ndarray:
     return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
 
 
-def cover(expression: Any) -> list[int]:
-    """Return covering terms of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
+def trigger_terms(expression: Any) -> list[int]:
+    """Return a trigger of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
 
-    >>> cover(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
+    >>> trigger_terms(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
     [40]
-    >>> cover(["or", 7, ["and", 4, -6]])
+    >>> trigger_terms(["or", 7, ["and", 4, -6]])
     [-6, 7]
     """
-    return sorted(_cover(expression))
+    return sorted(_triggers(expression))
 
 
-def _cover(expression: Any) -> set[int]:
+def _triggers(expression: Any) -> set[int]:
     if not isinstance(expression, (list, tuple)):
         return {int(expression)}
-    covers = [_cover(part) for part in expression[1:]]
+    triggers = [_triggers(part) for part in expression[1:]]
     if expression[0] == "or":
-        return set().union(*covers)
-    return min(covers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
+        return set().union(*triggers)
+    return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
 
 
 class Partitioned(Distributor):
@@ -136,17 +137,17 @@ class Partitioned(Distributor):
         """Return the score that the guard has to stay below; -inf (the default): all keywords have to be covered."""
         return -np.inf
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
-        if placement["type"] == "boolean":
-            terms = np.array(cover(placement["expression"]), np.int64)
-            lat, lon = centre_of(*placement["bbox"])
+        if isinstance(subscription, BooleanSubscription):
+            terms = np.array(trigger_terms(subscription.expression), np.int64)
+            lat, lon = centre_of(*subscription.bbox)
             weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
         else:
-            terms, weights = np.asarray(placement["terms"], np.int64), np.asarray(placement["weights"], np.float64)
-            lat, lon, alpha, limit = placement["lat"], placement["lon"], placement["alpha"], self.limit(threshold)
+            terms, weights = np.asarray(subscription.terms, np.int64), np.asarray(subscription.weights, np.float64)
+            lat, lon, alpha, limit = subscription.lat, subscription.lon, subscription.alpha, self.limit(threshold)
         placed = np.zeros(self.tasks, np.bool_)
-        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(subscription.encode()), self.tasks, self._flat, placed)
+        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(name.encode()), self.tasks, self._flat, placed)
         return Placed(np.flatnonzero(placed).tolist(), guard)
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -371,7 +372,8 @@ def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None
     _, terms = first_terms(sample.offsets, sample.terms, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
-        offsets, (terms,) = select_rows(offsets, [terms], rows)
+        offsets, index = select_lists(offsets, rows)
+        terms = terms[index]
         weights = None if weights is None else weights[rows]
     messages = sample.messages
     vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1

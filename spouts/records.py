@@ -229,11 +229,7 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
     if not key:
         raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
     if len(key) > limits.id_max_bytes:
-        raise RecordError(
-            explain(
-                "Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"), legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"
-            )
-        )
+        raise _error("Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
     try:
         return key.decode()
     except UnicodeDecodeError as e:
@@ -322,21 +318,19 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
         raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
     longest = _longest_bytes(text_max_bytes + more_bytes)
     if len(value) > longest:
-        raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
+        raise _error(f"Expected {what} in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
     try:
         record = _parsed(value.decode())
     except UnicodeDecodeError as e:
         raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20])) from None
     except json.JSONDecodeError as e:
-        raise RecordError(
-            explain(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", given=_Shown(_short(repr(e.doc[e.pos : e.pos + 40]))))
-        ) from None
+        raise _error(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", _short(repr(e.doc[e.pos : e.pos + 40]))) from None
     except ValueError as e:
-        raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None
+        raise _error(f"Expected {what} as JSON ({str(e).partition(';')[0]})", repr(value[:40])) from None
     except RecursionError:
-        raise RecordError(explain(f"Expected {what} with less nesting", given=_Shown(repr(value[:40])))) from None
+        raise _error(f"Expected {what} with less nesting", repr(value[:40])) from None
     if type(record) is not dict:
-        raise RecordError(explain(f"Expected {what} as a JSON object", given=_Shown(_shown(record))))
+        raise _error(f"Expected {what} as a JSON object", _shown(record))
     return record
 
 
@@ -364,9 +358,13 @@ def _shown(value: Any) -> str:
     return _short(json.dumps(value))
 
 
+def _error(words: str, given: str, legal: str | None = None) -> RecordError:
+    """Return an error that shows ``given`` without quotes."""
+    return RecordError(explain(words, given=_Shown(given), legal=legal))
+
+
 def _refuse(words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
-    given = _shown(record[name]) if name in record else "nothing"
-    raise RecordError(explain(words, given=_Shown(given), legal=legal))
+    raise _error(words, _shown(record[name]) if name in record else "nothing", legal)
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -382,13 +380,8 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
         place.append(float(degrees))
     lat, lon = place
     if not space.contains(lat, lon):
-        raise RecordError(
-            explain(
-                "Expected a place inside the data space",
-                given=_Shown(f"lat {lat}, lon {lon}"),
-                legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}",
-            )
-        )
+        legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
+        raise _error("Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
     return lat, lon
 
 
@@ -424,37 +417,22 @@ def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[flo
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:
     if type(text) is not str:
-        raise RecordError(explain(f"Expected '{name}' as a string", given=_Shown(_shown(text))))
+        raise _error(f"Expected '{name}' as a string", _shown(text))
     try:
         size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
     except UnicodeEncodeError as e:
-        raise RecordError(
-            explain(
-                f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})",
-                given=_Shown(_shown(text[e.start : e.start + 1])),
-            )
-        ) from None
+        words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
+        raise _error(words, _shown(text[e.start : e.start + 1])) from None
     if size > max_bytes:
-        raise RecordError(
-            explain(
-                f"Expected a shorter '{name}'",
-                given=_Shown(f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"),
-                legal=f"up to {max_bytes} bytes of UTF-8",
-            )
-        )
+        given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
+        raise _error(f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
     return text
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
     """Refuse a text that would become far longer when it is normalised, without normalising it."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise RecordError(
-            explain(
-                f"Expected '{name}' shorter when it is normalised",
-                given=_Shown(f"{size} bytes"),
-                legal=f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded",
-            )
-        )
+        raise _error(f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded")
     return text
 
 
@@ -464,18 +442,14 @@ def _check_words(text: str, words_max: int) -> None:
     if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
         return
     if (words := count_words(text)) > words_max:
-        raise RecordError(explain("Expected fewer words in 'text'", given=_Shown(str(words)), legal=f"up to {words_max}, repetitions included"))
+        raise _error("Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
 
 
 def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise RecordError(
-            explain(
-                "Expected 'id' as a string or an integer", given=_Shown(_shown(id)), legal=f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"
-            )
-        )
+        raise _error("Expected 'id' as a string or an integer", _shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
@@ -484,10 +458,9 @@ def _message_id(id: Any, max_bytes: int) -> str:
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
     """Return which of two fields the record has; it must have exactly one."""
     if name in record and other in record:
-        both = _Shown(f"{_shown(record[name])} and {_shown(record[other])}")
-        raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=both))
+        raise _error(f"Expected '{name}' or '{other}', not both", f"{_shown(record[name])} and {_shown(record[other])}")
     if name not in record and other not in record:
-        raise RecordError(explain(f"Expected '{name}' or '{other}'", given=_Shown("neither")))
+        raise _error(f"Expected '{name}' or '{other}'", "neither")
     return name if name in record else other
 
 
@@ -496,27 +469,22 @@ _REPEATED = 16
 
 
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
-    given = record["keywords"]
-    if type(given) is not list or not given:
+    listed = record["keywords"]
+    if type(listed) is not list or not listed:
         _refuse("Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
-    if len(given) > (most := _REPEATED * limits.keywords_max):
-        raise RecordError(explain("Expected fewer 'keywords'", given=_Shown(_shown(given)), legal=f"up to {most}, repetitions included"))
+    if len(listed) > (most := _REPEATED * limits.keywords_max):
+        raise _error("Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
     found: dict[str, None] = {}
     left = 2 * limits.text_max_bytes  # together they may be as long as a text
-    for i, keyword in enumerate(given, 1):
+    for i, keyword in enumerate(listed, 1):
         _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
-            raise RecordError(
-                explain(
-                    "Expected shorter 'keywords'",
-                    given=_Shown(_shown(given)),
-                    legal=f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded",
-                )
-            )
+            legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
+            raise _error("Expected shorter 'keywords'", _shown(listed), legal)
         tokens = tokenizer.tokens(keyword)
         if not tokens:
-            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)), legal="letters or digits that are not a stop word"))
+            raise _error(f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
         found.update(dict.fromkeys(tokens))
         if len(found) > limits.keywords_max:
             break
@@ -525,7 +493,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if len(keywords) > limits.keywords_max:
-        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"), legal=f"1 to {limits.keywords_max}"))
+        raise _error(f"Expected fewer different words in '{name}'", f"{len(keywords)} or more", f"1 to {limits.keywords_max}")
     return keywords
 
 
@@ -543,7 +511,7 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     except RecursionError:
         raise RecordError("Expected 'meta' with less nesting") from None
     if size > limits.meta_max_bytes:
-        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"), legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
+        raise _error("Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from dskype.spouts.records import Limits
@@ -188,8 +188,7 @@ class Settings:
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
-        limits = replace(
-            Limits(),
+        limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),

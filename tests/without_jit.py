@@ -68,7 +68,7 @@ def play_distributor(name: str, options: dict[str, object]) -> None:
     distributor = make_distributor(name, 4, options, distributor_class(name).learn(4, sample, options))
     routes = distributor.message_tasks(sample.messages)
     for i in range(sample.n):
-        placed = distributor.place(f"s{i}", worlds.placement(sample, i), float(sample.thresholds[i]))
+        placed = distributor.place(f"s{i}", worlds.subscription(sample, i), float(sample.thresholds[i]))
         for j, score in enumerate(worlds.scores(sample, i, sample.messages)):
             reached = routes is None or set(routes.tasks[routes.rows == j].tolist()) & set(placed.tasks)
             assert score is None or reached or score <= placed.guard

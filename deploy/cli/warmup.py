@@ -60,7 +60,7 @@ def _run_small_topology() -> None:
 
     flux = load("dskype.yaml", registry=registry(), resources=[TOPOLOGIES], resource=True)
     time_ms = [1_000_000]
-    log, topics = MemoryLog(lambda: time_ms[0]), Topics.of("dskype")
+    log, topics = MemoryLog(lambda: time_ms[0]), Topics.for_topology("dskype")
     conf = {**flux.config, "dskype.window.messages": 12, "dskype.results.matches": "grouped", "topology.emulator.snapshot.interval.ms": 200}
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
@@ -100,6 +100,7 @@ def _distribute() -> None:
     import numpy as np
 
     from dskype.distribution import make_distributor
+    from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
@@ -107,5 +108,5 @@ def _distribute() -> None:
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
     prefix.message_tasks(MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer())))
     terms, weights = vocabulary.weigh(_WORDS)
-    prefix.place("s", {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": terms, "weights": weights}, 0.5)
-    prefix.place("s", {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": ["or", 1, 2]})
+    prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
+    prefix.place("s", BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None))

@@ -147,14 +147,14 @@ def watch(
     least: float = 0.0,
     in_force: Callable[[], int] | None = None,
     sleep: Callable[[float], None] = time.sleep,
-    tell: Callable[[str], None] = say,
+    report: Callable[[str], None] = say,
 ) -> int:
     """Measure, decide and change, again and again.
 
     :param measure: returns how long each task (by id) has been busy since it began, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
     :param current: returns the version and the plan in force.
-    :param send: sends a version and a plan; None: only tell.
+    :param send: sends a version and a plan; None: only report.
     :param count: end after so many measurements; None: never.
     :param least: idle tasks count as balanced: those of which none was busy for more than this share of the time.
     :param in_force: returns the version that all distribution tasks have changed to; nothing is changed before they have.
@@ -168,19 +168,19 @@ def watch(
         before, measured = now, measured + 1
         found = balance(loads)
         due = band.due(found if loads.max() > least * interval_s * 1e9 else 1.0)
-        tell(f"busy {loads.sum() / 1e9 / interval_s:.2f} cores, greatest load / mean {found:.2f}")
+        report(f"busy {loads.sum() / 1e9 / interval_s:.2f} cores, greatest load / mean {found:.2f}")
         if not due:
             continue
         version, plan = current()
         if in_force is not None and in_force() < version:
-            tell(f"version {version} is not in force yet")
+            report(f"version {version} is not in force yet")
             continue
         distributor = partitioned(partitioned(plan).with_loads(loads))
         change = decide(loads, distributor.partitions())
         if change is None:
-            tell("there is nothing to give away")
+            report("there is nothing to give away")
             continue
-        tell(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
+        report(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
         changes += 1
         if send is not None:
             send(version + 1, distributor.rearranged(change.given, change.halved))

@@ -67,7 +67,7 @@ class MetricsReader(Generic[S]):
 
     def expired(self) -> dict[str, int]:
         """Return topic -> records that Kafka has dropped by age or size, of the topics that the topology writes and that are there."""
-        written = Topics.of(self.topology)
+        written = Topics.for_topology(self.topology)
         topics = [
             t
             for t in (written.results, written.matches, written.registrations, written.sequence, written.dead_letters)

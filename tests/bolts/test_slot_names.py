@@ -19,10 +19,9 @@ def test_names_follow_the_slots(seed):
             if live and rng.random() < (0.3, 0.55)[step // 200]:
                 slot = rng.choice(sorted(live))
                 del live[slot]
-                metadata.clear(slot)
-                metadata.free.append(slot)
+                metadata.release(slot)
             else:
-                slot = metadata.free_slot()
+                slot = metadata.allocate()
                 live[slot] = rng.choice("abcdefgh") * rng.choice([1, 3, 40])
                 metadata.set(slot, live[slot], "0-1", None)
         if rng.random() < 0.3:

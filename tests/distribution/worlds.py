@@ -6,6 +6,7 @@ import numpy as np
 
 from dskype.distribution import DISTRIBUTORS, Sample
 from dskype.distribution.sampling import sample_thresholds
+from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive
@@ -82,19 +83,10 @@ def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
     return found._replace(thresholds=thresholds, filled=np.minimum(1.0, counts / found.k))
 
 
-def placement(sample, i):
-    """Return the placement of a subscription, as the distribution bolt makes it."""
+def subscription(sample, i):
+    """Return a subscription, as the distribution bolt makes it."""
     own = slice(sample.offsets[i], sample.offsets[i + 1])
-    return {
-        "type": "topk",
-        "k": int(sample.k[i]),
-        "alpha": float(sample.alpha[i]),
-        "lat": float(sample.lat[i]),
-        "lon": float(sample.lon[i]),
-        "terms": sample.terms[own],
-        "weights": sample.weights[own],
-        "meta": None,
-    }
+    return TopkSubscription(int(sample.k[i]), float(sample.alpha[i]), float(sample.lat[i]), float(sample.lon[i]), sample.terms[own], sample.weights[own], None)
 
 
 def expression(rng, vocabulary, depth=2):
@@ -106,16 +98,10 @@ def expression(rng, vocabulary, depth=2):
 
 
 def boolean(rng, vocabulary):
-    """Return a placement of a boolean subscription; its rectangle may cross the antimeridian."""
+    """Return a boolean subscription; its rectangle may cross the antimeridian."""
     west, east = rng.uniform(-180, 180, 2)
     south, north = np.sort(rng.uniform(-90, 90, 2))
-    return {
-        "type": "boolean",
-        "bbox": [float(west), float(south), float(east), float(north)],
-        "expression": expression(rng, vocabulary),
-        "expires_ms": None,
-        "meta": None,
-    }
+    return BooleanSubscription([float(west), float(south), float(east), float(north)], expression(rng, vocabulary), None, None)
 
 
 def scores(sample, i, messages):

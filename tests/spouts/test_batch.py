@@ -18,10 +18,10 @@ def test_areas_go_with_their_messages(seed):
     batch = messages_of(rows)
     assert batch.areas.tolist() == [list(place_of(row)) for row in rows]
     some = np.array(rng.sample(range(30), 12))
-    taken = batch.take(some)
+    taken = batch.select(some)
     assert taken.areas.tolist() == [list(place_of(rows[i])) for i in some]
     assert same(taken._replace(seq=0, position=0), messages_of([rows[i] for i in some])._replace(seq=0, position=0))
-    assert same(batch.slice(5, 9).take(np.arange(4)), batch.take(np.arange(5, 9)))
+    assert same(batch.slice(5, 9).select(np.arange(4)), batch.select(np.arange(5, 9)))
     assert same(MessageBatch.concat([batch.slice(0, 7), batch.slice(7, 7), batch.slice(7, 30)]), batch)
 
 
@@ -35,7 +35,14 @@ def test_points_among_areas_become_rectangles_without_extent():
 
 def test_points_alone_have_no_areas():
     points = messages_of([(48.0, 11.0, [1]), (49.0, 12.0, [2])])
-    for batch in (points, MessageBatch.empty(), MessageBatch.concat([points, points]), points.take(np.array([1])), points.slice(0, 1), MessageBatch.concat([])):
+    for batch in (
+        points,
+        MessageBatch.empty(),
+        MessageBatch.concat([points, points]),
+        points.select(np.array([1])),
+        points.slice(0, 1),
+        MessageBatch.concat([]),
+    ):
         assert batch.areas is None
     assert points.rectangles().tolist() == [[11, 48, 11, 48], [12, 49, 12, 49]]
     assert MessageBatch.empty().rectangles().shape == (0, 4)

@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused_with_a_reason():
     assert "pending subscriptions take answers. given: [0]" in refusal(engine.resolve, slots, np.array([0, 0, 0, 0]), *nothing)
     messages = batch(world.messages(4))
     assert "given: [0, 3]; legal: positions in 0..2" in refusal(engine.advance, messages, 2)
-    assert "rising order of (position, seq). given: [(2, 2), (1, 1)]" in refusal(engine.advance, messages.take(np.array([0, 2, 1, 3])), 3)
+    assert "rising order of (position, seq). given: [(2, 2), (1, 1)]" in refusal(engine.advance, messages.select(np.array([0, 2, 1, 3])), 3)
     engine.advance(messages, 3)
     assert "never falls. given: 2; legal: >= 3" in refusal(engine.advance, MessageBatch.empty(), 2)
     assert "given: [0, 3]; legal: positions in 4..9" in refusal(engine.advance, messages, 9)

@@ -212,7 +212,7 @@ def test_many_queries_at_once_are_answered_as_one_by_one(window):
     for i, query in enumerate(queries):
         assert rows(window.topk(query_batch([query]), 30, DIAGONAL), 0) == rows(together, i)
     parts = query_batch(queries)
-    mixed = QueryBatch.concat([parts.take(np.arange(20, 60)), parts.take(np.arange(20))])
+    mixed = QueryBatch.concat([parts.select(np.arange(20, 60)), parts.select(np.arange(20))])
     again = window.topk(mixed, 30, DIAGONAL)
     assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
 
