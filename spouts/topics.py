@@ -56,21 +56,21 @@ class Topics(NamedTuple):
     :ivar messages: JSON messages, in.
     :ivar subscriptions: JSON subscriptions by id, compacted, in; a null value unregisters.
     :ivar results: deltas, and matches unless they are grouped, out.
-    :ivar matches: matches by message, out; with ``dskype.results.matches: grouped`` only.
     :ivar topk: the whole current top-k by subscription id, compacted, out.
     :ivar registrations: events of subscriptions that become active or are removed, out.
     :ivar plans: distribution plans, compacted, in; see :func:`topic_config`.
     :ivar sequence: which records got which sequence numbers, out.
+    :ivar matches: matches by message, out; with ``dskype.results.matches: grouped`` only.
     """
 
     messages: str
     subscriptions: str
     results: str
-    matches: str
     topk: str
     registrations: str
     plans: str
     sequence: str
+    matches: str
     dead_letters: str
     metrics: str
 
