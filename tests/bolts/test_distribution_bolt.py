@@ -92,7 +92,7 @@ def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscripti
     assert {key: sent for key, sent in expected.items() if sent} == found
 
 
-def test_messages_without_keywords_are_kept_and_matched_by_nobody():
+def test_messages_without_keywords_are_kept_and_match_nothing():
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
     columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]
