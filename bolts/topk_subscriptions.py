@@ -36,8 +36,7 @@ from dskype.spouts import streams
 from dskype.spouts.batch import select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.topology.core.values import column_rows
-from dskype.topology.tuples import TupleBatch
+from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["BEFORE_ALL", "Answers", "TopkSubscriptions", "make_engine"]
 
@@ -197,7 +196,7 @@ class TopkSubscriptions:
             return None
         offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
         positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
-        ids = [name for names in column_rows(batch["ids"]) for name in names]
+        ids = [name for names in column_to_list(batch["ids"]) for name in names]
         if len(rows) < len(requests):
             offsets, index = select_lists(offsets, np.array(rows))
             seqs, positions, scores, ids = seqs[index], positions[index], scores[index], [ids[i] for i in index.tolist()]

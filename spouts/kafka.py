@@ -70,13 +70,13 @@ class MessageSpout(KafkaSpout):
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of messages and the topic of the sequence."""
         config = topic_config(Settings.from_conf(conf))
-        return {**dict.fromkeys(self.topics, config["messages"]), Topics.of(topology).sequence: config["sequence"]}
+        return {**dict.fromkeys(self.topics, config["messages"]), Topics.for_topology(topology).sequence: config["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Read the settings and begin at number 0."""
         self._settings = Settings.from_conf(conf)
         self._context, self._collector = context, collector
-        self._topic = Topics.of(context.plan.name).sequence
+        self._topic = Topics.for_topology(context.plan.name).sequence
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()

@@ -70,7 +70,7 @@ class Topics(NamedTuple):
     metrics: str
 
     @classmethod
-    def of(cls, topology: str, inputs: str | None = None) -> Topics:
+    def for_topology(cls, topology: str, inputs: str | None = None) -> Topics:
         """Return the topics of a topology by its name.
 
         :param inputs: the topology whose messages and subscriptions it reads; default: its own.

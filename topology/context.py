@@ -178,7 +178,7 @@ class Plan(Protocol):
 class TopologyContext:
     """A task's view of its topology; passed to ``open``, ``prepare`` and custom groupings.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param task: id of this task.
     :param executor_data: dict shared by the tasks of one executor; default a new one.
     :param resources: the worker's shared resources for :meth:`get_resource`; default none.

@@ -184,7 +184,3 @@ class StormTopology:
         """Return the subscribers of a stream, sorted by id: {component id: grouping}."""
         key = GlobalStreamId(component_id, stream_id)
         return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}
-
-    def without_system(self) -> StormTopology:
-        """Return the user's components only; they keep their system streams."""
-        return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import explain
 from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "StreamMeta",
     "Tuple",
     "TupleBatch",
-    "check_arity",
     "column_to_list",
     "is_tick",
     "tick_tuple",
@@ -298,12 +297,3 @@ class TupleBatch:
 
     def __repr__(self) -> str:
         return f"TupleBatch({self.n} rows of {self.meta!r})"
-
-
-def check_arity(values: Sequence[Any], fields: Fields) -> None:
-    """Refuse an emit whose number of values differs from the stream's number of fields.
-
-    :raises IllegalArgumentException: with Storm's wording.
-    """
-    if len(values) != len(fields.names):
-        raise IllegalArgumentException(f"Tuple created with wrong number of fields. Expected {len(fields.names)} fields but got {len(values)} fields")

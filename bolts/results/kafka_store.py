@@ -34,7 +34,7 @@ class KafkaStore(ResultStore):
 
     def open(self, opening: Opening) -> None:
         """Remember the collector, or the brokers."""
-        self._topic = Topics.of(opening.topology).topk
+        self._topic = Topics.for_topology(opening.topology).topk
         self._run, self._collector, self._kafka = opening.run, opening.collector, opening.kafka
 
     def _send(self, subscription: str, registration: str, watermark: int, value: bytes | None) -> None:

@@ -13,8 +13,8 @@ from dskype.bolts.results.formats import ADD, EVENTS, MATCH, delta_records, even
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.spouts import streams
 from dskype.spouts.topics import Topics
-from dskype.topology.core.values import column_rows
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.tuples import column_to_list
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
@@ -49,7 +49,7 @@ class ResultPublisher:
                 explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
             )
         self._collector, self._via_bolt = collector, via_bolt
-        self._topics = Topics.of(topology)
+        self._topics = Topics.for_topology(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
         self._store = KafkaStore()
@@ -101,12 +101,12 @@ class ResultPublisher:
         if not n or not self.wants_states:
             return 0
         if self._via_bolt:
-            bounds, messages, scores = column_rows(offsets), column_rows(messages), column_rows(scores)
+            bounds, messages, scores = column_to_list(offsets), column_to_list(messages), column_to_list(scores)
             records = [
                 [r, w, messages[start:stop], scores[start:stop]]
-                for r, w, start, stop in zip(column_rows(registrations), column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)
+                for r, w, start, stop in zip(column_to_list(registrations), column_to_list(watermarks), bounds[:-1], bounds[1:], strict=True)
             ]
-            self._emit(column_rows(subscriptions), "topk", records)
+            self._emit(column_to_list(subscriptions), "topk", records)
         else:
             shared = heads(subscriptions, registrations)
             self._store.put_values(shared, watermarks, state_values(shared, watermarks, offsets, messages, scores))
@@ -124,7 +124,7 @@ class ResultPublisher:
         :returns: number of published events.
         """
         n = len(subscriptions)
-        rows = zip(column_rows(subscriptions), column_rows(registrations), events, column_rows(watermarks), strict=True)
+        rows = zip(column_to_list(subscriptions), column_to_list(registrations), events, column_to_list(watermarks), strict=True)
         if self._via_bolt:
             listed = list(rows)
             for _, registration, event, _ in listed:
@@ -153,7 +153,7 @@ class ResultPublisher:
         n = len(subscriptions)
         if not n:
             return 0
-        subscriptions, registrations, watermarks = column_rows(subscriptions), column_rows(registrations), column_rows(watermarks)
+        subscriptions, registrations, watermarks = column_to_list(subscriptions), column_to_list(registrations), column_to_list(watermarks)
         self.events(subscriptions, registrations, ["removed"] * n, watermarks)
         if states and self.wants_states:
             if self._via_bolt:

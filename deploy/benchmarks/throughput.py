@@ -89,7 +89,7 @@ class _Run:
         self.cluster, self.args, self.n = cluster, args, n
         self.kafka = cluster.environment.kafka
         self.name = f"throughput-{n}"
-        self.topics = Topics.of(self.name)
+        self.topics = Topics.for_topology(self.name)
         self.flux = load(definition(_TOPOLOGY.read_text(), self.name, dict(args.tasks)), registry=registry(), config=conf)
         self.result: dict[str, Any] = {"subscriptions": n}
 

@@ -344,7 +344,7 @@ class Dskype(Workload):
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         super().__init__(rate, planned_s, seed)
-        self._topics = Topics.of(self.name)
+        self._topics = Topics.for_topology(self.name)
         count = int(rate * (planned_s + 2_000))  # a slow machine starts and recovers for far longer than strikes are planned
         world = places.places(seed=seed, count=count)
         self._texts = world.texts.slice(0, 10_000).to_pylist()

@@ -60,7 +60,7 @@ def _run_small_topology() -> None:
 
     flux = load("dskype.yaml", registry=registry(), resources=[TOPOLOGIES], resource=True)
     time_ms = [1_000_000]
-    log, topics = MemoryLog(lambda: time_ms[0]), Topics.of("dskype")
+    log, topics = MemoryLog(lambda: time_ms[0]), Topics.for_topology("dskype")
     conf = {**flux.config, "dskype.window.messages": 12, "topology.emulator.snapshot.interval.ms": 200}
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])

@@ -85,7 +85,9 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings
     if partitions < 1:
         raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
     one = ("registrations", "plans", "sequence")
-    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()]
+    plan = [
+        (getattr(Topics.for_topology(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()
+    ]
     existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
     return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])
 
@@ -151,7 +153,7 @@ class PubSub:
     def __init__(self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30) -> None:
         if isinstance(kafka, str):
             kafka = KafkaSettings(kafka)
-        self.name, self.topics = name, Topics.of(name)
+        self.name, self.topics = name, Topics.for_topology(name)
         self.kafka = replace(kafka, client={"bootstrap_timeout_ms": int(timeout_s * 1000), **kafka.client})
         self._conf, self._timeout_s = conf, timeout_s
         self._lock = threading.RLock()

@@ -72,7 +72,7 @@ class Inputs:
     """Topic's name here -> partition -> the first offset that is there, of whatever run; see :meth:`newest_run`."""
 
     def __post_init__(self) -> None:
-        self.topics = Topics.of(self.topology, self.source)
+        self.topics = Topics.for_topology(self.topology, self.source)
         for name in INPUT_TOPICS:
             setattr(self, name, _records(getattr(self, name)))
 
@@ -85,7 +85,7 @@ class Inputs:
             ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
         :param source: the topology whose messages and subscriptions it reads; None: its own.
         """
-        topics = Topics.of(topology, source)
+        topics = Topics.for_topology(topology, source)
         return cls(topology=topology, source=source, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
 
     def counts(self) -> dict[str, int]:

@@ -12,8 +12,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.context import Counter
-from dskype.topology.core.values import column_rows
-from dskype.topology.tuples import StreamMeta, TupleBatch
+from dskype.topology.tuples import StreamMeta, TupleBatch, column_to_list
 
 WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]
 
@@ -45,7 +44,7 @@ class Sent:
 
     def emit_direct_batch(self, task, columns, stream):
         assert len({len(column) for column in columns}) == 1
-        self.rows.setdefault((stream, task), []).extend(zip(*map(column_rows, columns)))
+        self.rows.setdefault((stream, task), []).extend(zip(*map(column_to_list, columns)))
 
 
 def messages(n):

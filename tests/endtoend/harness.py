@@ -33,7 +33,7 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from tests import naive
 
-TOPICS = Topics.of("dskype")
+TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
@@ -52,7 +52,7 @@ def vocabulary():
 
 def topology(tasks, name="dskype"):
     """Build DSkype; ``tasks``: component -> number of tasks."""
-    builder, topics = TopologyBuilder(), Topics.of(name)
+    builder, topics = TopologyBuilder(), Topics.for_topology(name)
     builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
     builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions, plans=topics.plans), tasks.get("subscription-spout", 1))
     builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)).shuffle_grouping("message-spout", "messages").fields_grouping(

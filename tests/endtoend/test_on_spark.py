@@ -69,7 +69,7 @@ class Feed:
     """Writes messages and subscriptions, and watches how far the topology has come."""
 
     def __init__(self, kafka: KafkaSettings, name: str) -> None:
-        self.kafka, self.topics = kafka, Topics.of(name)
+        self.kafka, self.topics = kafka, Topics.for_topology(name)
         admin = TopicAdmin(kafka)
         for topic, config in TOPIC_CONFIG.items():
             admin.create({getattr(self.topics, topic): 1}, config)

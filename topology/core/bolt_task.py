@@ -18,12 +18,12 @@ from dskype.topology.core.collectors import BasicOutputCollector, OutputCollecto
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.stats import SAMPLE_EVERY
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, unpack_state
+from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
 from dskype.topology.errors import FailedException, ReportedFailedException, TopologyError, text_of
 from dskype.topology.model import stateful
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
+from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, column_to_list, tick_tuple
 
 __all__ = ["BoltTask", "PoisonedBatchError"]
 
@@ -135,13 +135,13 @@ class BoltTask(Task):
         try:
             for segment in frame.segments:
                 if segment.columns:
-                    segment.columns = [column_rows(c) for c in segment.columns]
+                    segment.columns = [column_to_list(c) for c in segment.columns]
         except UnicodeDecodeError as error:
             msg = f"a column of strings in a frame is not UTF-8: {error.reason}; given: {error.object[:40]!r}"
             raise FrameError(msg) from error
 
     def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
-        columns = [column_rows(c) for c in segment.columns]
+        columns = [column_to_list(c) for c in segment.columns]
         rows = zip(*columns) if columns else repeat((), segment.n)
         if segment.anchors is None or not self.tracking:
             return map(Tuple, rows, repeat(meta))
@@ -268,10 +268,7 @@ class BoltTask(Task):
             return None
 
     def _roll_back(self, to: _Checkpoint) -> None:
-        try:
-            self.component.cleanup()
-        except Exception as error:  # the user's code
-            self.report_error(error)
+        self.close()
         self.context.drop_component_metrics()
         self.start()
         self.outbox.roll_back(to.channels)
@@ -390,16 +387,6 @@ class BoltTask(Task):
 
     # -- acking -----------------------------------------------------------------------------------
 
-    def _to_acker(self, stream: str, root: int, row: tuple) -> None:
-        out = self.outs[stream]
-        task = self._ackers[root % len(self._ackers)]
-        channel = self.outbox.channel(task)
-        if channel.out is not out:
-            channel.open(out)
-        channel.rows.append(row)
-        out.emitted += 1
-        out.transferred += 1
-
     def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
         meta = tup.meta
         counter[f"{meta.component}/{meta.stream}"] += 1
@@ -412,20 +399,20 @@ class BoltTask(Task):
         if ids:
             value = tup.ack_val
             for root, edge in zip(ids[::2], ids[1::2]):
-                self._to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
+                self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
         self._count_settled(self.stats.acked, tup)
 
     def fail(self, tup: Tuple) -> None:
         """Tell the ackers of a tuple's roots that it has failed."""
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
+            self._send_to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Restart the message timeout of a tuple's trees."""
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
+            self._send_to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
 
 
 class _Checkpoint(NamedTuple):
@@ -451,7 +438,7 @@ def _rows_of(batch: TupleBatch) -> Iterator[tuple[Any, ...]]:
 
 def _values_of(column: Any) -> Sequence[Any]:
     try:
-        return column_rows(column)
+        return column_to_list(column)
     except UnicodeDecodeError:
         return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
 

@@ -11,8 +11,9 @@ import numpy as np
 from dskype.topology.core import frames
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
-from dskype.topology.core.values import column_rows, slice_column
+from dskype.topology.core.values import slice_column
 from dskype.topology.errors import text_of
+from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
@@ -209,7 +210,7 @@ class FrameLimits:
             yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
 
     def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes | memoryview]:
-        row = body[0] if is_rows else [column_rows(c)[0] for c in body]
+        row = body[0] if is_rows else [column_to_list(c)[0] for c in body]
         self.refuse(out.name, row, reason)
         return 1, frames.encode_segment(out.name, 1, None, None)
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dskype.topology.core._kernels import stream_ids
 from dskype.topology.core.channels import Channel, OutStream
-from dskype.topology.core.values import column_rows, take_column
+from dskype.topology.core.values import take_column
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
-from dskype.topology.tuples import Tuple
+from dskype.topology.tuples import Tuple, column_to_list
 
 __all__ = ["BasicOutputCollector", "OutputCollector", "SpoutOutputCollector"]
 
@@ -65,6 +65,12 @@ class _Collector:
         return self._task.send_records(topic, keys, values, headers)
 
     # -- checks ---------------------------------------------------------------------------------
+
+    def _out(self, stream: str) -> OutStream:
+        out = self._outs.get(stream)
+        if out is None:
+            raise self._unknown_stream(stream)
+        return out
 
     def _unknown_stream(self, stream: Any) -> IllegalArgumentException:
         names = sorted(name for name in self._outs if not name.startswith("__"))
@@ -232,9 +238,7 @@ class OutputCollector(_Collector):
         :returns: ``[task]``, or ``[]`` when the task's component does not subscribe (the tuple is dropped).
         :raises IllegalArgumentException: the task expects a regular grouping; unknown stream; wrong arity.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._direct_target(task, out, row)
         out.emitted += 1
@@ -275,9 +279,7 @@ class OutputCollector(_Collector):
             (int array); None leaves the rows untracked.
         :returns: the number of tuples emitted.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         tracker = self._task.batch_tracker(parents) if parents is not None and self._tracking else None
         if n:
@@ -292,9 +294,7 @@ class OutputCollector(_Collector):
         :returns: the number of tuples sent; 0 if the task's component does not subscribe (the tuples are dropped).
         :raises IllegalArgumentException: as :meth:`emit_direct` and :meth:`emit_batch`.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         out.emitted += n
         if not n or not self._direct_target(task, out, tuple(columns)):
@@ -356,9 +356,7 @@ class SpoutOutputCollector(_Collector):
             tuple, ...).
         :returns: the task ids it was sent to (shared list, do not change it).
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._targets(out, row)
         self._emit(out, targets, row, message_id)
@@ -368,9 +366,7 @@ class SpoutOutputCollector(_Collector):
         """Emit (stream, values) pairs with one message id: all of them, or none if one is refused."""
         checked = []
         for stream, values in tuples:
-            out = self._outs.get(stream)
-            if out is None:
-                raise self._unknown_stream(stream)
+            out = self._out(stream)
             row = self._row(out, values)
             checked.append((out, self._targets(out, row), row))
         for out, targets, row in checked:
@@ -378,9 +374,7 @@ class SpoutOutputCollector(_Collector):
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", message_id: Any = None) -> list[int]:
         """Emit a tuple to one task that subscribed with direct grouping; see :meth:`emit`."""
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._direct_target(task, out, row)
         self._emit(out, targets, row, message_id)
@@ -406,12 +400,10 @@ class SpoutOutputCollector(_Collector):
 
         :param message_ids: one per row to track each row's tree, or None.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         if message_ids is not None:
-            rows = zip(*(column_rows(c) for c in columns), strict=True)
+            rows = zip(*(column_to_list(c) for c in columns), strict=True)
             for row, message_id in zip(rows, message_ids, strict=True):
                 self._emit(out, self._targets(out, row), row, message_id)
             return n

@@ -23,11 +23,11 @@ from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError, column_rows, pack_state
+from dskype.topology.core.values import FrameError, pack_state
 from dskype.topology.errors import DeadLetter, TopologyError, message_of, text_of
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.tuples import InRecord
+from dskype.topology.tuples import InRecord, column_to_list
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 
@@ -139,13 +139,7 @@ class SpoutTask(Task):
     def track(self, root: int, edges: int, message_id: Any, stream: str) -> None:
         """Remember a tracked tuple and notify its acker."""
         self._pending[0][root] = (message_id, stream, self._wall_ms())
-        out = self.outs[ACKER_INIT_STREAM_ID]
-        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
-        if channel.out is not out:
-            channel.open(out)
-        channel.rows.append((root, edges, self.id))
-        out.emitted += 1
-        out.transferred += 1
+        self._send_to_acker(ACKER_INIT_STREAM_ID, root, (root, edges, self.id))
 
     def ack_at_once(self, message_id: Any, stream: str) -> None:
         """Ack a tuple with a message id in a topology without ackers."""
@@ -181,7 +175,7 @@ class SpoutTask(Task):
                 raise FrameError(msg)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
-        roots = column_rows(segment.columns[0]) if segment.columns else ()
+        roots = column_to_list(segment.columns[0]) if segment.columns else ()
         if segment.stream == ACKER_RESET_TIMEOUT_STREAM_ID:
             for root in roots:
                 entry = self._pending[1].pop(root, None)

@@ -269,6 +269,16 @@ class Task:
 
     # -- sending ----------------------------------------------------------------------------------
 
+    def _send_to_acker(self, stream: str, root: int, row: tuple) -> None:
+        """Send a row to the acker task of a root."""
+        out = self.outs[stream]
+        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
+        if channel.out is not out:
+            channel.open(out)
+        channel.rows.append(row)
+        out.emitted += 1
+        out.transferred += 1
+
     def flush(self) -> list[OutRecord | OutRecords]:
         """Return everything that the task has emitted since the last flush, as records for the sink."""
         if self.watermark is not None and self.watermark != self._watermark_sent:
@@ -443,10 +453,7 @@ class Task:
                 state = copy.deepcopy(old.snapshot())
             except Exception as snapshot_error:  # the user's code: start empty rather than not at all
                 self.report_error(snapshot_error)
-        try:
-            old.close() if isinstance(old, Spout) else old.cleanup()
-        except Exception as close_error:
-            self.report_error(close_error)
+        self.close()
         self.context.drop_component_metrics()
         self.start()
         if state is not None:
@@ -456,7 +463,7 @@ class Task:
         """Close the component; its errors are only reported."""
         try:
             self.component.close() if isinstance(self.component, Spout) else self.component.cleanup()
-        except Exception as error:
+        except Exception as error:  # the user's code
             self.report_error(error)
 
     def _open(self) -> None:

@@ -8,7 +8,6 @@ long as all others together. Pickle is never used.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -25,7 +24,6 @@ __all__ = [
     "MAX_NESTING",
     "FrameError",
     "NestingError",
-    "column_rows",
     "pack_state",
     "pack_tuple",
     "pack_value",
@@ -145,19 +143,6 @@ def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = Fals
     return offsets
 
 
-def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int, depth: int) -> msgpack.ExtType:
-    meta = tup.meta
-    return msgpack.ExtType(
-        _EXT_STORM_TUPLE, _pack_nested([list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1)
-    )
-
-
-def _read_tuple(values, component, task, stream, fields, message_id, ack_val) -> Tuple:
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), message_id)
-    tup.ack_val = ack_val
-    return tup
-
-
 def _default(value: Any, depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return list(value)
@@ -168,7 +153,7 @@ def _default(value: Any, depth: int = 0) -> Any:
     if type(value).__module__.startswith("pyarrow"):
         return _pack_arrow(value)
     if isinstance(value, Tuple):  # a copy without anchors, like Storm's DetachedTuple
-        return _pack_tuple(value, None, 0, depth)
+        return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested([*pack_tuple(value)[:-2], None, 0], depth + 1))
     msg = (
         f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
         "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
@@ -246,7 +231,7 @@ def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
     if code == _EXT_FROZEN:  # a code of its own, because only frozen sets may be elements of sets and keys
         return frozenset(_read_nested(data, depth + 1))
     if code == _EXT_STORM_TUPLE:
-        return _read_tuple(*_read_nested(data, depth + 1))
+        return unpack_tuple(_read_nested(data, depth + 1))
     msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 8"
     raise FrameError(msg)
 
@@ -275,7 +260,7 @@ def _state_default(value: Any, depth: int) -> Any:
     if isinstance(value, (set, frozenset)):
         return msgpack.ExtType(_EXT_SET if isinstance(value, set) else _EXT_FROZEN, _pack_nested(list(value), depth + 1))
     if isinstance(value, Tuple):  # held back by a bolt, which may ack and anchor it after a crash
-        return _pack_tuple(value, value.message_id, value.ack_val, depth)
+        return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested(pack_tuple(value), depth + 1))
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
             return cast("Any", plain)(value)
@@ -339,21 +324,12 @@ def pack_tuple(tup: Tuple) -> list[Any]:
 def unpack_tuple(state: list[Any]) -> Tuple:
     """Return the tuple that :func:`pack_tuple` encoded; it can be acked and used as an anchor."""
     values, component, task, stream, fields, message_id, ack_val = state
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)), None if message_id is None else tuple(message_id))
+    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), None if message_id is None else tuple(message_id))
     tup.ack_val = ack_val
     return tup
 
 
 # -- columns --------------------------------------------------------------------------------------
-
-
-def column_rows(column: Any) -> Sequence[Any]:
-    """Return a column as a sequence of Python values."""
-    if isinstance(column, (list, tuple)):
-        return column
-    if isinstance(column, np.ndarray):
-        return column.tolist()
-    return column.to_pylist()
 
 
 def slice_column(column: Any, start: int, stop: int) -> Any:

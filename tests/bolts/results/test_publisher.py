@@ -10,7 +10,7 @@ from dskype.bolts.results.formats import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.frames import OutRecords
-from dskype.topology.core.values import column_rows
+from dskype.topology.tuples import column_to_list
 
 
 class Collector:
@@ -29,7 +29,7 @@ class Collector:
     def emit_batch(self, columns, stream="default", parents=None):
         assert stream in ("results", "lists")
         assert len({len(c) for c in columns}) == 1
-        self.tuples += zip(*(column_rows(c) for c in columns))
+        self.tuples += zip(*(column_to_list(c) for c in columns))
 
 
 def made(results="both", store="kafka", **kwargs):

@@ -74,7 +74,7 @@ def configuration(kafka: KafkaSettings, topic: str) -> dict[str, str]:
 
 def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: KafkaSettings) -> None:
     name = f"made {uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     assert topics.messages.startswith("made_x20")
     assert ensure_topics(kafka, name, partitions=3) == []
     admin = TopicAdmin(kafka)
@@ -104,7 +104,7 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
 
 def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSettings) -> None:
     name = f"wrong-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     admin = TopicAdmin(kafka)
     try:
         admin.create({topics.subscriptions: 1, topics.messages: 2}, {"cleanup.policy": "compact,delete"})
@@ -122,7 +122,7 @@ def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSetti
 
 def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings(kafka: KafkaSettings) -> None:
     name = f"kept-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     settings = Settings.from_conf({"dskype.results.retention.ms": None, "dskype.results.retention.bytes": 5 << 20, "dskype.text.max.bytes": 1000})
     assert ensure_topics(kafka, name, settings=settings) == []
     kept = configuration(kafka, topics.results)
@@ -135,7 +135,7 @@ def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings
 
 def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and_the_longest_text_is_not(kafka: KafkaSettings) -> None:
     name = f"packed-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     assert ensure_topics(kafka, name) == []
     longest = json.dumps({"text": "\u0001" * Settings().limits.text_max_bytes, "lat": 0, "lon": 0}).encode()
     for value, refused in ((b'{"text": "' + b" " * (20 << 20) + b'"}', True), (longest, False)):
@@ -169,7 +169,7 @@ def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSetti
             client.require(client.topics.topk, client.topics.messages)
     admin = TopicAdmin(kafka)
     try:
-        assert admin.existing(Topics.of("never-ran")) == {}
+        assert admin.existing(Topics.for_topology("never-ran")) == {}
     finally:
         admin.close()
 
@@ -251,7 +251,7 @@ def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSe
     name = f"small-{uuid.uuid4().hex[:8]}"
     admin = TopicAdmin(kafka)
     try:
-        admin.create({Topics.of(name).messages: 1}, {"max.message.bytes": "2000"})
+        admin.create({Topics.for_topology(name).messages: 1}, {"max.message.bytes": "2000"})
     finally:
         admin.close()
     client = PubSub(kafka, name, conf={}, timeout_s=5)

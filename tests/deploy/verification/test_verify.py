@@ -874,7 +874,7 @@ def test_kernels_take_arrays_that_are_read_only():
 
 def store(kafka: KafkaSettings, system: PlainSystem, only: Sequence[str] = TOPICS) -> None:
     """Write a system's records to Kafka, with their times."""
-    topics = Topics.of(system.name)
+    topics = Topics.for_topology(system.name)
     admin = TopicAdmin(kafka)
     admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {"retention.ms": "-1"})  # the records are of 1970
     admin.close()

@@ -1,4 +1,4 @@
-"""What every snapshot store has to do; a further one is added to ``STORES`` and passes the same tests."""
+"""The contract of snapshot stores. Add a new store to ``STORES``, and it is tested as well."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ from dskype.topology.core.snapshots import (
 
 
 class MemoryStores:
-    """Views of one store, as different processes have them."""
+    """Several views of one store, each as in another process."""
 
     def __init__(self, _):
         self.files = {}
@@ -147,7 +147,7 @@ def test_an_entry_that_follows_nothing_is_taken_back(stores, store):
 
 
 def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
-    """All writers begin each number together; each winner's content stays."""
+    """All writers write each number at the same time; the winner's content stays."""
     winners, barrier = [], threading.Barrier(4)
 
     def write(writer):
@@ -253,7 +253,7 @@ def test_an_older_snapshot_takes_the_place_of_no_newer_one(store):
 
 
 class FullDisk:
-    """Stands in for ``open`` in the module of the store: half of what is written fits."""
+    """Replaces ``open`` in the module of the store: only half of what is written fits."""
 
     def __init__(self, monkeypatch):
         self.monkeypatch = monkeypatch
@@ -313,8 +313,8 @@ def test_what_killed_processes_left_half_written_goes(tmp_path):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 100, time.time() - 100))
     store.sweep(1)
-    assert not old.exists() and new.exists()  # somebody may be writing that one
-    store.create()  # the driver begins: nobody is
+    assert not old.exists() and new.exists()  # a process may still be writing that file
+    store.create()  # the driver starts, so no process is writing
     assert not new.exists() and store.load(1) == (1, "a")
 
 

@@ -74,7 +74,7 @@ def test_a_report_of_an_executor_with_nothing_to_do_is_written_again_before_it_i
     hear(b"bolt/1", line(250_000, 9, task=2, executor=1), 249)
     assert reports.due(stats, 299) == []
     assert reports.due(stats, 300) == [(b"bolt/0", idle)]
-    hear(b"bolt/0", idle, 301)  # what was written again is heard again
+    hear(b"bolt/0", idle, 301)  # a record that was written again is received again
     assert reports.due(stats, 400) == []
 
 
@@ -88,7 +88,7 @@ def test_a_report_of_tasks_that_are_elsewhere_now_is_not_written_again():
 
 
 def test_a_report_that_comes_late_changes_nothing():
-    """A process that was replaced goes on for a while, and what it wrote may come at any time."""
+    """A replaced process may run for a while, and its records may arrive at any time."""
 
     def line(term, topology="t-1", **task):
         return json.dumps({"kind": "stats", "topology": topology, "term": term, "component": "in", "tasks": [{"task": 1, **task}]}).encode()

@@ -1,4 +1,4 @@
-"""One test per rule of Flux (F1-F12 of the contract)."""
+"""Tests of the rules of Flux, in twelve groups."""
 
 from __future__ import annotations
 
@@ -608,7 +608,7 @@ def test_a_registry_can_be_extended_by_classes_and_by_import_paths() -> None:
     refused(WORDS, "Class not found", ClassNotFoundException, registry=Registry())
 
 
-# --- Storm's own sample files, retold ---------------------------------------------------------------------------------
+# --- after Storm's own sample files -----------------------------------------------------------------------------------
 
 
 def test_the_configuration_methods_sample_of_storm_is_built() -> None:

@@ -1,4 +1,4 @@
-"""The files that say what a topology's folder holds, and what a resume may change."""
+"""The files that describe a topology's folder, and what may change at a resume."""
 
 from __future__ import annotations
 

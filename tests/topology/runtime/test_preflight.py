@@ -1,4 +1,4 @@
-"""What stands in the way of a topology on a standalone cluster is said before it starts."""
+"""Problems of a standalone cluster are reported before a topology starts on it."""
 
 from __future__ import annotations
 

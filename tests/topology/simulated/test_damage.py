@@ -41,7 +41,7 @@ class Run:
         return self
 
     def restart(self):
-        """Start all queries again, as after a crash of the driver."""
+        """Restart all queries, as after a crash of the driver."""
         for query in self.sim._queries.values():
             self.sim._restart(query)
 
@@ -77,7 +77,7 @@ def test_a_spout_without_a_readable_journal_entry_does_not_begin_anew(damage):
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE))
 def test_a_damaged_journal_entry_that_released_nothing_is_passed_over(damage):
-    run = Run().go(30)  # all is emitted by now
+    run = Run().go(30)  # everything is emitted by now
     before = len(run.files("journal", run.task("numbers")))
     run.damage(DAMAGE[damage], run.files("journal", run.task("numbers"))[-1:])
     run.restart()

@@ -16,7 +16,7 @@ from .storm_helpers import Run
 
 
 class Writer(BatchBolt):
-    """Writes every number twice: one by one, and as columns."""
+    """Writes every number twice: as single records, and as columns."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.counts = collector, []
