@@ -133,12 +133,7 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
     name, found = kind.name, dict(plan) if isinstance(plan, Mapping) else {}
     if found.get("v") != PLAN_FORMAT:
         raise IllegalArgumentException(
-            explain(
-                "This is no plan of a distributor that is understood here.",
-                given=found.get("v"),
-                legal=f'"v": {PLAN_FORMAT}',
-                hint="'dskype partition learn' makes plans",
-            )
+            explain("The plan has an unknown format.", given=found.get("v"), legal=f'"v": {PLAN_FORMAT}', hint="'dskype partition learn' makes plans")
         )
     if found.get("distributor") != name:
         raise IllegalArgumentException(explain("The plan is of another distributor.", given=found.get("distributor"), legal=name))

@@ -209,7 +209,7 @@ class Partitioned(Distributor):
         """
         to, away = self._partition(one).node["tasks"], self._partition(other).node["tasks"]
         if to == away:
-            raise IllegalArgumentException(explain("Two partitions are merged that are not with the same tasks.", given=f"{one}, {other}"))
+            raise IllegalArgumentException(explain("Two partitions with the same tasks cannot be merged.", given=f"{one}, {other}"))
         return self.rearranged({other: to}, {})
 
     def rearranged(self, reassigned: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Partitioned(Distributor):
             if not 0 <= task < self.tasks or task in tasks:
                 legal = [t for t in range(self.tasks) if t not in tasks]
                 raise IllegalArgumentException(
-                    explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                    explain("A partition can only be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
                 )
             cut = None
             if len(tasks) == 1:

@@ -104,7 +104,7 @@ def test_areas_travel_as_pairs_to_subscriptions_and_as_their_centres_to_the_wind
     assert window == {0: (2, 5), 1: (5, 7), 2: (0, -175)}
 
 
-def test_messages_without_keywords_are_kept_and_matched_by_nobody():
+def test_messages_without_keywords_are_kept_and_match_nothing():
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
     columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]

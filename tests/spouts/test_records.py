@@ -1,4 +1,4 @@
-"""What is a message or a subscription, and what each of the others is told."""
+"""Which records are messages and subscriptions, and the errors for all others."""
 
 import doctest
 import json
