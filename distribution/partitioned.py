@@ -148,7 +148,7 @@ class Partitioned(Distributor):
             lat, lon, alpha, limit = subscription.lat, subscription.lon, subscription.alpha, self.limit(threshold)
         placed = np.zeros(self.tasks, np.bool_)
         guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(name.encode()), self.tasks, self._flat, placed)
-        return Placed(np.flatnonzero(placed).tolist(), guard)
+        return Placed(np.flatnonzero(placed).tolist(), float(guard))
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Place all subscriptions of a sample at once.

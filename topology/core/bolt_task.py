@@ -28,7 +28,7 @@ from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, column_to_list
 __all__ = ["BoltTask", "PoisonedBatchError"]
 
 _MAX_FAILURES = 64
-"""After so many failed parts of a batch, a failing part becomes dead letters as a whole: a service that it needs may be down."""
+"""Number of failed parts of a batch after which a failing part becomes dead letters as a whole: a service that it needs may be down."""
 _CHEAP_NS = 50_000_000
 """Once a batch has failed, a checkpoint is taken before every batch unless it takes longer than this."""
 

@@ -45,8 +45,8 @@ _ERROR_CHARS = 16_384
 """Most characters of an error's text that are reported."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
-"""A record's timestamp that exceeds the last time of the topology's clock by more than these limits comes from a clock that was set. The first applies
-after the first record of the topology's clock, the second, or twice the interval of such records, afterwards. Without any, there is no limit."""
+"""Limits for a record's timestamp beyond the last time of the topology's clock; a higher timestamp comes from a clock that was set. Before the first
+record of the topology's clock there is no limit; after it ``_FIRST_UNTOLD_MS`` applies, and later ``_UNTOLD_MS`` or twice the interval of such records."""
 
 
 class Task:

@@ -16,7 +16,7 @@ from dskype.topology.tuples import Tuple
 __all__ = ["Event", "WindowManager", "eviction_policy", "trigger_policy"]
 
 EXPIRE_EVENTS_THRESHOLD = 100
-"""After so many tuples, those that will be in no further window are removed, so that they are acked early."""
+"""Number of tuples after which those that will be in no further window are removed, so that they are acked early."""
 
 _ALL = 2**31 - 1
 _EXPIRE, _PROCESS, _KEEP, _STOP = range(4)

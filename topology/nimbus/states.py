@@ -1,8 +1,8 @@
 """The states of topologies, with events and waits, as in Storm's nimbus.
 
 The code is pure, without a clock, Kafka or Spark: time is an argument, and the result is a list of :class:`Action` to
-carry out. A state is one JSON document, which whoever runs topologies stores. After a restart they rebuild it with
-:meth:`TopologyState.from_json` and send ``STARTUP``, which restarts the waits.
+carry out. A state is one JSON document. After a restart, :meth:`TopologyState.from_json` rebuilds the state from it, and
+the event ``STARTUP`` restarts the waits.
 
 ============  ===========  ==========  =============  ===========  =============  ===========  ==========
 status        ACTIVATE     INACTIVATE  REBALANCE      KILL         DO_REBALANCE   REMOVE       STARTUP

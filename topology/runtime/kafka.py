@@ -214,7 +214,7 @@ class TopicAdmin:
             time.sleep(0.05)
 
     def delete(self, topics: Iterable[str], timeout_s: float = 30) -> None:
-        """Delete topics and wait until they are gone; unknown ones are no error."""
+        """Delete topics, and wait until they are gone; unknown topics are ignored."""
         topics = sorted(self.existing(topics))
         if topics:
             with suppress(UnknownTopicOrPartitionError):

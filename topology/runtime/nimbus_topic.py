@@ -25,12 +25,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
@@ -44,6 +45,7 @@ __all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_re
 log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
+_WHERE = TopicPartition(NIMBUS_TOPIC, 0)
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _REMOVED, _COMMAND, _ANSWER = "topology:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
@@ -62,13 +64,23 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _ensure_topic(kafka: KafkaSettings) -> None:
     with TopicAdmin(kafka) as admin:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
+
+
+def _put(producer: KafkaProducer, key: str, value: Any) -> None:
+    """Write a record, with null for None, and wait until the brokers have it."""
+    producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
+    producer.flush(timeout=30)
+
+
+def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
+    """Return a consumer of the topic that begins at its end; the caller closes it."""
+    consumer = kafka.consumer(fetch_max_wait_ms=fetch_max_wait_ms)
+    consumer.assign([_WHERE])
+    consumer.seek_to_end(_WHERE)
+    return consumer
 
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
@@ -134,12 +146,9 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
         watched.update(name, record)
     verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     if None in verdicts.values():
-        with closing(kafka.consumer(fetch_max_wait_ms=100)) as consumer:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
+        with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
             while None in verdicts.values():
-                for record in consumer.poll(timeout_ms=200).get(where, ()):
+                for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
                     name, document = read_state(record) or ("", None)
                     if name in records and document is not None:
                         watched.update(name, document)
@@ -196,10 +205,11 @@ class NimbusService:
             with self._publishing:
                 name = managed.state.name
                 if removed:
-                    self._put(f"{_TOPOLOGY}{name}", None)
-                    self._put(f"{_REMOVED}{name}", None)
+                    _put(self._producer, f"{_TOPOLOGY}{name}", None)
+                    _put(self._producer, f"{_REMOVED}{name}", None)
                 elif self._manager.topologies.get(name) is managed:  # a heartbeat must not write a removed topology again
-                    self._put(
+                    _put(
+                        self._producer,
                         f"{_TOPOLOGY}{name}",
                         {
                             "v": 1,
@@ -223,10 +233,6 @@ class NimbusService:
                 thread.join(timeout=5)
         self._producer.close(timeout=5)
 
-    def _put(self, key: str, value: Any) -> None:
-        self._producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-        self._producer.flush(timeout=30)
-
     def _run_heartbeat(self) -> None:
         # Without the manager's lock: a rebalance holds it for a long time, and must not look like a dead driver.
         while not self._stop.wait(HEARTBEAT_S):
@@ -237,13 +243,10 @@ class NimbusService:
                     log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
-        with closing(self._kafka.consumer(fetch_max_wait_ms=500)) as consumer:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
+        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=500)) as consumer:
             while not self._stop.is_set():
                 try:
-                    for record in consumer.poll(timeout_ms=500).get(where, ()):
+                    for record in consumer.poll(timeout_ms=500).get(_WHERE, ()):
                         self._handle_record(record)
                 except KafkaError as error:
                     log.warning("nimbus cannot read commands: %s; trying again", error)
@@ -278,8 +281,8 @@ class NimbusService:
             except Exception as error:  # the sender needs an answer in any case
                 log.exception("command %s failed", command)
                 failure = {"type": "TopologyError", "text": redact_text(f"{type(error).__name__}: {error}")}
-        self._put(f"{_ANSWER}{identity}", {"v": 1, "error": failure})
-        self._put(f"{_COMMAND}{identity}", None)
+        _put(self._producer, f"{_ANSWER}{identity}", {"v": 1, "error": failure})
+        _put(self._producer, f"{_COMMAND}{identity}", None)
 
 
 class ClusterClient:
@@ -303,7 +306,7 @@ class ClusterClient:
                 **record["summary"],
                 "driver_alive": alive[name],
                 "driver": {key: record["driver"][key] for key in ("host", "pid")},
-                "uptime_secs": max(0, (_now_ms() - record["state"]["submitted_ms"]) // 1000),
+                "uptime_secs": max(0, (now_ms() - record["state"]["submitted_ms"]) // 1000),
             }
             for name, record in sorted(records.items())
         ]
@@ -338,32 +341,24 @@ class ClusterClient:
         """Send a command and wait for its answer; return False if the driver's heartbeat stops meanwhile."""
         name, identity, watched = command["name"], uuid.uuid4().hex, HeartbeatWatch()
         watched.update(name, record)
-        consumer, producer = self._kafka.consumer(fetch_max_wait_ms=100), self._kafka.producer()
-
-        def put(key: str, value: Any) -> None:
-            producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-            producer.flush(timeout=30)
-
+        consumer, producer = _consumer_at_end(self._kafka, fetch_max_wait_ms=100), self._kafka.producer()
         try:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
-            consumer.position(where)
-            put(f"{_COMMAND}{identity}", {"v": 1, **command})
+            consumer.position(_WHERE)  # without this, seek_to_end would take effect only with the first poll
+            _put(producer, f"{_COMMAND}{identity}", {"v": 1, **command})
             deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)
             while time.monotonic() < deadline:
-                for answer in consumer.poll(timeout_ms=200).get(where, ()):
+                for answer in consumer.poll(timeout_ms=200).get(_WHERE, ()):
                     key = (answer.key or b"").decode(errors="replace")
                     if answer.value is None:
                         continue
                     if key == f"{_ANSWER}{identity}" and (document := _parse(_ANSWER, answer.value)) is not None:
-                        put(key, None)
+                        _put(producer, key, None)
                         _raise(document["error"])
                         return True
                     if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
                         watched.update(name, document)
                 if watched.verdict(name, record) is False:
-                    put(f"{_COMMAND}{identity}", None)
+                    _put(producer, f"{_COMMAND}{identity}", None)
                     return False
         finally:
             producer.close(timeout=5)
@@ -377,12 +372,10 @@ class ClusterClient:
         producer = self._kafka.producer()
         try:
             # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
-            producer.send(NIMBUS_TOPIC, key=f"{_REMOVED}{name}".encode(), value=json.dumps({"v": 1, "id": record["state"]["id"]}).encode())
-            producer.flush(timeout=30)
+            _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
                 admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
-            producer.send(NIMBUS_TOPIC, key=f"{_TOPOLOGY}{name}".encode(), value=None)
-            producer.flush(timeout=30)
+            _put(producer, f"{_TOPOLOGY}{name}", None)
         finally:
             producer.close(timeout=5)
 

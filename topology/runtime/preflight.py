@@ -41,7 +41,7 @@ def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
     try:
         rows = _run(spark, _probe(str(folder), token), timeout_s)
         lost = sorted({host for host, name, error in rows if not error and not (folder / name).is_file()})
-        wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: what it wrote is not seen here" for host in lost})
+        wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: the file that it wrote is not visible here" for host in lost})
         if wrong:
             raise PreflightError(
                 explain(
