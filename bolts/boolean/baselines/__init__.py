@@ -1,0 +1,1 @@
+"""Boolean indexes that LAPS compares itself with."""
