@@ -249,9 +249,7 @@ class PartsIndex(BooleanIndex):
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`BooleanIndex.match`."""
-        areas = getattr(messages, "areas", None)
-        if areas is None:
-            areas = np.stack((messages.lon, messages.lat, messages.lon, messages.lat), axis=1)
+        areas = messages.rectangles()
         now, stamp, seen = self._scratch
         if now[0] + 2 * len(areas) >= _SEARCHES:
             now[0], stamp[:], seen[:] = 0, 0, 0

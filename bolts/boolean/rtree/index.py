@@ -38,7 +38,9 @@ class TreeIndex(PartsIndex):
     """
 
     kind: ClassVar[int]
-    OPTIONS: ClassVar[Mapping[str, str]] = {"node_capacity": f"children per node, {_LEAST} to {_MOST}; default 50. All nodes but the root are at least half full"}
+    OPTIONS: ClassVar[Mapping[str, str]] = {
+        "node_capacity": f"children per node, {_LEAST} to {_MOST}; default 50. All nodes but the root are at least half full"
+    }
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         given = dict(options or {})
