@@ -25,6 +25,8 @@ from tests.distribution import worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
+BOOLEAN_OPTIONS: dict[str, dict[str, object]] = dict.fromkeys(("rt", "rt+", "rt++", "spatial-first", "ir-tree"), {"node_capacity": 4})
+
 
 def play_window(name: str, kind: str) -> None:
     """Insert, ask, free and restore; every answer is compared with the oracle."""
@@ -45,7 +47,7 @@ def play_window(name: str, kind: str) -> None:
 
 def play_boolean(name: str) -> None:
     """Insert and remove; every batch of matches is compared with the oracle."""
-    rng, live, index = random.Random(3), {}, boolean.make_index(name)
+    rng, live, index = random.Random(3), {}, boolean.make_index(name, BOOLEAN_OPTIONS.get(name))
     for _ in range(8):
         for slot in rng.sample(range(12), 4):
             if slot in live:
