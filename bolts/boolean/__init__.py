@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.bolts.boolean.base import BooleanIndex
+from dskype.bolts.boolean.baselines.cells import Gi2Index, TableIndex
+from dskype.bolts.boolean.baselines.fast import FastIndex
 from dskype.bolts.boolean.baselines.irtree import IrTreeIndex
 from dskype.bolts.boolean.baselines.keyword_first import KeywordFirstIndex
 from dskype.bolts.boolean.baselines.spatial_first import SpatialFirstIndex
@@ -15,9 +17,9 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["INDEXES", "BooleanIndex", "make_index"]
 
-INDEXES: dict[str, type[BooleanIndex]] = {
-    index.name: index for index in (PlainIndex, RtTreeIndex, RtPlusTreeIndex, RtPlusPlusTreeIndex, KeywordFirstIndex, SpatialFirstIndex, IrTreeIndex)
-}
+_PAPERS = (FastIndex, Gi2Index, TableIndex, RtTreeIndex, RtPlusTreeIndex, RtPlusPlusTreeIndex, KeywordFirstIndex, SpatialFirstIndex, IrTreeIndex)
+
+INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex, *_PAPERS)}
 """Name (``dskype.boolean.index``) -> class."""
 
 

@@ -1,1 +1,1 @@
-"""Boolean indexes that LAPS compares itself with."""
+"""Boolean indexes of the literature, which the default is measured against."""
