@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ _SEARCHES = 1 << 26
 """So many searches can be told apart in the scratch; then it is cleared."""
 
 
-class Rows:
+class Rows(NamedTuple):
     """Subscriptions as conjuncts, terms by their global ids.
 
     :ivar slots: int64[n], of each conjunct; those of one slot stand together.
@@ -32,10 +32,13 @@ class Rows:
     :ivar program: int64[n], -1 or the slot's program: ``literals[programs[p]:programs[p + 1]]`` (int64[]).
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self.slots, self.boxes = arrays["slots"], arrays["boxes"]
-        self.offsets, self.terms = arrays["offsets"], arrays["terms"]
-        self.program, self.programs, self.literals = arrays["program"], arrays["programs"], arrays["literals"]
+    slots: np.ndarray
+    boxes: np.ndarray
+    offsets: np.ndarray
+    terms: np.ndarray
+    program: np.ndarray
+    programs: np.ndarray
+    literals: np.ndarray
 
     @classmethod
     def of_expressions(cls, slots: np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> Rows:
@@ -62,9 +65,8 @@ class Rows:
                 program.append(number)
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        arrays = {"slots": slots[owners], "boxes": boxes[owners], "offsets": offsets, "terms": np.array(terms, np.int64)}
-        arrays |= {"program": np.array(program, np.int64), "programs": np.array(programs, np.int64), "literals": np.array(literals, np.int64)}
-        return cls(arrays)
+        numbers = (np.array(column, np.int64) for column in (terms, program, programs, literals))
+        return cls(slots[owners], boxes[owners], offsets, *numbers)
 
 
 class PartsIndex(BooleanIndex):
@@ -269,23 +271,15 @@ class PartsIndex(BooleanIndex):
         names = self._terms.map.name
         literals = literals.astype(np.int64)
         literals[::3] = names[literals[::3]]
-        return {
-            "format": _FORMAT,
-            "slots": index.part[parts, kernels.SLOT].astype(np.int64),
-            "boxes": index.box[parts],
-            "offsets": offsets,
-            "terms": names[ids],
-            "program": program,
-            "programs": programs,
-            "literals": literals,
-        }
+        rows = Rows(index.part[parts, kernels.SLOT].astype(np.int64), index.box[parts], offsets, names[ids], program, programs, literals)
+        return {"format": _FORMAT, **rows._asdict()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state; subscriptions are inserted again."""
         if state["format"] != _FORMAT:
             raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
         self._clear()
-        self._insert(Rows(state))
+        self._insert(Rows(*(state[name] for name in Rows._fields)))
         self._size = len(np.unique(state["slots"]))
 
     # -- checks -------------------------------------------------------------------------------------------------------

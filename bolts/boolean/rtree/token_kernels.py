@@ -77,13 +77,15 @@ def below(index, node):
 
 @njit(cache=True)
 def _set_bit(index, node, term, ordinal):
-    """Say that a child has a term; tell whether some child had it."""
-    place = find(index, node, term)
+    """Say that a child has a term; tell whether it was known."""
+    place, bit = find(index, node, term), np.int64(1) << ordinal
     if index.key[place] == EMPTY:
-        enter(index, place, node, term, np.int64(1) << ordinal)
+        enter(index, place, node, term, bit)
         return False
-    index.value[place] |= np.int64(1) << ordinal
-    return True
+    if index.value[place] & bit:
+        return True
+    index.value[place] |= bit
+    return False
 
 
 @njit(cache=True)
@@ -141,17 +143,9 @@ def add_tokens(index, part, leaf, ordinal):
         while index.node[node, PARENT] >= 0:
             child = node
             node = np.int64(index.node[child, PARENT])
-            ordinal_above = index.node[child, ORDINAL]
-            if _has_bit(index, node, term, ordinal_above):
+            if _set_bit(index, node, term, index.node[child, ORDINAL]):
                 break
-            _set_bit(index, node, term, ordinal_above)
     return True
-
-
-@njit(cache=True)
-def _has_bit(index, node, term, ordinal):
-    place = find(index, node, term)
-    return index.key[place] != EMPTY and (index.value[place] >> ordinal) & 1 == 1
 
 
 @njit(cache=True)

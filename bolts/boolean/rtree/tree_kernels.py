@@ -59,16 +59,21 @@ __all__ = ["insert", "part_rect", "plant", "rebuild", "remove"]
 
 
 @njit(cache=True)
-def part_rect(index, part):
-    """Return the rectangle of a part (four float32), one half if it crosses the antimeridian."""
-    box = index.box[part]
+def _half(box, later):
+    """Return a rectangle as four float32; if it crosses the antimeridian, its first half, or its second one if ``later``."""
     west, east = box[WEST], box[EAST]
     if west > east:
-        if index.pool[index.part[part, START]] & 2:
+        if later:
             west = -180.0
         else:
             east = 180.0
     return low(west, 180.0), low(box[SOUTH], 90.0), low(east, 180.0), low(box[NORTH], 90.0)
+
+
+@njit(cache=True)
+def part_rect(index, part):
+    """Return the rectangle of a part (four float32)."""
+    return _half(index.box[part], index.pool[index.part[part, START]] & 2 != 0)
 
 
 # -- nodes ----------------------------------------------------------------------------------------
@@ -280,12 +285,8 @@ def insert(index, batch, first):
     for i in range(first, len(batch.slots)):
         if index.meta[STALE]:
             return i, NEED_REBUILD, np.int64(0)
-        west, east = batch.boxes[i, WEST], batch.boxes[i, EAST]
-        if west > east and batch.later[i]:
-            west = -180.0
-        elif west > east:
-            east = 180.0
-        depth = _choose(index, low(west, 180.0), low(batch.boxes[i, SOUTH], 90.0), low(east, 180.0), low(batch.boxes[i, NORTH], 90.0))
+        west, south, east, north = _half(batch.boxes[i], batch.later[i])
+        depth = _choose(index, west, south, east, north)
         lacking, need = _lacks(index, batch, i, depth)
         if lacking:
             return i, lacking, need
