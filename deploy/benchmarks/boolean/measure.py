@@ -19,6 +19,7 @@ import numpy as np
 from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload
+from dskype.spouts.batch import MessageBatch
 
 __all__ = ["BATCH", "CALL", "Measured", "insert", "quiet", "warm_up"]
 
@@ -113,6 +114,57 @@ class Measured:
         self.found["bytes_after"] = self.index.memory_bytes / n
         if self.digests and _digest(*self.index.match(self.workload.messages.slice(0, min(BATCH, self.workload.messages.n)))) != self.digests[0]:
             raise AssertionError(f"index {self.name!r} matches otherwise after subscriptions left and came again")
+
+    def take_messages(self, messages: MessageBatch) -> None:
+        """Begin again with other messages and the same subscriptions."""
+        self.workload = self.workload._replace(messages=messages)
+        self.digests, self._kept = [], []
+        for name in ("message_us", "p50_us", "p99_us", "matches", "measured"):
+            self.found.pop(name, None)
+
+    def remove(self, share: float, seed: int = 0) -> None:
+        """Take a share of the subscriptions out for good."""
+        n = self.workload.subscriptions.n
+        rows = np.random.default_rng([seed, 17]).permutation(n)[: round(share * n)]
+        for start in range(0, len(rows), CALL):
+            self.index.remove_many(rows[start : start + CALL])
+
+    def match_between(self, updates: float, budget_s: float, seed: int = 0) -> None:
+        """Match all messages in batches; before each, for every message ``updates`` subscriptions go and as many come again.
+
+        ``message_us`` is the time of both. It ends when ``budget_s`` is over.
+        """
+        n = self.workload.subscriptions.n
+        each = max(1, min(n // 2, round(updates * BATCH)))
+        rng = np.random.default_rng([seed, 19])
+        away = rng.permutation(n)[:each]
+        self.index.remove_many(away)
+        spent = matched = done = 0
+        digests = []
+        with quiet():
+            for start in range(0, self.workload.messages.n, BATCH):
+                batch = self.workload.messages.slice(start, min(start + BATCH, self.workload.messages.n))
+                going = np.setdiff1d(rng.integers(0, n, each), away)
+                boxes, expressions = self.workload.subscriptions.boxes[away], self.workload.subscriptions.expressions(away)
+                began = time.process_time_ns()
+                self.index.remove_many(going)
+                self.index.insert_many(away, boxes, expressions)
+                message, slot = self.index.match(batch)
+                spent += time.process_time_ns() - began
+                away = going
+                matched += len(slot)
+                done += batch.n
+                digests.append(_digest(message, slot))
+                if spent > budget_s * 1e9:
+                    break
+        self.digests = digests
+        self._least("message_us", spent / 1e3 / done)
+        self.found["matches"], self.found["measured"] = matched / done, done
+
+    @property
+    def bytes_each(self) -> float:
+        """What the index takes now, per subscription that it holds."""
+        return self.index.memory_bytes / max(1, len(self.index))
 
     def matches_of(self, row: int) -> np.ndarray:
         """Return what a message of the first batch matched."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import (
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["WORKLOADS", "Kind", "Workload", "draw", "draw_messages", "draw_subscriptions"]
+__all__ = ["WORKLOADS", "Kind", "Workload", "draw", "draw_messages", "draw_subscriptions", "with_expressions", "with_uniform_words"]
 
 _FREQUENT = 200
 _HOTSPOT_KM = 20.0
@@ -67,17 +67,46 @@ def draw(name: str, corpus: Corpus, subscriptions: int, messages: int, seed: int
 
 
 def draw_subscriptions(
-    corpus: Corpus, n: int, rng: np.random.Generator, *, km: tuple[float, float] = (1, 50), log: bool = False, keywords: tuple[int, int] = (1, 5)
+    corpus: Corpus,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    km: tuple[float, float] = (1, 50),
+    log: bool = False,
+    space_share: float | None = None,
+    keywords: tuple[int, int] = (1, 5),
+    rarest_share: float | None = None,
 ) -> BooleanSubscriptions:
-    """Draw squares around the places of random messages, with some of their words, all of which must be there.
+    """Draw rectangles around the places of random messages, with some of their words, all of which must be there.
 
-    :param km: least and greatest side, uniform between, or their logarithm with ``log``.
+    :param km: least and greatest side of a square, uniform between, or their logarithm with ``log``.
+    :param space_share: the sides are this share of the sides of the rectangle around all messages instead (Tornado, Table 1).
     :param keywords: fewest and most, uniform between.
+    :param rarest_share: the keywords are drawn from the messages' words without the most frequent ones instead: this share of the vocabulary is
+        left (Tornado, section 5, *textually-selective*).
     """
     rows = _rows(corpus, n, rng)
-    side_km = sides_km(rng, n, *km, log)
-    terms = some_terms(rng, corpus, rows, rng.integers(keywords[0], keywords[1] + 1, n))
-    return BooleanSubscriptions(boxes_around(corpus.lat[rows], corpus.lon[rows], side_km, side_km), *terms, np.full(n, ALL, np.int8))
+    width_km = height_km = sides_km(rng, n, *km, log)
+    wanted = rng.integers(keywords[0], keywords[1] + 1, n)
+    offsets, terms = some_terms(rng, corpus, rows, wanted) if rarest_share is None else _rare_terms(rng, corpus, wanted, rarest_share)
+    lat, lon = corpus.lat[rows], corpus.lon[rows]
+    if space_share is not None:
+        width_km = space_share * np.ptp(corpus.lon) * KM_PER_DEG * np.cos(np.radians(lat))
+        height_km = np.full(n, space_share * np.ptp(corpus.lat) * KM_PER_DEG)
+    return BooleanSubscriptions(boxes_around(lat, lon, width_km, height_km), offsets, terms, np.full(n, ALL, np.int8))
+
+
+def _rare_terms(rng: np.random.Generator, corpus: Corpus, wanted: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Draw words as often as they occur, but none of the most frequent ones."""
+    pool = corpus.terms[corpus.terms < max(1, share * len(corpus.vocabulary))]
+    owner = np.repeat(np.arange(len(wanted)), wanted)
+    drawn = pool[rng.integers(0, len(pool), len(owner))]
+    order = np.lexsort((drawn, owner))
+    owner, drawn = owner[order], drawn[order]
+    first = np.r_[True, (np.diff(owner) != 0) | (np.diff(drawn) != 0)]
+    offsets = np.zeros(len(wanted) + 1, np.int64)
+    np.cumsum(np.bincount(owner[first], minlength=len(wanted)), out=offsets[1:])
+    return offsets, drawn[first].astype(np.int32)
 
 
 def draw_messages(
@@ -92,6 +121,24 @@ def draw_messages(
     lists = [_terms(corpus, row) for row in rows] if words is None else _bundles(corpus, rows, rng.integers(words[0], words[1] + 1, n), rng)
     areas = None if area_km is None else boxes_around(corpus.lat[rows], corpus.lon[rows], sides_km(rng, n, *area_km), sides_km(rng, n, *area_km))
     return _messages(corpus.lat[rows], corpus.lon[rows], lists, areas)
+
+
+def with_expressions(subscriptions: BooleanSubscriptions, rng: np.random.Generator) -> BooleanSubscriptions:
+    """Return subscriptions with AND and OR between the same words, in all shapes."""
+    return subscriptions._replace(shapes=rng.integers(ALL, PAIRS + 1, subscriptions.n).astype(np.int8))
+
+
+def with_uniform_words(corpus: Corpus, seed: int = 0) -> Corpus:
+    """Return a corpus of the same places, whose words are drawn anew, all equally frequent."""
+    rng = np.random.default_rng([seed, 13])
+    drawn = rng.integers(0, len(corpus.vocabulary), len(corpus.terms))
+    owner = np.repeat(np.arange(len(corpus)), np.diff(corpus.offsets))
+    order = np.lexsort((drawn, owner))
+    owner, drawn = owner[order], drawn[order]
+    first = np.r_[True, (np.diff(owner) != 0) | (np.diff(drawn) != 0)][: len(owner)]
+    offsets = np.zeros(len(corpus) + 1, np.int64)
+    np.cumsum(np.bincount(owner[first], minlength=len(corpus)), out=offsets[1:])
+    return replace(corpus, offsets=offsets, terms=drawn[first], weights=np.zeros(int(first.sum())))
 
 
 def _rows(corpus: Corpus, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -197,8 +244,7 @@ def _frequent_pairs(corpus: Corpus, n: int, m: int, rng: np.random.Generator) ->
 
 
 def _expressions(corpus: Corpus, n: int, m: int, rng: np.random.Generator) -> tuple[BooleanSubscriptions, MessageBatch]:
-    found = draw_subscriptions(corpus, n, rng, keywords=(2, 6))
-    return found._replace(shapes=rng.integers(ALL, PAIRS + 1, n).astype(np.int8)), draw_messages(corpus, m, rng)
+    return with_expressions(draw_subscriptions(corpus, n, rng, keywords=(2, 6)), rng), draw_messages(corpus, m, rng)
 
 
 def _wide(corpus: Corpus, n: int, m: int, rng: np.random.Generator) -> tuple[BooleanSubscriptions, MessageBatch]:

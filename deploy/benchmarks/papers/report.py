@@ -120,7 +120,8 @@ class Report:
         figure, left, right = drawn
         self.draw(experiment, left, right)
         for axes in (left, right):
-            axes.set_ylim(bottom=0)
+            if axes.get_yscale() == "linear":
+                axes.set_ylim(bottom=0)
         figure.suptitle(experiment["title"])
         name = f"{experiment['name']}.png"
         figure.savefig(folder / name, dpi=110)
