@@ -14,9 +14,7 @@ __all__ = ["matches"]
 
 def matches(subscriptions: BooleanSubscriptions, messages: MessageBatch, row: int) -> np.ndarray:
     """Return the subscriptions that the message at ``row`` satisfies, in rising order: O(all subscriptions)."""
-    areas = getattr(messages, "areas", None)
-    lat, lon = float(messages.lat[row]), float(messages.lon[row])
-    west, south, east, north = areas[row].tolist() if areas is not None else (lon, lat, lon, lat)
+    west, south, east, north = messages.rectangles()[row].tolist()
     boxes = subscriptions.boxes
     overlap = (boxes[:, 1] <= north) & (boxes[:, 3] >= south)
     across = np.zeros(len(boxes), bool)

@@ -25,6 +25,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import (
     some_terms,
 )
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
+from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["WORKLOADS", "Kind", "Workload", "draw", "draw_messages", "draw_subscriptions", "with_expressions", "with_uniform_words"]
@@ -169,8 +170,8 @@ def _messages(lat: np.ndarray, lon: np.ndarray, lists: list[np.ndarray], areas: 
     np.cumsum([len(terms) for terms in lists], out=offsets[1:])
     terms = np.concatenate([np.sort(terms) for terms in lists]).astype(np.int64)
     order = np.arange(n, dtype=np.int64)
-    batch = MessageBatch(order, order, lat.astype(np.float64), lon.astype(np.float64), offsets, terms, np.zeros(len(terms)))
-    return batch if areas is None else batch._replace(areas=areas)
+    lat, lon = (lat.astype(np.float64), lon.astype(np.float64)) if areas is None else centres(areas)
+    return MessageBatch(order, order, lat, lon, offsets, terms, np.zeros(len(terms)), areas)
 
 
 def _crowd(corpus: Corpus) -> tuple[float, float]:

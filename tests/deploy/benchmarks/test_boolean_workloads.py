@@ -14,12 +14,9 @@ from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured
 from dskype.deploy.benchmarks.boolean.subscriptions import ALL, BooleanSubscriptions, boxes_around
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, draw, draw_messages, draw_subscriptions
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
+from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive
-
-AREAS = [
-    pytest.param(name, marks=pytest.mark.skipif("area" in name and "areas" not in MessageBatch._fields, reason="messages are points")) for name in WORKLOADS
-]
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +31,11 @@ def expected(subscriptions, messages, row):
     """Return the same as :func:`truth.matches`, by the oracle of the tests."""
     words = set(messages.terms[messages.offsets[row] : messages.offsets[row + 1]].tolist())
     expressions = subscriptions.expressions(np.arange(subscriptions.n))
-    lat, lon = float(messages.lat[row]), float(messages.lon[row])
-    return [i for i, e in enumerate(expressions) if naive.in_bbox(subscriptions.boxes[i].tolist(), lat, lon) and naive.satisfies(e, words)]
+    area = messages.rectangles()[row].tolist()
+    return [i for i, e in enumerate(expressions) if naive.overlapping(subscriptions.boxes[i].tolist(), area) and naive.satisfies(e, words)]
 
 
-@pytest.mark.parametrize("name", AREAS)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_a_workload_follows_from_its_seed_and_every_index_finds_what_a_plain_computation_finds(corpus, name):
     workload, again, other = (draw(name, corpus, 120, 60, seed) for seed in (3, 3, 4))
     for a, b, c in zip(workload[1:], again[1:], other[1:]):
@@ -54,8 +51,8 @@ def test_a_workload_follows_from_its_seed_and_every_index_finds_what_a_plain_com
     found = compare.compare(workload, list(INDEXES), rounds=2, samples=10, tell=lambda line: None)
     assert found["equal"] and not found["errors"] and set(found["indexes"]) == set(INDEXES)
     assert all(set(row) == set(compare.COLUMNS) | {"measured"} for row in found["indexes"].values())
-    if getattr(m, "areas", None) is None:
-        assert all(truth.matches(s, m, row).tolist() == expected(s, m, row) for row in range(20))
+    assert ("area" in name) == (m.areas is not None)
+    assert all(truth.matches(s, m, row).tolist() == expected(s, m, row) for row in range(20))
 
 
 def test_workloads_have_the_sizes_that_they_name(corpus):
@@ -81,13 +78,11 @@ def test_rectangles_around_points_cross_the_antimeridian_and_end_at_the_poles():
 
 
 def test_areas_overlap_by_their_borders_and_across_the_antimeridian():
-    class Messages:
-        lat, lon, offsets, terms = np.zeros(4), np.zeros(4), np.arange(5), np.zeros(4, np.int64)
-        areas = np.array([[10.0, 10, 20, 20], [170, -5, -170, 5], [-180, -5, -175, 5], [30, 30, 40, 40]])
-
+    areas = np.array([[10.0, 10, 20, 20], [170, -5, -170, 5], [-180, -5, -175, 5], [30, 30, 40, 40]])
+    messages = MessageBatch(np.arange(4), np.arange(4), *centres(areas), np.arange(5), np.zeros(4, np.int64), np.zeros(4), areas)
     boxes = np.array([[20.0, 20, 25, 25], [175, 0, 178, 1], [-179, 0, -178, 1], [179, -9, -179, 9], [40.1, 30, 50, 40]])
     s = BooleanSubscriptions(boxes, np.arange(6), np.zeros(5, np.int32), np.full(5, ALL, np.int8))
-    assert [truth.matches(s, Messages, row).tolist() for row in range(4)] == [[0], [1, 2, 3], [2, 3], []]
+    assert [truth.matches(s, messages, row).tolist() for row in range(4)] == [[0], [1, 2, 3], [2, 3], []]
 
 
 def test_an_index_that_finds_something_else_is_reported(corpus, monkeypatch, capsys):
