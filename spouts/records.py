@@ -1,7 +1,7 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
-Unknown fields are ignored. What cannot be used raises :class:`RecordError` with one sentence for the dead letter's ``error`` header.
-A field that is optional is absent or of its type; null is no type of any field but ``meta``.
+Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
+letter. An optional field is either absent or has its type; only ``meta`` may be null.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RecordError(DeadLetter):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a record may ask for.
+    """The limits that records are checked against.
 
     :param k_max: greatest ``k`` of a top-k subscription.
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
-    :param expression_max_depth: most parentheses that are open at once.
+    :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
     :param id_max_bytes: longest id of a message or subscription in bytes of UTF-8.
@@ -64,15 +64,19 @@ _DEFAULTS = Limits()
 
 
 def longest_record_bytes(limits: Limits) -> int:
-    """Return how long the value of a record may be: an escape takes up to six bytes for one, and there are other fields."""
-    return 6 * (limits.text_max_bytes + limits.meta_max_bytes) + 65536
+    """Return the greatest length of a record's value."""
+    return _longest_bytes(limits.text_max_bytes + limits.meta_max_bytes)
+
+
+def _longest_bytes(content_bytes: int) -> int:
+    return 6 * content_bytes + 65536  # a JSON escape takes up to six bytes for one; the rest is for other fields
 
 
 class Message(NamedTuple):
     """A geo-tagged message.
 
-    :ivar id: the id as JSON text (``17`` or ``"a17"``); None: it is named after its place in the topic, ``"<partition>-<offset>"``.
-    :ivar text: what it says; may have no keyword.
+    :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
+    :ivar text: its text, which may have no keyword.
     :ivar lat, lon: degrees, inside the data space.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1; None if the record has none.
     """
@@ -91,9 +95,9 @@ class TopkSubscription:
     :ivar id: the key of its record.
     :ivar keywords: different tokens, at least one.
     :ivar k: how many messages, from 1.
-    :ivar alpha: what the place weighs against the text, 0..1.
+    :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
-    :ivar meta: JSON text that results carry along; None without.
+    :ivar meta: JSON text that comes back with each result, or None.
     """
 
     id: str
@@ -130,8 +134,8 @@ class BooleanSubscription:
     :ivar id: the key of its record.
     :ivar bbox: (west, south, east, north) in degrees, borders included; west > east crosses the antimeridian.
     :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
-    :ivar ttl_s: seconds that it lives; None: until it is unregistered.
-    :ivar meta: JSON text that results carry along; None without.
+    :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
+    :ivar meta: JSON text that comes back with each result, or None.
     """
 
     id: str
@@ -196,9 +200,9 @@ def parse_message(
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
-    """Return the subscription id that a record's key is: UTF-8, not empty, not too long.
+    """Return the subscription id in a record's key.
 
-    :raises RecordError: if it is none.
+    :raises RecordError: the key is empty, too long, or not UTF-8.
     """
     if not key:
         raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
@@ -215,10 +219,10 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
 
 
 def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
-    """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_key`).
+    """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, each counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+    tokens, and each token counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
 
     :raises RecordError: if it cannot be used.
 
@@ -290,7 +294,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=
 
 
 def _parsed(text: str) -> Any:
-    """Return what ``json`` makes of a text; it is asked in full where there is something around the value."""
+    """Parse JSON as ``json`` does, but faster where nothing surrounds the value."""
     try:
         parsed, end = _scan(text, 0)
     except StopIteration:
@@ -299,10 +303,10 @@ def _parsed(text: str) -> Any:
 
 
 def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
-    """Return the JSON object of a record; a record that is far too long is not even read."""
+    """Return the JSON object in a record. A record that is far too long is refused before it is parsed."""
     if value is None:
         raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
-    longest = 6 * (text_max_bytes + more_bytes) + 65536  # an escape takes up to six bytes for one
+    longest = _longest_bytes(text_max_bytes + more_bytes)
     if len(value) > longest:
         raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
     try:
@@ -323,7 +327,7 @@ def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int
 
 
 class _Shown(str):
-    """A text that :func:`explain` shows as it is."""
+    """A text that :func:`explain` shows without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -334,7 +338,7 @@ def _short(text: str, limit: int = 80) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a reader of the record knows it, and never much of it."""
+    """Return a value as it looks in the record, cut short."""
     if isinstance(value, str):
         return _short(json.dumps(value[:80], ensure_ascii=not value[:80].isprintable()) + ("..." if len(value) > 80 else ""), 120)
     if isinstance(value, dict):
@@ -398,7 +402,7 @@ def _check_text(text: Any, name: str, max_bytes: int) -> str:
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
-    """Refuse a text that becomes far longer when it is normalised, before that is done."""
+    """Refuse a text that would become far longer when it is normalised, without normalising it."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
         raise RecordError(
             explain(
@@ -411,7 +415,7 @@ def _check_folded(text: str, name: str, max_bytes: int) -> str:
 
 
 def _check_words(text: str, words_max: int) -> None:
-    """Refuse a text of too many words; one that is short, which most are, is not cut for that."""
+    """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
     if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
         return
@@ -434,7 +438,7 @@ def _message_id(id: Any, max_bytes: int) -> str:
 
 
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
-    """Return which of two fields the record has."""
+    """Return which of two fields the record has; it must have exactly one."""
     if name in record and other in record:
         both = _Shown(f"{_shown(record[name])} and {_shown(record[other])}")
         raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=both))
@@ -444,7 +448,7 @@ def _one_of(record: dict[str, Any], name: str, other: str) -> str:
 
 
 _REPEATED = 16
-"""So many times as many keywords as may be different: they may be repeated, but the work stays small."""
+"""How many times as many keywords as there may be different ones: repetitions are allowed, but the work stays small."""
 
 
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
@@ -454,7 +458,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
     if len(given) > (most := _REPEATED * limits.keywords_max):
         raise RecordError(explain("Expected fewer 'keywords'", given=_Shown(_shown(given)), legal=f"up to {most}, repetitions included"))
     found: dict[str, None] = {}
-    left = 2 * limits.text_max_bytes  # together they are no longer than a text
+    left = 2 * limits.text_max_bytes  # together they may be as long as a text
     for i, keyword in enumerate(given, 1):
         _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)

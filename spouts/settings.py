@@ -53,25 +53,25 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
 
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
-makes no others late.
-``dskype.limits.subscriptions``: the most that one task holds, of the subscription bolt with the distributor hashing, of the distribution bolt
-with others; those beyond are dead letters.
-``dskype.limits.subscription.cost``: how many results a subscription may be expected to make of one message (:mod:`dskype.spouts.costs`); null:
-any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
-``dskype.limits.results.per.second``: a subscription that makes more is named in an error report; null: none is.
-``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They count when the topic
-is made. Registration events are kept as long, and the last one of each subscription for ever.
-``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
+``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
+others late. Beyond either limit a message becomes a dead letter.
+``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
+of the distribution bolt with the others. Further subscriptions become dead letters.
+``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
+null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
+``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
+``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They apply when the topic
+is created. Registration events are kept as long, and the last one of each subscription for ever.
+``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
 """
 
 CHANGEABLE_SETTINGS = frozenset({"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second"})
-"""Settings that may change when a topology is resumed. Any other one may decide what a task makes of an inbox that it reads again: even the interval of
-lists, for it decides which records are written and get a number."""
+"""Settings that may change when a topology is resumed. Any other may change what a task does with an inbox that it reads again. Even the interval
+of lists does: it decides which records are written and numbered."""
 
 _COUNT_DEFAULT = 100_000
 _DEEPEST = 16
-"""Open parentheses of an expression at once. Each is two lists within each other wherever the expression travels."""
+"""Most parentheses of an expression that may be open at once. Each becomes two nested lists wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
 
 
@@ -109,7 +109,7 @@ def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all components of a DSkype topology agree on; see :data:`DEFAULTS` for the keys.
+    """The settings that all components of a DSkype topology share; see :data:`DEFAULTS` for the keys.
 
     :ivar space: the data space; messages and subscriptions outside are refused.
     :ivar window_kind: ``count`` or ``time``.
@@ -119,9 +119,9 @@ class Settings:
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
-    :ivar cost_ceiling: the most results of one message that a subscription may be expected to make; None: any number.
-    :ivar cost_action: what becomes of one above it: ``refuse`` | ``warn``.
-    :ivar results_per_s: a subscription that makes more results per second is named; None: none is.
+    :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
+    :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
+    :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
@@ -168,7 +168,7 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Settings:
-        """Read and check the keys ``dskype.*`` of a configuration; others are passed over.
+        """Read and check the keys ``dskype.*`` of a configuration; other keys are ignored.
 
         :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
         """

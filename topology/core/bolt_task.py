@@ -276,7 +276,7 @@ class BoltTask(Task):
             self.component.cleanup()
         except Exception as error:  # the user's code
             self.report_error(error)
-        self.context.keep_counts()
+        self.context.drop_component_metrics()
         self.start()
         self.outbox.cut_back(to.channels)
         del self.records[to.records :], self.letters[to.letters :], self.errors[to.errors :]

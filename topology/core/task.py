@@ -450,7 +450,7 @@ class Task:
             old.close() if isinstance(old, Spout) else old.cleanup()
         except Exception as close_error:
             self.report_error(close_error)
-        self.context.keep_counts()
+        self.context.drop_component_metrics()
         self.start()
         if state is not None:
             self.component.restore(state)
