@@ -10,6 +10,9 @@ For each number of subscriptions, on Spark and Kafka on this machine, with the t
    it to when Kafka took the first delta that it caused, or the first list with it, both by the broker's clock.
 
 Processor time, counters and memory are those of the throughput phase.
+
+With ``--boolean`` the subscriptions are boolean: squares of 1 to 50 km around places, with 1 to 5 of their words (PS2Stream, Q1). The window is not filled,
+as they do not look at it, and latency is the time to the first match.
 """
 
 from __future__ import annotations
@@ -92,6 +95,8 @@ class _Run:
         self.topics = Topics.of(self.name)
         self.flux = load(definition(_TOPOLOGY.read_text(), self.name, dict(args.tasks)), registry=registry(), config=conf)
         self.result: dict[str, Any] = {"subscriptions": n}
+        # Topic of the grouped matches, where there is one.
+        self._grouped = getattr(self.topics, "matches", None) if self.flux.config.get("dskype.results.matches") == "grouped" else None
 
     def measure(self) -> dict[str, Any]:
         """Run it all and return what was found."""
@@ -140,6 +145,8 @@ class _Run:
                 )
             clock = {"message.timestamp.type": "LogAppendTime"}
             admin.create({self.topics.results: 1}, {**TOPIC_CONFIG["results"], **clock})
+            if self._grouped:
+                admin.create({self._grouped: 1}, {**TOPIC_CONFIG["matches"], **clock})
             kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
             admin.create({self.topics.topk: 1}, {**TOPIC_CONFIG["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
         ensure_topics(self.kafka, self.name)
@@ -176,9 +183,11 @@ class _Run:
         """Fill the window, register the subscriptions, and wait until all are active."""
         history, result = self.history, self.result
         self._wait(lambda: len(history.tasks(_SUBSCRIPTION_BOLT)) == self.tasks, "the topology")
-        if self.args.register == "full":
+        boolean = self.args.boolean
+        if self.args.register == "full" and not boolean:
             self._fill()
-        started_ms = self.feeder.subscriptions(self.n, self.args.k)["started_ms"]
+        written = self.feeder.boolean_subscriptions(self.n) if boolean else self.feeder.subscriptions(self.n, self.args.k)
+        started_ms = written["started_ms"]
 
         def active() -> bool:
             return (
@@ -196,7 +205,7 @@ class _Run:
         result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
         result["placements"] = history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
         say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
-        if self.args.register == "empty":
+        if self.args.register == "empty" and not boolean:
             self._fill()
 
     def _fill(self) -> None:
@@ -349,7 +358,7 @@ class _Run:
     def _latency(self) -> None:
         args, result = self.args, self.result
         rate = args.latency_rate or result["messages_per_s"] * args.latency_load
-        begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
+        begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk, self._grouped) if topic}
         warm_up = min(_WARM_UP_S, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
         first, meter = self.feeder.written, Meter(self.history.pids)
@@ -378,8 +387,8 @@ class _Run:
         for record in self._read(self.topics.messages, first, stop):
             if (watermark := number(record.offset)) is not None:
                 arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
-        found = Latencies(arrived)
-        for (topic, start), add, at_most in zip(begin.items(), (found.add, found.add_list), (_READ_AT_MOST, _LISTS_AT_MOST)):
+        found = Latencies(arrived, "match" if self.args.boolean else "add")
+        for (topic, start), add, at_most in zip(begin.items(), (found.add, found.add_list, found.add_group), (_READ_AT_MOST, _LISTS_AT_MOST, _LISTS_AT_MOST)):
             for record in self._read(topic, start, min(self._end(topic), start + at_most)):
                 add(record.value, record.timestamp)
         return found
