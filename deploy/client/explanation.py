@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dskype.bolts import _kernels
-from dskype.deploy.machine.terminal import clean
+from dskype.deploy.machine.terminal import clean, counted
 from dskype.spouts import expression as expressions
 from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
@@ -242,7 +242,7 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
             for w in words["common"]
         ]
         lines.append(
-            f"        similarity = the sum of the products = {words['similarity']:.6f} (rare words weigh more; {words['documents']:,} texts were counted)"
+            f"        similarity = the sum of the products = {words['similarity']:.6f} (rare words weigh more; the vocabulary is of {counted(words['documents'], 'text')})"
         )
     if words["missing"]:
         lines.append(f"        not in the message: {', '.join(clean(w['word'], 30) for w in words['missing'])}")

@@ -124,7 +124,7 @@ def test_what_cannot_be_run_is_left_out_with_a_note(corpus, monkeypatch):
     bench = Bench(corpus, TINY)
     assert bench.missing(Setting("plain")) is None
     assert bench.missing(Setting("to come")) == "index 'to come' is not available"
-    assert bench.missing(Setting("plain", {"tokens": "idf"})) == "index 'plain' has no option 'tokens'"
+    assert bench.missing(Setting("plain", {"token_order": "idf"})) == "index 'plain' has no option 'token_order'"
 
 
 def test_claims_follow_the_figures():
