@@ -58,26 +58,26 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
     :param tokens: of the message's text.
     :param diagonal_deg: of the data space.
     :returns: ``type``, ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
-        ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``nearness``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
-        (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``similarity``).
+        ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
+        (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
     """
     wanted, weights = _weights(subscription.keywords, vocabulary)
     found = dict(zip(*_weights(tokens, vocabulary)))
     of_id = dict(zip(vocabulary.ids(subscription.keywords).tolist(), subscription.keywords))
     df = dict(zip(wanted, vocabulary.df(wanted).tolist()))
-    common, missing, similarity = [], [], 0.0
+    common, missing, textual = [], [], 0.0
     for term, weight in zip(wanted, weights):  # in rising order of the terms, as indexes add them up
         if term in found:
-            similarity += weight * found[term]
+            textual += weight * found[term]
             common.append({"word": of_id[term], "df": df[term], "subscription": weight, "message": found[term], "product": weight * found[term]})
         else:
             missing.append({"word": of_id[term], "df": df[term]})
     area = getattr(message, "bbox", None)
     dx, dy = message.lon - subscription.lon, message.lat - subscription.lat
-    nearness = float(_kernels.ssim(dx, dy, diagonal_deg))
+    spatial = float(_kernels.ssim(dx, dy, diagonal_deg))
     return {
         "type": "topk",
-        "score": float(_kernels.score(subscription.alpha, nearness, similarity)) if common else None,
+        "score": float(_kernels.score(subscription.alpha, spatial, textual)) if common else None,
         "alpha": subscription.alpha,
         "k": subscription.k,
         "place": {
@@ -87,9 +87,9 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
             "distance_deg": math.hypot(dx, dy),
             "distance_km": _distance_km(subscription.lat, subscription.lon, message.lat, message.lon),
             "diagonal_deg": diagonal_deg,
-            "nearness": nearness,
+            "ssim": spatial,
         },
-        "words": {"common": common, "missing": missing, "documents": vocabulary.documents, "similarity": similarity},
+        "words": {"common": common, "missing": missing, "documents": vocabulary.documents, "tsim": textual},
     }
 
 
@@ -232,7 +232,7 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
         f"place   {_numbers(place['message'])}{centre} is {place['distance_deg']:.6g} degrees ({place['distance_km']:,.4g} km) from {_numbers(place['subscription'])}"
     )
     lines.append(
-        f"        nearness = 1 - {place['distance_deg']:.6g} / {place['diagonal_deg']:.6g} = {place['nearness']:.6f} (the diagonal of the space is {place['diagonal_deg']:.6g})"
+        f"        SSim = 1 - {place['distance_deg']:.6g} / {place['diagonal_deg']:.6g} = {place['ssim']:.6f} (the diagonal of the space is {place['diagonal_deg']:.6g})"
     )
     if words["common"]:
         width = max(4, *(len(clean(w["word"], 30)) for w in words["common"]))
@@ -242,12 +242,12 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
             for w in words["common"]
         ]
         lines.append(
-            f"        similarity = the sum of the products = {words['similarity']:.6f} (rare words weigh more; the vocabulary is of {counted(words['documents'], 'text')})"
+            f"        TSim = the sum of the products = {words['tsim']:.6f} (rare words weigh more; the vocabulary is of {counted(words['documents'], 'text')})"
         )
     if words["missing"]:
         lines.append(f"        not in the message: {', '.join(clean(w['word'], 30) for w in words['missing'])}")
     if score is not None:
-        lines.append(f"score   {alpha:g} * {place['nearness']:.6f} + {1 - alpha:g} * {words['similarity']:.6f} = {score:.6f}")
+        lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
     else:
         lines.append("score   none: a message without a common word enters no list, however near it is")
     if "list" in explained:

@@ -41,19 +41,19 @@ from dskype.deploy.machine.terminal import Progress, say
 __all__ = ["COLUMNS", "compare", "main"]
 
 COLUMNS = {
-    "message_us": ("us/message", 2),
-    "p50_us": ("single p50", 1),
+    "message_us": ("us per message", 2),
+    "p50_us": ("p50 us", 1),
     "p99_us": ("p99 us", 1),
     "matches": ("matches", 1),
     "build_us": ("build us", 2),
     "remove_us": ("remove us", 2),
     "again_us": ("again us", 2),
     "longest_insert_ms": ("longest insert ms", 1),
-    "longest_again_ms": ("again ms", 1),
-    "longest_remove_ms": ("remove ms", 1),
-    "bytes": ("bytes/sub.", 0),
-    "bytes_after": ("after changes", 0),
-    "resident_bytes": ("resident", 0),
+    "longest_again_ms": ("longest again ms", 1),
+    "longest_remove_ms": ("longest remove ms", 1),
+    "bytes": ("bytes", 0),
+    "bytes_after": ("bytes after", 0),
+    "resident_bytes": ("resident bytes", 0),
 }
 """Measure -> heading, digits."""
 

@@ -131,7 +131,7 @@ def test_the_score_is_that_of_the_oracle_and_of_the_index_to_the_last_bit(vocabu
             continue
         scored += 1
         assert found["score"] == pytest.approx(expected, abs=1e-12)
-        assert found["words"]["similarity"] == sum(w["product"] for w in found["words"]["common"])
+        assert found["words"]["tsim"] == sum(w["product"] for w in found["words"]["common"])
         assert {w["word"] for w in found["words"]["common"]} | {w["word"] for w in found["words"]["missing"]} == set(keywords)
         assert f"scores {found['score']:.6f} for s" in as_lines(found, "s", "m")[0]
     assert scored > 100
@@ -157,7 +157,7 @@ def test_places_and_words_are_shown(vocabulary):
     assert found["place"]["distance_deg"] == 1.0 and found["place"]["distance_km"] == pytest.approx(74.4, abs=0.1)
     assert [w["word"] for w in found["words"]["common"]] == ["harbour", "coffee"] and found["words"]["missing"] == [{"word": "zebra", "df": 1}]
     text = "\n".join(as_lines(found, "s", "m"))
-    assert "1 degrees (74.4" in text and "not in the message: zebra" in text and "nearness = 1 - 1 / 402" in text and f"= {found['score']:.6f}" in text
+    assert "1 degrees (74.4" in text and "not in the message: zebra" in text and "SSim = 1 - 1 / 402" in text and f"= {found['score']:.6f}" in text
     none = explain_topk(s, message("tea", 48.0, 11.0), ["tea"], vocabulary, 402.0)
     assert none["score"] is None and "has no word in common with s" in as_lines(none, "s", "m")[0]
 
@@ -185,4 +185,4 @@ def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
     lines = as_lines(explain_topk(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
     lines += as_lines({**explain_boolean(boolean((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"]), message("x"), ["x"]), "notes": ["\x1b"]}, "s", "m")
     assert "\x1b" not in "".join(lines)
-    assert np.isfinite(explain_topk(s, message("x"), [], vocabulary, 1.0)["place"]["nearness"])
+    assert np.isfinite(explain_topk(s, message("x"), [], vocabulary, 1.0)["place"]["ssim"])
