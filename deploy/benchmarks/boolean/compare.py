@@ -139,8 +139,9 @@ def show(found: Mapping[str, Any]) -> None:
     kind = WORKLOADS.get(found["workload"])
     title = f"{found['workload']}{': ' + kind.title if kind else ''}; {found['subscriptions']:,} subscriptions of {found['keywords']:.1f} words, messages of {found['words']:.1f}"
     columns = [name for name in COLUMNS if any(name in row for row in found["indexes"].values())]
-    rows = [[name, *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in columns)] for name, row in found["indexes"].items()]
-    print_table(title, ["", *(COLUMNS[c][0] for c in columns)], rows)
+    least = min((row["message_us"] for row in found["indexes"].values()), default=1.0)
+    rows = [[name, f"{row['message_us'] / least:,.1f}", *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in columns)] for name, row in found["indexes"].items()]
+    print_table(title, ["", "times the least", *(COLUMNS[c][0] for c in columns)], rows)
     print("  all indexes find the same" if found["equal"] else "\n".join(f"  WRONG: {error}" for error in found["errors"]), flush=True)
 
 
