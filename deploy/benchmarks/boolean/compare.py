@@ -30,7 +30,7 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks.boolean import truth
-from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, warm_up
+from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, compile_us, warm_up
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, Workload, draw
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.skype_workload import read_file, read_places
@@ -74,7 +74,8 @@ def compare(
     :param budget_s: CPU seconds that an index may take to match all messages once.
     :param samples: messages, at most those of the first batch, whose matches are compared with :func:`truth.matches`.
     :param tell: called with lines about how far it is.
-    :returns: ``workload``, ``subscriptions``, ``messages``, ``words`` (per message), ``keywords`` (per subscription), ``equal`` (all agree), ``errors`` (who
+    :returns: ``workload``, ``subscriptions``, ``messages``, ``words`` (per message), ``keywords`` (per subscription), ``compile_us`` (an expression: part of an
+        insert), ``equal`` (all agree), ``errors`` (who
         does not, and where) and ``indexes`` (name -> what :class:`Measured` found).
     """
     s, m = workload.subscriptions, workload.messages
@@ -84,6 +85,7 @@ def compare(
         "messages": m.n,
         "words": float(m.offsets[-1]) / m.n,
         "keywords": float(s.offsets[-1]) / s.n,
+        "compile_us": compile_us(s),
         "errors": [],
         "indexes": {},
     }
@@ -137,7 +139,7 @@ def _differences(digests: Mapping[str, Sequence[str]]) -> list[str]:
 def show(found: Mapping[str, Any]) -> None:
     """Print the table of a workload."""
     kind = WORKLOADS.get(found["workload"])
-    title = f"{found['workload']}{': ' + kind.title if kind else ''}; {found['subscriptions']:,} subscriptions of {found['keywords']:.1f} words, messages of {found['words']:.1f}"
+    title = f"{found['workload']}{': ' + kind.title if kind else ''}; {found['subscriptions']:,} subscriptions of {found['keywords']:.1f} words, messages of {found['words']:.1f}; compiling takes {found['compile_us']:.2f} us"
     columns = [name for name in COLUMNS if any(name in row for row in found["indexes"].values())]
     least = min((row["message_us"] for row in found["indexes"].values()), default=1.0)
     rows = [[name, f"{row['message_us'] / least:,.1f}", *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in columns)] for name, row in found["indexes"].items()]

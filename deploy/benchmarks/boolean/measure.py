@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import BooleanIndex, make_index
+from dskype.bolts.boolean.programs import compile_expression
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BATCH", "CALL", "Measured", "insert", "quiet", "warm_up"]
+__all__ = ["BATCH", "CALL", "Measured", "compile_us", "insert", "quiet", "warm_up"]
 
 BATCH = 256
 """Messages per batch."""
@@ -188,6 +189,16 @@ def insert(index: BooleanIndex, subscriptions: BooleanSubscriptions, rows: np.nd
             if number % 256 == 0:
                 tell(number / len(calls))
     return calls
+
+
+def compile_us(subscriptions: BooleanSubscriptions) -> float:
+    """Return how long it takes to compile an expression, part of most indexes' inserts."""
+    expressions = subscriptions.expressions(np.arange(min(10_000, subscriptions.n)))
+    with quiet():
+        began = time.process_time_ns()
+        for expression in expressions:
+            compile_expression(expression)
+        return (time.process_time_ns() - began) / 1e3 / len(expressions)
 
 
 def warm_up(name: str, workload: Workload, options: dict[str, Any] | None = None) -> None:
