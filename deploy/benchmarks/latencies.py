@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from dskype.deploy.metrics.history import History
 from dskype.deploy.metrics.reader import MetricsReader
 
-__all__ = ["Latencies", "Recorder", "quantile", "sequence_numbers"]
+__all__ = ["Latencies", "Recorder", "quantile"]
 
 
 class Recorder:
@@ -42,24 +41,6 @@ class Recorder:
         self._stop.set()
         self._thread.join(timeout=5)
         self._reader.close()
-
-
-def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0) -> Callable[[int], int | None]:
-    """Return a function from offsets of the messages' topic to sequence numbers.
-
-    :param runs: records of the topic of sequences.
-    """
-    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition)
-    starts = [run[0] for run in found]
-
-    def number(offset: int) -> int | None:
-        i = bisect_left(starts, offset + 1) - 1
-        if i < 0 or offset >= found[i][0] + found[i][2]:
-            return None
-        start, first, _, step = found[i]
-        return first + (offset - start) * step
-
-    return number
 
 
 class Latencies:

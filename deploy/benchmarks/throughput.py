@@ -34,11 +34,12 @@ from kafka import TopicPartition
 
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.feeder import Feeder
-from dskype.deploy.benchmarks.latencies import Latencies, Recorder, sequence_numbers
+from dskype.deploy.benchmarks.latencies import Latencies, Recorder
 from dskype.deploy.benchmarks.throughput_arguments import add_arguments, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
 from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.client.pubsub import ensure_topics
+from dskype.deploy.client.sequence import sequence_numbers
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say

@@ -93,14 +93,23 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
     }
 
 
-def explain_list(explained: Mapping[str, Any], message: str | int | None, entries: Sequence[tuple[str | int, float]], watermark: int) -> dict[str, Any]:
+def explain_list(
+    explained: Mapping[str, Any],
+    message: str | int | None,
+    entries: Sequence[tuple[str | int, float]],
+    watermark: int,
+    position: int | None = None,
+    extent: int | None = None,
+) -> dict[str, Any]:
     """Say where a message stands in a published top-k list, or what keeps it out.
 
     :param explained: what :func:`explain_topk` returned.
     :param message: the message's id; None: it has not been published.
     :param entries: (message id, score) of the list, best first.
-    :returns: ``watermark``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
-        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``below the threshold``, ``not in the window`` or ``not published``.
+    :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
+    :returns: ``watermark``, ``position``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
+        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``below the threshold``, ``left the window``,
+        ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
     """
     score, full = explained["score"], len(entries) >= explained["k"]
     rank = next((i for i, (id, _) in enumerate(entries, 1) if message is not None and id == message), None)
@@ -110,11 +119,17 @@ def explain_list(explained: Mapping[str, Any], message: str | int | None, entrie
         reason = "listed"
     elif score is None:
         reason = "no common word"
+    elif message is None:
+        reason = "below the threshold" if would_be is None else "not published"
+    elif position is not None and position > watermark:
+        reason = "came later"
+    elif position is not None and extent is not None and position <= watermark - extent:
+        reason = "left the window"
     elif would_be is None:
         reason = "below the threshold"
     else:
-        reason = "not published" if message is None else "not in the window"
-    return {"watermark": watermark, "size": len(entries), "rank": rank, "threshold": threshold, "would_be": would_be, "reason": reason}
+        reason = "not in the window" if position is None else "due"
+    return {"watermark": watermark, "position": position, "size": len(entries), "rank": rank, "threshold": threshold, "would_be": would_be, "reason": reason}
 
 
 # -- parts --------------------------------------------------------------------------------------------------------------
@@ -257,15 +272,17 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
 
 def _list_line(explained: Mapping[str, Any]) -> str:
     found = explained["list"]
-    at = f"at watermark {found['watermark']}"
     last = "" if found["threshold"] is None else f"; the last entry has {found['threshold']:.6f}"
-    held = f"the list holds {found['size']} of {explained['k']}"
-    if found["reason"] == "listed":
-        return f"list    {at} it has rank {found['rank']}: {held}{last}"
-    if found["reason"] == "no common word":
-        return f"list    {at} {held}{last}"
-    if found["reason"] == "below the threshold":
-        return f"list    {at} it is not in the list: the last of {explained['k']} entries has {found['threshold']:.6f}, which is more"
-    if found["reason"] == "not published":
-        return f"list    {at} it would have rank {found['would_be']}: {held}{last}"
-    return f"list    {at} its score is enough for rank {found['would_be']} ({held}{last}), but the message is not in the window: it has left it, or came later"
+    held = f"the list holds {found['size']} of {explained['k']}{last}"
+    enough = f"its score is enough for rank {found['would_be']}, but " if found["would_be"] is not None else ""
+    texts = {
+        "listed": f"it has rank {found['rank']}: {held}",
+        "no common word": held,
+        "below the threshold": f"it is not in the list: the last of {explained['k']} entries has {found['threshold'] or 0:.6f}, which is more",
+        "not published": f"it would have rank {found['would_be']}: {held}",
+        "came later": f"the list is not as far: this is message {found['position']} ({held})",
+        "left the window": f"{enough}message {found['position']} has left the window ({held})",
+        "not in the window": f"{enough}the message is not in the window: it has left it, or came later ({held})",
+        "due": f"{enough}the list with it is not published yet ({held})",
+    }
+    return f"list    at watermark {found['watermark']} {texts[found['reason']]}"

@@ -25,11 +25,13 @@ class _Message(NamedTuple):
 
     :ivar id: what results call it; None: it has not been published.
     :ivar arrived_ms: when it came, epoch ms; None: it has not been published.
+    :ivar place: (partition, offset) of its record.
     """
 
     value: bytes
-    id: str | int | None
-    arrived_ms: int | None
+    id: str | int | None = None
+    arrived_ms: int | None = None
+    place: tuple[int, int] | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,14 +65,15 @@ def run(args: argparse.Namespace) -> int:
         registered = None if given_subscription is not None else _registered(client, args.subscription)
         name, value = (args.subscription, registered.value) if registered is not None else _subscription(given_subscription or b"")
         subscription = client.parse_subscription(name.encode(), value)
-        message = _Message(given_message, None, None) if given_message is not None else _find(client, args.message)
+        message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
         tokens = Tokenizer(settings.stop_words).tokens(parsed.text)
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
             explained = explain_boolean(subscription, parsed, tokens)
-            _add_times(explained, subscription.ttl_s, message, registered)
+            if registered is not None and message.place is not None:
+                _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
             vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
             explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
@@ -124,10 +127,10 @@ def _find(client: Any, id: str) -> _Message:
     found = None
     for record in client.scan(topic, progress=lambda read, size: progress(f"looking for message {clean(id, 60)}: {read:,} of {size:,} read")):
         if place is not None and (record.partition, record.offset) == (int(place[1]), int(place[2])) and _id_of(record.value) is None:
-            found = _Message(record.value, id, record.timestamp)
+            found = _Message(record.value, id, record.timestamp, (record.partition, record.offset))
             break
         if id.encode() in (record.value or b"") and (own := _id_of(record.value)) is not None and str(own) == id:
-            found = _Message(record.value, own, record.timestamp)
+            found = _Message(record.value, own, record.timestamp, (record.partition, record.offset))
     progress.end()
     if found is None:
         raise IllegalArgumentException(
@@ -146,20 +149,29 @@ def _id_of(value: bytes | None) -> Any:
 # --- what a topology knows --------------------------------------------------------------------------------------------
 
 
-def _add_times(explained: dict[str, Any], ttl_s: float | None, message: _Message, registered: Any) -> None:
-    """Say whether the subscription lived when the message came; nothing where one of them has not been there."""
-    if registered is None or message.arrived_ms is None:
-        return
-    arrived, began = clock_text(message.arrived_ms, True), clock_text(registered.registered_ms, True)
-    times = [
-        {
-            "held": message.arrived_ms >= registered.registered_ms,
-            "text": f"the message came at {arrived}, the subscription at {began}; only messages that come after it match",
-        }
-    ]
+def _position(client: Any, message: _Message) -> int | None:
+    """Return where a message stands for the window; None where that is its time, or the topology has not read it yet."""
+    from dskype.deploy.client.records import json_object
+    from dskype.deploy.client.sequence import sequence_numbers
+
+    if message.place is None or client.settings.window_kind != "count":
+        return None
+    runs = (json_object(record.value) for record in client.scan(client.topics.sequence))
+    partition, offset = message.place
+    return sequence_numbers([run for run in runs if run is not None], partition)(offset)
+
+
+def _add_times(explained: dict[str, Any], ttl_s: float | None, message: _Message, registered: Any, position: int | None) -> None:
+    """Say whether the subscription lived when the message came."""
+    arrived_ms = message.arrived_ms or 0
+    arrived, began = clock_text(arrived_ms, True), clock_text(registered.registered_ms, True)
+    text = f"the message came at {arrived}, the subscription at {began}; only messages that come after it match"
+    times = [{"held": arrived_ms >= registered.registered_ms, "text": text}]
+    if position is not None and registered.status == "active" and registered.since is not None:
+        times.append({"held": position > registered.since, "text": f"this is message {position}; the subscription is active behind message {registered.since}"})
     if ttl_s is not None:
         ends_ms = registered.registered_ms + round(ttl_s * 1000)
-        times.append({"held": message.arrived_ms < ends_ms, "text": f"the subscription lives until {clock_text(ends_ms, True)}"})
+        times.append({"held": arrived_ms < ends_ms, "text": f"the subscription lives until {clock_text(ends_ms, True)}"})
     explained["times"] = times
     explained["matches"] = explained["matches"] and all(time["held"] for time in times)
 
@@ -170,7 +182,8 @@ def _add_list(explained: dict[str, Any], client: Any, registered: Any, message: 
 
     state = client.topk(registered.id)
     if state is not None and state.registration in (None, registered.registration):
-        explained["list"] = explain_list(explained, message.id, state.entries, state.watermark)
+        position = _position(client, message)
+        explained["list"] = explain_list(explained, message.id, state.entries, state.watermark, position, client.settings.extent)
 
 
 def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any]) -> list[str]:

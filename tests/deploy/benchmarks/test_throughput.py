@@ -14,7 +14,7 @@ import yaml
 
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
-from dskype.deploy.benchmarks.latencies import Latencies, quantile, sequence_numbers
+from dskype.deploy.benchmarks.latencies import Latencies, quantile
 from dskype.deploy.benchmarks.usage import (
     BENCHMARK,
     BROKER,
@@ -31,6 +31,7 @@ from dskype.deploy.benchmarks.usage import (
     usage,
 )
 from dskype.deploy.cli.arguments import UsageError, common
+from dskype.deploy.client.sequence import sequence_numbers
 from dskype.deploy.metrics.history import History
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
 

@@ -701,6 +701,13 @@ def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettin
     write(kafka, Topics.of(name).topk, [("park", write_topk)])
     code, out, _ = run("explain", "a", "park")
     assert code == 0 and "list    at watermark 4 it has rank 1" in out
+    write(kafka, Topics.of(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.of(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
+    registration = f"0-{len(subscriptions(kafka, name)) - 1}"
+    write(kafka, Topics.of(name).registrations, [event("coffee", registration, "active", 2)])
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
     for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
         code, out, err = run("explain", *unknown)
         assert (code, out) == (1, "") and "There is no such" in err

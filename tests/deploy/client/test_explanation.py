@@ -167,17 +167,22 @@ def test_the_list_says_what_keeps_a_message_out(vocabulary):
     found = explain_topk(s, message("coffee", 0.0, 10.0), ["coffee"], vocabulary, 100.0)  # scores 0.9
     none = explain_topk(s, message("tea", 0.0, 10.0), ["tea"], vocabulary, 100.0)
 
-    def reason(explained, id, *entries):
-        answer = explain_list(explained, id, entries, 7)
+    def reason(explained, id, *entries, **where):
+        answer = explain_list(explained, id, entries, 7, **where)
         text = as_lines({**explained, "list": answer}, "s", "m")[-1]
-        assert "at watermark 7" in text
+        assert "at watermark 7" in text and "None" not in text
         return answer["reason"], answer["rank"], answer["threshold"], answer["would_be"]
 
     assert reason(found, 5, ("a", 0.95), (5, 0.9)) == ("listed", 2, 0.9, 2)
     assert reason(found, 5, ("5", 0.95), ("b", 0.94)) == ("below the threshold", None, 0.94, None)
     assert reason(found, 5, ("a", 0.95)) == ("not in the window", None, None, 2)
     assert reason(found, None, ("a", 0.95), ("b", 0.5)) == ("not published", None, 0.5, 2)
+    assert reason(found, None, ("a", 0.95), ("b", 0.94)) == ("below the threshold", None, 0.94, None)
     assert reason(none, 5) == ("no common word", None, None, None)
+    for position, expected in ((8, "came later"), (3, "left the window"), (4, "due"), (7, "due")):
+        assert reason(found, 5, ("a", 0.95), position=position, extent=4) == (expected, None, None, 2)
+    assert reason(found, 5, ("a", 0.95), ("b", 0.94), position=5, extent=4)[0] == "below the threshold"
+    assert reason(found, 5, (5, 0.9), position=5, extent=4)[0] == "listed"
 
 
 def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
