@@ -204,7 +204,10 @@ def _agree(experiment: Experiment) -> Claim:
         compared, wrong = 0, []
         first: dict[str, tuple[str, list[str]]] = {}
         for (name, x), row in found.items():
-            other, digests = first.setdefault(row["world"], (name, row["digests"]))
+            if row["world"] not in first:
+                first[row["world"]] = name, row["digests"]
+                continue
+            other, digests = first[row["world"]]
             common = min(len(digests), len(row["digests"]))
             if row["digests"][:common] != digests[:common]:
                 wrong.append(f"{name} and {other}{'' if x is None else f' at {x:g}'}")

@@ -94,9 +94,9 @@ def test_a_filled_index_serves_other_messages_and_equal_settings_are_measured_on
 
     monkeypatch.setattr(boolean, "Measured", make)
     bench = Bench(corpus, TINY)
-    first = bench.run(Setting("plain", world=World(words=(5, 5))))
-    assert bench.run(Setting("plain", world=World(words=(5, 5)))) is first
-    second = bench.run(Setting("plain", world=World(words=(50, 50))))
+    first = bench.run(Setting("plain", world=World(words=(1, 1), km=(2000, 3000))))
+    assert bench.run(Setting("plain", world=World(words=(1, 1), km=(2000, 3000)))) is first
+    second = bench.run(Setting("plain", world=World(words=(200, 200), km=(2000, 3000))))
     assert len(made) == 1 and second["digests"] != first["digests"] and second["matches"] > first["matches"]
     third = bench.run(Setting("plain", removed=0.5))
     assert len(made) == 2 and third["subscriptions"] == 75 and third["bytes"] > first["bytes"]
@@ -113,7 +113,7 @@ def test_an_index_that_finds_something_else_is_told(corpus, monkeypatch):
             return message[:-1], slot[:-1]
 
     monkeypatch.setitem(INDEXES, "wrong", Wrong)
-    rows = [Row(name, None, Setting(name, world=World(words=(50, 50)))) for name in ("plain", "wrong")]
+    rows = [Row(name, None, Setting(name, world=World(words=(50, 50), km=(2000, 3000)))) for name in ("plain", "wrong")]
     (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], Bench(corpus, TINY), lambda line: None)
     assert one["claims"] == [{"text": "All indexes find the same", "held": False, "figures": "1 batches compared; different: wrong and plain"}]
 
@@ -138,7 +138,9 @@ def test_claims_follow_the_figures():
             slope = {row.series: {m: rng.choice((-0.8, 0.0, 30.0)) for m in measures} for row in experiment.rows}
             last = max((row.x for row in experiment.rows if row.x is not None), default=1)
             made_up = {
-                (row.series, row.x): {m: by_series[row.series][m] * rng.choice((1, 1.05)) * (1 + slope[row.series][m] * (row.x or 0) / last) for m in measures}
+                (row.series, row.x): {
+                    m: by_series[row.series][m] * rng.choice((1, 1.05)) * (1 + slope[row.series][m] * ((row.x or 0) / last) ** 2) for m in measures
+                }
                 for row in experiment.rows
             }
             for claim in experiment.claims:

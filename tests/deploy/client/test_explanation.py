@@ -106,7 +106,7 @@ def test_the_parts_of_an_expression_are_shown_with_what_is_missing():
 # -- top-k ----------------------------------------------------------------------------------------
 
 
-def test_the_score_is_that_of_the_oracle_and_of_the_index_to_the_last_bit(vocabulary):
+def test_the_score_is_that_of_the_oracle(vocabulary):
     rng = random.Random(2)
     words = [vocabulary.term(i) for i in range(len(vocabulary))] + ["unknown", "stranger"]
     df = {w: int(vocabulary.df(vocabulary.ids([w]))[0]) for w in words}
@@ -137,7 +137,7 @@ def test_the_score_is_that_of_the_oracle_and_of_the_index_to_the_last_bit(vocabu
     assert scored > 100
 
 
-def test_the_score_is_the_one_that_the_engine_publishes():
+def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
     skype = Skype.from_texts(TEXTS, window=10)
     vocabulary = Vocabulary.build(TEXTS, TOKENIZER)
     skype.subscribe("s", "coffee park", lat=48.1, lon=11.6, k=10, alpha=0.3)
@@ -145,7 +145,7 @@ def test_the_score_is_the_one_that_the_engine_publishes():
     s = TopkSubscription("s", ["coffee", "park"], 10, 0.3, 48.1, 11.6)
     found = {}
     for i, text in enumerate(TEXTS):
-        explained = explain_topk(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.engine.diagonal_deg)
+        explained = explain_topk(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.skype.engine.diagonal_deg)
         if explained["score"] is not None:
             found[str(i)] = explained["score"]
     assert found == dict(skype.results("s")) and len(found) == 5
