@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dskype.spouts import _kernels
 from dskype.spouts.text import Tokenizer, folded_characters
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Vocabulary", "unknown_id"]
@@ -109,17 +110,8 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. The file is replaced atomically."""
-        path = Path(path)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
-        try:
-            with open(partial, "wb") as file:
-                for part in self._content():
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replace_file(Path(path)) as file:
+            file.writelines(self._content())
 
     def _content(self) -> Iterator[bytes]:
         blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()

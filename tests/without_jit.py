@@ -25,6 +25,8 @@ from tests.distribution import worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
+BOOLEAN_OPTIONS = {"fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1}, "gi2": {"cells": 4, "vacuum": 1}, "table": {"cell_deg": 60.0, "most_cells": 3}}
+
 
 def play_window(name: str, kind: str) -> None:
     """Insert, ask, free and restore; every answer is compared with the oracle."""
@@ -45,7 +47,7 @@ def play_window(name: str, kind: str) -> None:
 
 def play_boolean(name: str) -> None:
     """Insert and remove; every batch of matches is compared with the oracle."""
-    rng, live, index = random.Random(3), {}, boolean.make_index(name)
+    rng, live, index = random.Random(3), {}, boolean.make_index(name, BOOLEAN_OPTIONS.get(name))
     for _ in range(8):
         for slot in rng.sample(range(12), 4):
             if slot in live:

@@ -25,6 +25,7 @@ __all__ = [
     "TransitionException",
     "explain",
     "mark_of",
+    "message_of",
     "shorten",
     "text_after",
     "text_of",
@@ -71,12 +72,17 @@ def shorten(text: str, limit: int) -> str:
     return text[:half] + middle + text[len(text) - half :]
 
 
-def text_of(error: BaseException) -> str:
-    """Return ``Type: message``, even if the ``__str__`` of a user's exception raises."""
+def message_of(error: BaseException) -> str:
+    """Return ``str(error)``, or a replacement if the ``__str__`` of a user's exception raises."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error)
     except Exception:
-        return f"{type(error).__name__}: its text cannot be shown"
+        return "its text cannot be shown"
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``Type: message``; see :func:`message_of`."""
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 class DskypeError(Exception):

@@ -7,12 +7,13 @@ from typing import Any
 
 from dskype.bolts.boolean.base import BooleanIndex
 from dskype.bolts.boolean.baselines.cells import Gi2Index, TableIndex
+from dskype.bolts.boolean.baselines.fast import FastIndex
 from dskype.bolts.boolean.plain import PlainIndex
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["INDEXES", "BooleanIndex", "make_index"]
 
-INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex, Gi2Index, TableIndex)}
+INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex, FastIndex, Gi2Index, TableIndex)}
 """Name (``dskype.boolean.index``) -> class."""
 
 

@@ -31,7 +31,7 @@ from dskype.deploy.client.records import Registered, Result, TopK, json_object, 
 from dskype.spouts.records import parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
-from dskype.topology.core.redaction import hidden_in
+from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
@@ -473,7 +473,7 @@ class PubSub:
         :raises StoreUnavailable: the store does not answer.
         :raises IllegalArgumentException: it needs a secret that is not given.
         """
-        if hidden := hidden_in(self.settings.store_options):
+        if hidden := hidden_paths(self.settings.store_options):
             raise IllegalArgumentException(
                 explain(
                     "The running topology does not publish its secrets.",

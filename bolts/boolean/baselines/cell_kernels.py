@@ -9,8 +9,6 @@ from numba import njit
 
 from dskype.bolts.boolean.baselines.record_kernels import (
     EAST,
-    HEAD,
-    LIVE,
     NORTH,
     PLACES,
     SOUTH,
@@ -21,7 +19,6 @@ from dskype.bolts.boolean.baselines.record_kernels import (
     finish,
     kill,
     larger,
-    longitudes_meet,
     meets,
     mix,
     release,
@@ -46,9 +43,9 @@ __all__ = [
     "insert",
     "match",
     "match_areas",
+    "misplaced",
     "rehash",
     "remove",
-    "remove_lazily",
     "vacuum",
 ]
 
@@ -106,6 +103,16 @@ def find(cells, cell, term):
     while cells.rows[place, _CELL] != EMPTY and (cells.terms[place, 0] != term or cells.rows[place, _CELL] != cell):
         place = (place + 1) & mask
     return place
+
+
+@njit(cache=True)
+def misplaced(cells):
+    """Return how many rows a search does not find; for checks."""
+    count = 0
+    for place in range(len(cells.rows)):
+        if cells.rows[place, _CELL] != EMPTY:
+            count += find(cells, np.int64(cells.rows[place, _CELL]), cells.terms[place, 0]) != place
+    return count
 
 
 @njit(cache=True)
@@ -255,19 +262,6 @@ def remove(records, cells, slots):
                 _shrunk(cells, row, count - 1)
                 cells.counters[POSTINGS] -= 1
         release(records, record)
-
-
-@njit(cache=True)
-def remove_lazily(records, cells, slots):
-    """Mark subscriptions as removed; return how many dead postings that makes."""
-    total = np.int64(0)
-    for i in range(len(slots)):
-        record = kill(records, slots[i])
-        total += records.words[record + PLACES]
-        if records.words[record + PLACES] == 0:
-            release(records, record)
-    cells.counters[DEAD] += total
-    return total
 
 
 @njit(cache=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from dskype.bolts.boolean.baselines import cell_kernels as kernels
 from dskype.bolts.boolean.baselines import record_kernels
+from dskype.bolts.boolean.baselines.options import number, whole
 from dskype.bolts.boolean.baselines.record_kernels import Batch
 from dskype.bolts.boolean.baselines.records import RecordIndex, enlarged
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -32,9 +33,7 @@ class _CellIndex(RecordIndex):
     def _clear(self) -> None:
         super()._clear()
         terms, rows = _table(16)
-        self._cells = kernels.Cells(
-            np.array(self._grid(), np.int64), terms, rows, np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(5, np.int64)
-        )
+        self._cells = kernels.Cells(np.array(self._grid(), np.int64), terms, rows, np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(5, np.int64))
 
     def _parts(self) -> tuple[tuple[np.ndarray, ...], ...]:
         return self._records, self._cells
@@ -74,56 +73,49 @@ class _CellIndex(RecordIndex):
     def _check(self) -> None:
         """Verify records, lists, table and pool."""
         cells, counters = self._cells, self._cells.counters
-        blocks, found, named = {}, {}, {}
-        used = 0
-        for place in np.flatnonzero(cells.rows[:, 2] != kernels.EMPTY).tolist():
-            cell, start, count, size = cells.rows[place, 2:].tolist()
-            term = int(cells.terms[place, 0])
-            assert kernels.find(cells, cell, term) == place
-            used += 1
-            if size == kernels.NO_BLOCK:
-                assert count <= 1
-                listed = [start] * count
-            else:
-                assert count <= 1 << size
-                blocks[start] = 1 << size
-                listed = cells.entries[start : start + count].tolist()
-            assert len(set(listed)) == count
-            found[cell, term] = set(listed)
-            for record in listed:
-                named[record] = named.get(record, 0) + 1
-        assert used == counters[kernels.ROWS_USED] <= len(cells.rows) // 2
-        assert sum(named.values()) == counters[kernels.POSTINGS]
-        for size, head in enumerate(cells.free.tolist()):
+        places = np.flatnonzero(cells.rows[:, 2] != kernels.EMPTY)
+        cell, start, count, size = cells.rows[places, 2:].astype(np.int64).T
+        assert kernels.misplaced(cells) == 0
+        assert len(places) == counters[kernels.ROWS_USED] <= len(cells.rows) // 2
+        single = size == kernels.NO_BLOCK
+        assert (count[single] <= 1).all() and (count[~single] <= np.int64(1) << size[~single]).all()
+        blocks = list(zip(start[~single].tolist(), (np.int64(1) << size[~single]).tolist()))
+        for found, head in enumerate(cells.free.tolist()):
             while head >= 0:
-                assert head not in blocks
-                blocks[head] = 1 << size
+                blocks.append((head, 1 << found))
                 head = int(cells.entries[head])
         at = 0
-        for start in sorted(blocks):
-            assert start == at, (start, at)
-            at += blocks[start]
+        for first, length in sorted(blocks):
+            assert first == at, (first, at)
+            at += length
         assert at == counters[kernels.ENTRIES_USED] <= len(cells.entries)
+        row = np.repeat(np.arange(len(places)), count)
+        nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        listed = np.where(single[row], start[row], cells.entries[np.where(single[row], 0, start[row] + nth)]).astype(np.int64)
+        named = dict(zip(*(array.tolist() for array in np.unique(listed, return_counts=True))))
+        assert len(listed) == counters[kernels.POSTINGS]
         dead = self._check_records(named)
         assert sum(named[record] for record in dead) == counters[kernels.DEAD]
-        self._check_filing(found, named, dead)
+        live = ~np.isin(listed, list(dead))
+        self._check_filing(cell[row[live]], cells.terms[places[row[live]], 0], listed[live])
+        assert all(self._records.words[record + record_kernels.PLACES] == named[record] for record in named)
 
-    def _check_filing(self, found: Mapping[tuple[int, int], set[int]], named: Mapping[int, int], dead: set[int]) -> None:
+    def _check_filing(self, cell: np.ndarray, term: np.ndarray, record: np.ndarray) -> None:
         """Verify that every live record is in the lists where it belongs, and nowhere else."""
         columns, lines, most = self._cells.grid.tolist()
-        records = self._records
+        records, expected = self._records, []
         for slot in np.flatnonzero(records.blocks >= 0).tolist():
-            record = int(records.blocks[slot])
-            assert record not in dead
-            first, last = record_kernels.trigger_range(records, record)
-            column, wide, line, high = kernels.cell_range(self._cells, *records.floats[record + record_kernels.WEST : record + record_kernels.HEAD].tolist())
-            filed = [(line + y) * columns + (column + x) % columns for y in range(high) for x in range(wide)]
-            if high == 0 or len(filed) > most:
-                filed = [columns * lines]
-            assert len(filed) == len(set(filed))
-            terms = records.words[first:last].tolist()
-            assert all(record in found[cell, term] for cell in filed for term in terms)
-            assert named.get(record, 0) == len(filed) * len(terms) == records.words[record + record_kernels.PLACES]
+            at = int(records.blocks[slot])
+            first, last = record_kernels.trigger_range(records, at)
+            column, wide, line, high = kernels.cell_range(self._cells, *records.floats[at + record_kernels.WEST : at + record_kernels.HEAD].tolist())
+            filed = ((line + np.arange(high))[:, None] * columns + (column + np.arange(wide)) % columns).ravel()
+            if not 0 < len(filed) <= most:
+                filed = np.array([columns * lines])
+            triggers = records.words[first:last]
+            expected.append((np.tile(filed, len(triggers)), np.repeat(triggers, len(filed)), np.full(len(filed) * len(triggers), at)))
+        wanted = [np.concatenate(arrays) for arrays in zip(*expected)] if expected else [np.zeros(0, np.int64)] * 3
+        for have, want in zip(*(np.array(arrays)[:, np.lexsort(arrays)] for arrays in ((cell, term, record), wanted))):
+            assert np.array_equal(have, want)
 
 
 class TableIndex(_CellIndex):
@@ -137,11 +129,14 @@ class TableIndex(_CellIndex):
     """
 
     name = "table"
-    OPTIONS = {"cell_deg": "side of a grid cell in degrees", "most_cells": "a rectangle that overlaps more cells is filed apart from the grid"}
+    OPTIONS: ClassVar[Mapping[str, str]] = {
+        "cell_deg": "side of a grid cell in degrees",
+        "most_cells": "a rectangle that overlaps more cells is filed apart from the grid",
+    }
 
     def _grid(self) -> tuple[int, int, int]:
-        cell_deg = _number(self, "cell_deg", 0.5, 0.01, 180.0)
-        return int(np.ceil(360 / cell_deg)), int(np.ceil(180 / cell_deg)), int(_number(self, "most_cells", 64, 1, 2**20))
+        cell_deg = number(self, "cell_deg", 0.5, 0.01, 180.0)
+        return int(np.ceil(360 / cell_deg)), int(np.ceil(180 / cell_deg)), whole(self, "most_cells", 64, 1, 2**20)
 
 
 class Gi2Index(_CellIndex):
@@ -157,11 +152,11 @@ class Gi2Index(_CellIndex):
     """
 
     name = "gi2"
-    OPTIONS = {"cells": "cells along each side of the grid", "vacuum": "postings and lists to look at for each one changed"}
+    OPTIONS: ClassVar[Mapping[str, str]] = {"cells": "cells along each side of the grid", "vacuum": "postings and lists to look at for each one changed"}
 
     def _grid(self) -> tuple[int, int, int]:
-        cells = int(_number(self, "cells", 64, 1, 8192))
-        self._vacuum = int(_number(self, "vacuum", 8, 1, 2**20))
+        cells = whole(self, "cells", 64, 1, 8192)
+        self._vacuum = whole(self, "vacuum", 8, 1, 2**20)
         return cells, cells, _NO_BOUND
 
     def _file(self, batch: Batch, progress: np.ndarray) -> tuple[int, int]:
@@ -171,7 +166,8 @@ class Gi2Index(_CellIndex):
         return lacking
 
     def _unfile(self, slots: np.ndarray) -> None:
-        dead = kernels.remove_lazily(self._records, self._cells, slots)
+        dead = record_kernels.kill_all(self._records, slots)
+        self._cells.counters[kernels.DEAD] += dead
         kernels.vacuum(self._records, self._cells, self._vacuum * int(dead))
 
     def _match(self, messages: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -189,10 +185,3 @@ def _table(size: int) -> tuple[np.ndarray, np.ndarray]:
     rows = terms.view(np.int32)
     rows[:, 2] = kernels.EMPTY
     return terms, rows
-
-
-def _number(index: _CellIndex, key: str, default: float, low: float, high: float) -> float:
-    value = index.options.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise IllegalArgumentException(explain(f"An option of boolean index {index.name!r} has an illegal value.", given={key: value}, legal=f"{low} to {high}"))
-    return value

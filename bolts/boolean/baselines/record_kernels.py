@@ -30,6 +30,7 @@ __all__ = [
     "create",
     "finish",
     "kill",
+    "kill_all",
     "larger",
     "length_of",
     "longitudes_meet",
@@ -151,6 +152,18 @@ def kill(records, slot):
     records.words[record] = np.int64(-1) << 32 | (records.words[record] & 0xFFFFFFFF)
     records.counters[LIVE] -= 1
     return record
+
+
+@njit(cache=True)
+def kill_all(records, slots):
+    """Kill the records of slots; free those that no posting names; return how many postings name the others."""
+    total = np.int64(0)
+    for i in range(len(slots)):
+        record = kill(records, slots[i])
+        total += records.words[record + PLACES]
+        if records.words[record + PLACES] == 0:
+            release(records, record)
+    return total
 
 
 @njit(cache=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.boolean.baselines import record_kernels as kernels
 from dskype.bolts.boolean.base import BooleanIndex, box_of
+from dskype.bolts.boolean.baselines import record_kernels as kernels
 from dskype.bolts.boolean.programs import compile_expression
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -145,14 +145,7 @@ class RecordIndex(BooleanIndex):
         np.cumsum(lengths, out=offsets[1:])
         places = np.arange(offsets[-1]) + np.repeat(starts + kernels.HEAD - offsets[:-1], lengths)
         boxes = records.floats[starts[:, None] + np.arange(kernels.WEST, kernels.HEAD)]
-        return {
-            "format": _FORMAT,
-            "slots": slots,
-            "boxes": boxes,
-            "kinds": (heads & 3).astype(np.int8),
-            "offsets": offsets,
-            "programs": records.words[places],
-        }
+        return {"format": _FORMAT, "slots": slots, "boxes": boxes, "kinds": (heads & 3).astype(np.int8), "offsets": offsets, "programs": records.words[places]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state."""

@@ -1,10 +1,10 @@
-"""``dskype publish``: publish messages, JSON lines of a file."""
+"""``dskype publish``: publish messages from a file of JSON lines."""
 
 from __future__ import annotations
 
 import argparse
 
-from dskype.deploy.cli.arguments import check_options, client_options, open_client, output
+from dskype.deploy.cli.arguments import check_options, client_options, number, open_client, output
 from dskype.deploy.cli.lines import LINE_BYTES, Pace, Sending, lines
 
 
@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
     parser.add_argument("file", metavar="FILE", help='{"text", "lat", "lon", "id"?, "ts"?} a line; -: standard input')
-    parser.add_argument("--rate", metavar="N", type=_rate, help="messages per second; default: as fast as it goes")
+    parser.add_argument("--rate", metavar="N", type=number("messages per second, more than 0"), help="messages per second; default: as many as possible")
     checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
     checked.add_argument("--no-check", dest="check", action="store_false", help="send lines as they are; the topology puts bad ones to the dead letters")
@@ -20,18 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output(parser)
 
 
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected messages per second, more than 0, given: {text!r}")
-    return value
-
-
 def run(args: argparse.Namespace) -> int:
-    """Send the lines; fail if one was refused."""
+    """Send the lines; fail if one is refused."""
     from dskype.topology.errors import TopologyError
 
     client, pace = open_client(args), Pace(args.rate)
@@ -48,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
                     sending.refuse(number, str(ex))
                     continue
             pace.wait()
-            sending.one(lambda line=line: client.send_message(line))
+            sending.send(lambda line=line: client.send_message(line))
     return sending.summary({})
