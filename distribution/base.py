@@ -69,7 +69,8 @@ class Distributor(ABC):
     constructor. Another plan needs another distributor.
 
     Exactness requires one thing: a message that shares a keyword with a subscription either goes to one of the subscription's tasks, or
-    scores no more than the guard of the placement. (A message that satisfies a boolean subscription always goes to one of its tasks.)
+    scores no more than the guard of the placement. (A message that satisfies a boolean subscription always goes to one of its tasks. A distributor that
+    routes messages by place has to use ``messages.areas``: an area may overlap several partitions.)
 
     :param tasks: number of tasks.
     :param options: ``dskype.distributor.options``, without ``plan`` and ``sample``.

@@ -11,8 +11,9 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Placed, Sample
 from dskype.distribution.learning import learn_tree, uniform_tree
-from dskype.distribution.partitioned import Partitioned, centre, work_of
+from dskype.distribution.partitioned import Partitioned, work_of
 from dskype.distribution.plans import Node
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 
@@ -55,7 +56,7 @@ class LocationDistributor(Partitioned):
 
     def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
         """Return the task of its place."""
-        lat, lon = centre(placement["bbox"]) if placement["type"] == "boolean" else (placement["lat"], placement["lon"])
+        lat, lon = centre_of(*placement["bbox"]) if placement["type"] == "boolean" else (placement["lat"], placement["lon"])
         node = self._root
         while "axis" in node:
             node = node["below"] if (lat if node["axis"] == "lat" else lon) < node["at"] else node["above"]

@@ -13,11 +13,12 @@ from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms, select_rows
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -51,13 +52,6 @@ def _cover(expression: Any) -> set[int]:
     if expression[0] == "or":
         return set().union(*covers)
     return min(covers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
-def centre(bbox: Sequence[float]) -> tuple[float, float]:
-    """Return the centre (lat, lon) of a rectangle, which may cross the antimeridian."""
-    west, south, east, north = bbox
-    lon = (west + east) / 2 if west <= east else (west + east + 360) / 2
-    return (south + north) / 2, lon - 360 if lon > 180 else lon
 
 
 class Partitioned(Distributor):
@@ -146,7 +140,7 @@ class Partitioned(Distributor):
         """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
         if placement["type"] == "boolean":
             terms = np.array(cover(placement["expression"]), np.int64)
-            lat, lon = centre(placement["bbox"])
+            lat, lon = centre_of(*placement["bbox"])
             weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
         else:
             terms, weights = np.asarray(placement["terms"], np.int64), np.asarray(placement["weights"], np.float64)

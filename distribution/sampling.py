@@ -12,8 +12,9 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import centre, cover
+from dskype.distribution.partitioned import cover
 from dskype.spouts import expression
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -74,7 +75,8 @@ def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
     """Return the sample that consists of some records.
 
-    A boolean subscription counts as a top-k subscription for its covering keywords at the centre of its rectangle, without a threshold.
+    A boolean subscription counts as a top-k subscription for its covering keywords at the centre of its rectangle, without a threshold. An
+    area counts at its centre.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = Tokenizer(settings.stop_words)
@@ -91,7 +93,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
             words = expression.terms(s.expression)
             ids = dict(zip(words, vocabulary.ids(words).tolist()))
             covering = np.array(cover(expression.map_terms(s.expression, ids.__getitem__)), np.int64)
-            rows.append((1, 0.0, *centre(s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
+            rows.append((1, 0.0, *centre_of(*s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
     k, alpha, lat, lon, row_terms, row_weights, bounded = zip(*rows)
     sample = Sample(
         batch,
