@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.bolts.boolean.base import BooleanIndex
+from dskype.bolts.boolean.lanes import LanesIndex
 from dskype.bolts.boolean.plain import PlainIndex
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["INDEXES", "BooleanIndex", "make_index"]
 
-INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex,)}
+INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (LanesIndex, PlainIndex)}
 """Name (``dskype.boolean.index``) -> class."""
 
 
