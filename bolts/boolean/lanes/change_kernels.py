@@ -58,7 +58,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     settle,
 )
 from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, new_work, read_boxes
-from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, list_is, row_of, set_list, take_code
+from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
@@ -262,6 +262,12 @@ def _write_program(index, batch, i, coded, postings):
             index.program[body + k] = batch.programs[begin + k]
     index.places[batch.slots[i]] = -first - 1
     return True
+
+
+@njit(cache=True)
+def clear(stores):
+    """Make the term table of an index that holds nothing."""
+    open_table(opened(stores))
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ from dskype.bolts.boolean.base import BooleanIndex, box_of
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes import change_kernels as changes
 from dskype.bolts.boolean.lanes import match_kernels as matching
-from dskype.bolts.boolean.lanes import table_kernels as table
+from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
 from dskype.bolts.boolean.programs import compile_expression
 from dskype.spouts.batch import MessageBatch
@@ -61,7 +61,7 @@ class LanesIndex(BooleanIndex):
         for name, rows in _MARGIN.items():
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
-        table.open_table(kernels.opened(self._stores))
+        changes.clear(self._stores)
         self._scratch(1 << 13, 1 << 14, 1 << 12)
 
     def __len__(self) -> int:
@@ -198,6 +198,11 @@ class LanesIndex(BooleanIndex):
             raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
         self._clear()
         self._insert(*(np.asarray(state[name]) for name in ("slots", "boxes", "kinds", "offsets", "programs")))
+
+    def _check(self) -> None:
+        """Verify all invariants; see :func:`~dskype.bolts.boolean.lanes.checks.check`."""
+        assert self._stores is not None and not self._found.bitmap.any()
+        check(self._stores, self._size)
 
 
 def _has_doubles(slots: np.ndarray) -> bool:
