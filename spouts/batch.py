@@ -23,6 +23,9 @@ class MessageBatch(NamedTuple):
     :ivar offsets: int64[n + 1]; the keywords of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
     :ivar terms: int64[], term ids, rising within a message, each once. Negative ids are terms unknown to the vocabulary.
     :ivar weights: float64[], their tf-idf weights, of unit norm per message.
+    :ivar areas: float64[n, 4], west, south, east and north in degrees; west > east crosses the antimeridian. A message that is
+        a point has ``[lon, lat, lon, lat]``; ``lat`` and ``lon`` of one that is an area are its centre
+        (:func:`dskype.spouts.areas.centre_of`). None: every message is a point.
     """
 
     seq: np.ndarray
@@ -32,6 +35,7 @@ class MessageBatch(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+    areas: np.ndarray | None = None
 
     @classmethod
     def empty(cls) -> MessageBatch:
@@ -50,7 +54,8 @@ class MessageBatch(NamedTuple):
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(4)]
         terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (5, 6))
-        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        areas = None if all(b.areas is None for b in batches) else np.concatenate([b.rectangles() for b in batches])
+        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights, areas)
 
     @property
     def n(self) -> int:
@@ -63,7 +68,8 @@ class MessageBatch(NamedTuple):
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
-        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+        areas = None if self.areas is None else self.areas[rows]
+        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index], areas)
 
     def slice(self, start: int, stop: int) -> MessageBatch:
         """Return the messages ``start`` to ``stop`` without copying keywords."""
@@ -75,4 +81,13 @@ class MessageBatch(NamedTuple):
             self.offsets[start : stop + 1],
             self.terms,
             self.weights,
+            None if self.areas is None else self.areas[start:stop],
         )
+
+    def columns(self) -> list[np.ndarray]:
+        """Return the arrays, ``areas`` only if there are any: what a state keeps, and what the constructor takes."""
+        return [column for column in self if column is not None]
+
+    def rectangles(self) -> np.ndarray:
+        """Return where the messages are as float64[n, 4]: ``areas``, or a rectangle without extent for each point."""
+        return np.stack([self.lon, self.lat, self.lon, self.lat], axis=1) if self.areas is None else self.areas

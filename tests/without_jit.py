@@ -55,8 +55,9 @@ def play_boolean(name: str) -> None:
                 live[slot] = oracle.any_subscription(rng, 8)
                 index.insert(slot, *live[slot])
         index._check()
-        rows = [oracle.any_message(rng, 8) for _ in range(6)]
-        assert oracle.pairs(index.match(oracle.messages_of(rows))) == oracle.expected(live, rows)
+        for draw in (oracle.any_message, oracle.any_place_message):
+            rows = [draw(rng, 8) for _ in range(6)]
+            assert oracle.pairs(index.match(oracle.messages_of(rows))) == oracle.expected(live, rows)
 
 
 def play_distributor(name: str, options: dict[str, object]) -> None:
