@@ -13,7 +13,7 @@ from dskype.bolts.boolean.lanes import change_kernels as changes
 from dskype.bolts.boolean.lanes import match_kernels as matching
 from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
-from dskype.bolts.boolean.programs import compile_expression
+from dskype.bolts.boolean.programs import AND, compile_expression
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -62,7 +62,8 @@ class LanesIndex(BooleanIndex):
             self._rows[name].reserve(rows)
         self._reserve(boxes=1, places=1, programs=1, codes=1, table=8 * kernels.PARTITIONS)
         changes.clear(self._stores)
-        self._scratch(1 << 13, 1 << 14, 1 << 12)
+        self._scratch(1 << 13, 1 << 14)
+        self._messages = _messages(64)
 
     def __len__(self) -> int:
         return self._size
@@ -95,12 +96,11 @@ class LanesIndex(BooleanIndex):
             ends = (kernels.BLOCKS_END, kernels.GROUPS_END, kernels.NODES_END, kernels.RECORDS_END)
             self._reserve(**{name: int(state[end]) + margin for (name, margin), end in zip(_MARGIN.items(), ends)})
 
-    def _scratch(self, items: int, slots: int, codes: int) -> None:
+    def _scratch(self, items: int, slots: int) -> None:
         """Make room for what is found."""
         self._found = matching.Found(
-            np.zeros(slots, np.int32), np.zeros(slots, np.int32), np.zeros((8, items), np.int32), np.zeros((2, items), np.int64),
-            np.zeros(codes, np.int64), np.zeros(2048, np.int32),
-        )  # fmt: skip
+            np.zeros(slots, np.int32), np.zeros(slots, np.int32), np.zeros((8, items), np.int32), np.zeros((2, items), np.int64), np.zeros(2048, np.int32)
+        )
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
@@ -112,6 +112,17 @@ class LanesIndex(BooleanIndex):
         np.cumsum([len(program) for _, program in compiled], out=offsets[1:])
         programs = np.fromiter((step for _, program in compiled for step in program), np.int64, int(offsets[-1]))
         self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.array([kind for kind, _ in compiled], np.int8), offsets, programs)
+
+    def insert_conjunctions(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> None:
+        """Put conjunctions in; see :meth:`BooleanIndex.insert_conjunctions`. Takes no time in Python if terms rise and are there once."""
+        n, ends, steps = len(offsets) - 1, np.asarray(offsets, np.int64), np.asarray(terms, np.int64)
+        rising = np.ones(len(steps) + 1, bool)
+        rising[1:-1] = steps[1:] > steps[:-1]
+        rising[ends] = True
+        if (np.diff(ends) < 1).any() or not rising[ends[0] : ends[-1]].all():
+            super().insert_conjunctions(slots, boxes, offsets, steps)
+        else:
+            self._insert(np.asarray(slots, np.int64), box_of(boxes, n), np.full(n, AND, np.int8), ends, steps)
 
     def _insert(self, slots: np.ndarray, boxes: np.ndarray, kinds: np.ndarray, offsets: np.ndarray, programs: np.ndarray) -> None:
         n = len(slots)
@@ -153,15 +164,18 @@ class LanesIndex(BooleanIndex):
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`BooleanIndex.match`."""
-        n = messages.n
-        box = np.empty((n, 4))
-        box[:, 0] = box[:, 2] = messages.lon
-        box[:, 1] = box[:, 3] = messages.lat
-        ends = np.empty((n, 2), np.int64)
-        ends[:, 0], ends[:, 1] = messages.offsets[:-1], messages.offsets[1:]
-        rows = np.arange(n)
-        batch = matching.Messages(box, _frozen(messages.terms), ends, rows)
-        progress = np.zeros(3, np.int64)
+        n, areas = messages.n, messages.areas
+        if n > len(self._messages.row):
+            self._messages = _messages(2 * n)
+        box, ends, row, _ = self._messages
+        if areas is None:
+            box[:n, 0] = box[:n, 2] = messages.lon
+            box[:n, 1] = box[:n, 3] = messages.lat
+            ends[:n, 0], ends[:n, 1] = messages.offsets[:-1], messages.offsets[1:]
+            batch = self._messages._replace(terms=_frozen(messages.terms))
+        else:
+            batch, n = _halves(messages, areas)
+        progress = np.array([0, 0, 0, n])
         while need := matching.match(self._stores, batch, self._found, progress):
             self._more_scratch(need, batch, progress)
         end = int(progress[2])
@@ -172,11 +186,11 @@ class LanesIndex(BooleanIndex):
         found = self._found
         items, slots = found.items.shape[1], len(found.slots)
         if need == 1:
-            most = int((batch.ends[:, 1] - batch.ends[:, 0]).max())
-            items, codes = max(2 * items, 2 * most + 1024), max(len(found.codes), 2 * most + 1024)
+            most = int((batch.ends[: progress[3], 1] - batch.ends[: progress[3], 0]).max())
+            items = max(2 * items, 2 * most + 1024)
         else:
-            slots, codes = 2 * slots, len(found.codes)
-        self._scratch(items, slots, codes)
+            slots *= 2
+        self._scratch(items, slots)
         end = int(progress[2])
         self._found.slots[:end], self._found.rows[:end] = found.slots[:end], found.rows[:end]
 
@@ -203,6 +217,22 @@ class LanesIndex(BooleanIndex):
         """Verify all invariants; see :func:`~dskype.bolts.boolean.lanes.checks.check`."""
         assert self._stores is not None and not self._found.bitmap.any()
         check(self._stores, self._size)
+
+
+def _messages(n: int) -> matching.Messages:
+    """Return room for ``n`` points; each is a message of its own."""
+    return matching.Messages(np.empty((n, 4)), np.empty((n, 2), np.int64), np.arange(n), np.zeros(0, np.int64))
+
+
+def _halves(messages: MessageBatch, areas: np.ndarray) -> tuple[matching.Messages, int]:
+    """Return areas, those that cross the antimeridian in two halves, and how many there are."""
+    crossing = areas[:, 0] > areas[:, 2]
+    row = np.repeat(np.arange(messages.n), 1 + crossing)
+    box = areas[row]
+    second = np.flatnonzero(row[1:] == row[:-1]) + 1
+    box[second - 1, 2], box[second, 0] = kernels.FAR_DEG, -kernels.FAR_DEG
+    ends = np.stack([messages.offsets[row], messages.offsets[row + 1]], axis=1)
+    return matching.Messages(box, ends, row, _frozen(messages.terms)), len(row)
 
 
 def _has_doubles(slots: np.ndarray) -> bool:

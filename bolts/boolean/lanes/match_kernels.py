@@ -50,14 +50,15 @@ class Messages(NamedTuple):
     """What is matched: points or areas; an area that crosses the antimeridian is two, one after the other.
 
     :ivar box: float64[n, 4]: west, south, east, north in degrees.
-    :ivar terms: int64[]; ``ends`` (int64[n, 2]) says where those of each begin and end.
+    :ivar ends: int64[n, 2], where the terms of each begin and end.
     :ivar row: int64[n], the message of the batch.
+    :ivar terms: int64[].
     """
 
     box: np.ndarray
-    terms: np.ndarray
     ends: np.ndarray
     row: np.ndarray
+    terms: np.ndarray
 
 
 class Found(NamedTuple):
@@ -66,8 +67,7 @@ class Found(NamedTuple):
     :ivar slots: int32[], of all matches.
     :ivar rows: int32[], their messages.
     :ivar items: int32[6, m]: scratch of the steps, see :func:`_match_chunk`.
-    :ivar wide: int64[2, m]: scratch.
-    :ivar codes: int64[c], codes of the messages of a chunk.
+    :ivar wide: int64[2, m]: rows of the term table, then the edges of a message in each group; the codes of all messages of a chunk.
     :ivar bitmap: int32[2048], of the codes of one message; all 0 between messages.
     """
 
@@ -75,7 +75,6 @@ class Found(NamedTuple):
     rows: np.ndarray
     items: np.ndarray
     wide: np.ndarray
-    codes: np.ndarray
     bitmap: np.ndarray
 
 
@@ -99,13 +98,13 @@ def _look_up(index, messages, low, high, found, ends):
 
     :returns: (number of runs, of groups and nodes, of records); -1 for the first if there is too little room.
     """
-    state, table, rows, codes = index.state, index.table, found.wide[0], found.codes
+    state, table, rows, codes = index.state, index.table, found.wide[0], found.wide[1]
     room = found.items.shape[1] - LANES
     run_first, run_size, lists, list_message = found.items[0], found.items[1], found.items[2], found.items[3]
     n = np.int64(0)
     for m in range(low, high):
         first, last = messages.ends[m, 0], messages.ends[m, 1]
-        if n + last - first + 8 * MESSAGES > min(room, codes.shape[0]):
+        if n + last - first + 8 * MESSAGES > room:
             return np.int64(-1), np.int64(0), np.int64(0)
         for t in range(first, last):
             start, mask, at = home(state, hashed(messages.terms[t]))
@@ -315,7 +314,7 @@ def _scan_blocks(index, found, low, high, first_code, last_code, n):
 
     Doubtful ones, whose rectangle touches with an edge or that have a program, go to items 4 (slot with flag) and 5 (1: it touches).
     """
-    edges, codes, bitmap, slots = found.wide[0], found.codes, found.bitmap, found.slots
+    edges, codes, bitmap, slots = found.wide[0], found.wide[1], found.bitmap, found.slots
     doubt, touch, blocks, block_group = found.items[4], found.items[5], found.items[6], found.items[7]
     many, doubtful = last_code - first_code > COMPARED, np.int64(0)
     for i in range(low, high):
@@ -398,8 +397,9 @@ def _unique(values, low, high):
 @njit(cache=True)
 def _set_bits(found, first, last, on):
     """Set or clear the bits of codes."""
+    codes = found.wide[1]
     for c in range(first, last):
-        code = found.codes[c]
+        code = codes[c]
         if on:
             found.bitmap[code >> 5] |= np.int32(np.uint32(1 << (code & 31)))
         else:
@@ -416,7 +416,7 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
     if n_runs < 0:
         return np.int64(-1)
     n_groups, groups = _open_nodes(index, messages, n_lists, found)
-    if n_groups < 0 or n_groups > found.wide.shape[1]:
+    if n_groups < 0:
         return np.int64(-1)
     n_blocks = _open_groups(index, messages, n_groups, groups, found, ends, low)
     n, largest = begin[1], np.int64(index.boxes.shape[0])
@@ -453,14 +453,13 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
 def match(stores, messages, found, progress):
     """Match messages from where ``progress`` is; return 0, or what is lacking: 1 room for the steps, 2 for slots.
 
-    :param progress: int64[3]: how many are done, where the slots of the last of them begin, where they end.
+    :param progress: int64[4]: how many are done, where the slots of the last of them begin, where they end, how many there are.
     """
     index = opened(stores)
     ends = Ends(np.zeros(MESSAGES + 1, np.int64), np.zeros(MESSAGES + 1, np.int64), np.zeros(MESSAGES + 1, np.int64))
-    low, n, size = progress[0], messages.row.shape[0], np.int64(MESSAGES)
+    low, n, size = progress[0], progress[3], np.int64(MESSAGES)
     while low < n:
         high = min(low + size, n)
-        # With part of a chunk done, slots of it would be overwritten: then it begins again from where it began.
         end = _match_chunk(index, messages, low, high, found, ends, progress[1:])
         if end == -1 and high - low > 1:
             size = (high - low) // 2
