@@ -29,7 +29,7 @@ BOOLEAN_OPTIONS: dict[str, dict[str, object]] = {
     "fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1},
     "gi2": {"cells": 4, "vacuum": 1},
     "table": {"cell_deg": 60.0, "most_cells": 3},
-    **dict.fromkeys(("rt", "rt+", "rt++", "spatial-first", "ir-tree"), {"node_capacity": 4}),
+    **{name: {"node_capacity": 4} for name in ("rt", "rt+", "rt++", "spatial-first", "ir-tree")},
 }
 
 

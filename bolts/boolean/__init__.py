@@ -11,6 +11,7 @@ from dskype.bolts.boolean.baselines.fast import FastIndex
 from dskype.bolts.boolean.baselines.irtree import IrTreeIndex
 from dskype.bolts.boolean.baselines.keyword_first import KeywordFirstIndex
 from dskype.bolts.boolean.baselines.spatial_first import SpatialFirstIndex
+from dskype.bolts.boolean.lanes import LanesIndex
 from dskype.bolts.boolean.plain import PlainIndex
 from dskype.bolts.boolean.rtree.index import RtPlusPlusTreeIndex, RtPlusTreeIndex, RtTreeIndex
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -20,6 +21,7 @@ __all__ = ["INDEXES", "BooleanIndex", "make_index"]
 INDEXES: dict[str, type[BooleanIndex]] = {
     index.name: index
     for index in (
+        LanesIndex,
         PlainIndex,
         FastIndex,
         Gi2Index,
