@@ -177,14 +177,19 @@ class Measured:
 
 
 def insert(index: BooleanIndex, subscriptions: BooleanSubscriptions, rows: np.ndarray, tell: Callable[[float], None] = lambda share: None) -> np.ndarray:
-    """Insert subscriptions into the slots that are their rows, 256 at a time; return the CPU times of the calls, ns."""
+    """Insert subscriptions into the slots that are their rows, 256 at a time; return the CPU times of the calls, ns.
+
+    They are given as columns where the index takes these as they are, and else as expressions.
+    """
     calls = np.zeros(-(-len(rows) // CALL), np.int64)
+    columns = type(index).insert_conjunctions is not BooleanIndex.insert_conjunctions and not subscriptions.shapes.any()
     with quiet():
         for number in range(len(calls)):
             some = rows[number * CALL : (number + 1) * CALL]
-            boxes, expressions = subscriptions.boxes[some], subscriptions.expressions(some)
+            given: tuple[Any, ...] = subscriptions.columns(some) if columns else (subscriptions.expressions(some),)
+            call, boxes = index.insert_conjunctions if columns else index.insert_many, subscriptions.boxes[some]
             began = time.process_time_ns()
-            index.insert_many(some, boxes, expressions)
+            call(some, boxes, *given)
             calls[number] = time.process_time_ns() - began
             if number % 256 == 0:
                 tell(number / len(calls))
@@ -192,7 +197,7 @@ def insert(index: BooleanIndex, subscriptions: BooleanSubscriptions, rows: np.nd
 
 
 def compile_us(subscriptions: BooleanSubscriptions) -> float:
-    """Return how long it takes to compile an expression, part of most indexes' inserts."""
+    """Return how long it takes to compile an expression, part of an insert that is not given columns."""
     expressions = subscriptions.expressions(np.arange(min(10_000, subscriptions.n)))
     with quiet():
         began = time.process_time_ns()

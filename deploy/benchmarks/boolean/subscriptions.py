@@ -49,6 +49,13 @@ class BooleanSubscriptions(NamedTuple):
         starts, ends, shapes = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist(), self.shapes[rows].tolist()
         return [_expression(self.terms[start:end].tolist(), shape) for start, end, shape in zip(starts, ends, shapes)]
 
+    def columns(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the terms at ``rows`` as (offsets int64[n + 1], terms int64[])."""
+        starts, lengths = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return offsets, self.terms[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)].astype(np.int64)
+
 
 def _expression(terms: list[int], shape: int) -> Any:
     if len(terms) == 1:
