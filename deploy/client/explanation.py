@@ -29,7 +29,7 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, tokens:
         ``by_deg`` and ``by_km`` of each border that lies between the two) and ``expression`` (``text``, ``satisfied``, ``tree`` and ``needs``: the fewest words that
         are missing). A node of the tree has ``satisfied`` and either ``word``, or ``operator`` and ``parts``.
     """
-    area = getattr(message, "bbox", None)
+    area = message.bbox
     outside = _outside(subscription.bbox, area or (message.lon, message.lat, message.lon, message.lat))
     words = set(tokens)
     tree = _tree(subscription.expression, words)
@@ -72,7 +72,7 @@ def explain_topk(subscription: TopkSubscription, message: Message, tokens: Seque
             common.append({"word": of_id[term], "df": df[term], "subscription": weight, "message": found[term], "product": weight * found[term]})
         else:
             missing.append({"word": of_id[term], "df": df[term]})
-    area = getattr(message, "bbox", None)
+    area = message.bbox
     dx, dy = message.lon - subscription.lon, message.lat - subscription.lat
     spatial = float(_kernels.ssim(dx, dy, diagonal_deg))
     return {

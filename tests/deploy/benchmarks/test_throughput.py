@@ -34,6 +34,7 @@ from dskype.deploy.cli.arguments import UsageError, common
 from dskype.deploy.client.sequence import sequence_numbers
 from dskype.deploy.metrics.history import History
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
+from dskype.topology.tuples import InRecord
 
 BOLT = "subscription-bolt"
 
@@ -187,6 +188,15 @@ def test_a_group_of_matches_counts_once_with_its_size():
     found.add_group(b'{"v":1,"message":17,"watermark":7,"task":3,"subscriptions":["a","b"]}', 1300)
     found.add_group(b'{"v":1,"message":18,"watermark":8,"task":3,"subscriptions":["a"]}', 1400)
     assert found.first == {7: 300} and found.matches == 3 and found.all == [300]
+
+
+def test_groups_are_cut_to_the_subscriptions_that_are_looked_at():
+    record = InRecord("t", 0, 7, 1, b"17", b'{"v":1,"message":17,"watermark":7,"task":3,"subscriptions":["a","\xc3\xa9","c"]}', [("x", b"y")])
+    cut = throughput.fewer_matches(record, {"é".encode(), b"a"})
+    assert (
+        json.loads(cut.value) == {"v": 1, "message": 17, "watermark": 7, "task": 3, "subscriptions": ["a", "é"]} and cut._replace(value=record.value) == record
+    )
+    assert throughput.fewer_matches(record, {b"b"}) is None
 
 
 def test_quantiles_are_values_that_occurred():

@@ -28,6 +28,11 @@ def test_json_for_both_is_explained_without_a_broker(capsys):
     assert cli.main(["explain", MESSAGE, BOOLEAN.replace("wifi", "lake"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["matches"] and (found["message"], found["subscription"], found["tokens"]) == (17, "night", Tokenizer().tokens("Late coffee by the lake"))
+    area = '{"text": "coffee late at night", "bbox": [-87.9, 43, -87.7, 43.1]}'
+    assert cli.main(["explain", area, BOOLEAN]) == 0
+    assert "rectangle   yes   the area -87.9, 43, -87.7, 43.1 overlaps the rectangle -88, 42.9, -87.8, 43.2" in capsys.readouterr().out
+    assert cli.main(["explain", area.replace("night", "lake"), TOPK]) == 0
+    assert "43.05, -87.8, the centre of the area -87.9, 43, -87.7, 43.1, is " in capsys.readouterr().out
     assert cli.main(["explain", MESSAGE, TOPK]) == 0
     out = capsys.readouterr().out
     assert out.startswith("message 17 scores ") and "not in the message: park" in out and "note: there is no vocabulary" in out
