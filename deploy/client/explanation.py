@@ -192,7 +192,7 @@ def as_lines(explained: Mapping[str, Any], subscription: str, message: str) -> l
     """Return an explanation as lines of text: the answer first, then its parts.
 
     :param explained: what :func:`explain_boolean` or :func:`explain_topk` returned; ``list``, ``times`` and ``notes`` are shown if they are there.
-    :param subscription: what to call it; ``message`` alike.
+    :param subscription: what to call it, and ``message`` alike: ``message 17``.
     """
     lines = _boolean_lines(explained, subscription, message) if explained["type"] == "boolean" else _topk_lines(explained, subscription, message)
     return lines + [f"note: {clean(note)}" for note in explained.get("notes", ())]
@@ -200,7 +200,7 @@ def as_lines(explained: Mapping[str, Any], subscription: str, message: str) -> l
 
 def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     rectangle, expression = explained["rectangle"], explained["expression"]
-    lines = [f"message {message} {'matches' if explained['matches'] else 'does not match'} {subscription}", ""]
+    lines = [f"{message} {'matches' if explained['matches'] else 'does not match'} {subscription}", ""]
     where = f"the area {_numbers(rectangle['area'])}" if rectangle["area"] else f"the place {_numbers(rectangle['place'])}"
     bbox = f"the rectangle {_numbers(rectangle['bbox'])}"
     if rectangle["inside"]:
@@ -241,7 +241,7 @@ def _numbers(values: Sequence[float]) -> str:
 def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
     head = "has no word in common with" if score is None else f"scores {score:.6f} for"
-    lines = [f"message {message} {head} {subscription}", ""]
+    lines = [f"{message} {head} {subscription}", ""]
     centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
     lines.append(
         f"place   {_numbers(place['message'])}{centre} is {place['distance_deg']:.6g} degrees ({place['distance_km']:,.4g} km) from {_numbers(place['subscription'])}"

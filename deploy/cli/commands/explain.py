@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     with open_client(args, offline=given_message is not None and given_subscription is not None) as client:
         registered = None if given_subscription is not None else _registered(client, args.subscription)
         name, value = (args.subscription, registered.value) if registered is not None else _subscription(given_subscription or b"")
-        subscription = client.parse_subscription(name.encode(), value)
+        subscription = client.parse_subscription(name.encode() or b"-", value)
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
@@ -80,11 +80,11 @@ def run(args: argparse.Namespace) -> int:
             if registered is not None:
                 _add_list(explained, client, registered, message)
         explained["notes"] = _notes(client, settings, registered, explained)
-    shown = message.id if message.id is not None else json.loads(message.value).get("id", "(not published)")
+    id = message.id if message.id is not None else _id_of(message.value)
     if args.output == "json":
-        put(json.dumps({"message": shown, "subscription": name, "tokens": tokens, **explained}, ensure_ascii=False))
+        put(json.dumps({"message": id, "subscription": name or None, "tokens": tokens, **explained}, ensure_ascii=False))
     else:
-        put(*as_lines(explained, clean(name, 60), clean(shown, 60)))
+        put(*as_lines(explained, clean(name, 60) if name else "this subscription", "this message" if id is None else f"message {clean(id, 60)}"))
     return 0
 
 
@@ -102,13 +102,13 @@ def _json_of(text: str) -> bytes | None:
 
 
 def _subscription(value: bytes) -> tuple[str, bytes]:
-    """Return (id, record) of a subscription as JSON; its type is seen from its fields."""
+    """Return (id, record) of a subscription as JSON; its type is seen from its fields, and it needs no id."""
     from dskype.deploy.client.records import json_object, subscription_type
 
     fields = json_object(value)
     if fields is None:
         raise UsageError(f"expected a subscription as a JSON object, given: {value[:60].decode(errors='replace')!r}")
-    id = str(fields.pop("id", "subscription"))
+    id = str(fields.pop("id", ""))
     return id, json.dumps({"k": 10, "alpha": 0.5, **fields, "type": subscription_type(fields)}, ensure_ascii=False).encode(errors="surrogatepass")
 
 

@@ -37,7 +37,10 @@ def test_json_for_both_is_explained_without_a_broker(capsys):
     out = capsys.readouterr().out
     assert out.startswith("message 17 scores ") and "not in the message: park" in out and "note: there is no vocabulary" in out
     assert cli.main(["explain", MESSAGE, TOPK.replace("lake park", "zebra"), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["score"] is None
+    found = json.loads(capsys.readouterr().out)
+    assert found["score"] is None and found["subscription"] is None
+    assert cli.main(["explain", MESSAGE.replace('"id": 17, ', ""), TOPK]) == 0
+    assert capsys.readouterr().out.startswith("this message scores 0.79")
 
 
 def test_files_a_vocabulary_and_the_settings_of_a_topology_count(tmp_path: Path, capsys):

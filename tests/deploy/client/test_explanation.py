@@ -59,7 +59,7 @@ def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
         assert inside == (not found["rectangle"]["outside"]) and satisfied == (not found["expression"]["needs"])
         assert naive.satisfies(expression, set(tokens) | set(found["expression"]["needs"]))
         lines = as_lines(found, "s", "m")
-        assert lines[0] == f"message m {'matches' if inside and satisfied else 'does not match'} s" and all(line == line.rstrip() for line in lines)
+        assert lines[0] == f"m {'matches' if inside and satisfied else 'does not match'} s" and all(line == line.rstrip() for line in lines)
         seen.add((inside, satisfied))
     assert len(seen) == 4
 
@@ -84,7 +84,7 @@ def test_the_parts_of_an_expression_are_shown_with_what_is_missing():
     )
     assert found["expression"]["needs"] == ["wifi"] and not found["matches"]
     assert as_lines(found, "s", "m") == [
-        "message m does not match s",
+        "m does not match s",
         "",
         "rectangle   yes   the place 0.5, 0.5 is in the rectangle 0, 0, 1, 1",
         "expression  no    coffee AND (wifi OR late AND night)",
