@@ -26,11 +26,15 @@ from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.machine.terminal import say
+from dskype.spouts.batch import MessageBatch
 
 __all__ = ["Bench", "Scale", "add_arguments", "run", "run_experiments"]
 
 _KEPT_BYTES = 2 << 30
 """Filled indexes are kept for other messages as long as they take no more."""
+
+_MESSAGES = 8
+"""Batches of messages are kept for other indexes as long as they are not more."""
 
 _GROWTH = 1.6
 """What an index takes while it grows, as a multiple of what it takes."""
@@ -97,6 +101,7 @@ class Bench:
         self._found: dict[str, dict[str, Any]] = {}
         self._filled: OrderedDict[str, Measured] = OrderedDict()
         self._subscriptions: tuple[str, BooleanSubscriptions] | None = None
+        self._messages: OrderedDict[tuple[Any, ...], MessageBatch] = OrderedDict()
         self._warm: set[str] = set()
         self._bytes: dict[str, float] = {}
 
@@ -182,8 +187,12 @@ class Bench:
                 corpus, self._count(world), rng, km=world.km, space_share=world.space_share, keywords=world.keywords, rarest_share=world.rarest_share
             )
             self._subscriptions = key, with_expressions(drawn, rng) if world.expressions else drawn
-        rng = np.random.default_rng([self.scale.seed, 11])
-        messages = draw_messages(corpus, self.scale.messages, rng, words=world.words, area_km=world.km if world.areas else None)
+        messages = self._messages.get(wanted := (world.words, world.km if world.areas else None, world.uniform))
+        if messages is None:
+            rng = np.random.default_rng([self.scale.seed, 11])
+            messages = self._messages[wanted] = draw_messages(corpus, self.scale.messages, rng, words=world.words, area_km=wanted[1])
+            if len(self._messages) > _MESSAGES:
+                self._messages.popitem(last=False)
         return Workload("", self._subscriptions[1], messages)
 
 

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     with open_client(args, offline=given_message is not None and given_subscription is not None) as client:
         registered = None if given_subscription is not None else _registered(client, args.subscription)
         name, value = (args.subscription, registered.value) if registered is not None else _subscription(given_subscription or b"")
-        subscription = client.parse_subscription(name.encode() or b"-", value)
+        subscription = client.parse_subscription(name.encode(errors="surrogatepass") or b"-", value)
         message = _Message(given_message) if given_message is not None else _find(client, args.message)
         parsed = client.parse_message(message.value)
         settings = client.settings
