@@ -110,8 +110,13 @@ def fastest(text: str, name: str, others: Sequence[str], at_least: float = 1.0) 
     return Claim(text, check)
 
 
-def _lines(names: Mapping[str, Setting], xs: Sequence[float], change: Any) -> list[Row]:
-    return [Row(name, x, replace(setting, world=change(setting.world, x))) for name, setting in names.items() for x in xs]
+def _lines(names: Mapping[str, Setting], xs: Sequence[float], change: Any, subscriptions: bool = False) -> list[Row]:
+    """Return rows for each name and place.
+
+    :param subscriptions: those change from place to place, so they are drawn once for all names; else an index is filled once for all places.
+    """
+    places = [(name, x) for x in xs for name in names] if subscriptions else [(name, x) for name in names for x in xs]
+    return [Row(name, x, replace(names[name], world=change(names[name].world, x))) for name, x in places]
 
 
 def _words(areas: bool, uniform: bool = False) -> Any:
@@ -231,7 +236,7 @@ _FAST_QUERIES = Experiment(
     "fast-queries",
     "FAST, GI2 and tables by the number of queries (Tornado, Figures 6 and 8c)",
     "queries, as a multiple",
-    _lines(_tornado(), _QUERIES, lambda world, x: replace(world, subscriptions=x)),
+    _lines(_tornado(), _QUERIES, lambda world, x: replace(world, subscriptions=x), True),
     [
         faster("FAST is more than twice as fast as GI2", "gi2", "fast", 2),
         slower_than_x("FAST scales well: its time rises more slowly than the number of queries", "fast", "message_us"),
@@ -245,7 +250,7 @@ _FAST_AREAS = Experiment(
     "fast-areas",
     "FAST, GI2 and tables by the side of a query (Tornado, Figure 8a)",
     "side, % of the space's",
-    _lines(_tornado(), (0.01, 0.05, 0.1, 0.5, 1, 1.5), lambda world, x: replace(world, space_share=x / 100)),
+    _lines(_tornado(), (0.01, 0.05, 0.1, 0.5, 1, 1.5), lambda world, x: replace(world, space_share=x / 100), True),
     [
         steady("The throughput is not affected by the size of queries (checked: within a factor of 2)", "fast", "message_us", 2),
         fastest("FAST is faster than GI2 at every size", "fast", ("gi2",)),
@@ -257,7 +262,7 @@ _FAST_KEYWORDS = Experiment(
     "fast-keywords",
     "FAST, GI2 and tables by the keywords of a query (Tornado, Figure 8b)",
     "keywords",
-    _lines(_tornado(), (1, 2, 3, 5, 7), lambda world, x: replace(world, keywords=(int(x), int(x)))),
+    _lines(_tornado(), (1, 2, 3, 5, 7), lambda world, x: replace(world, keywords=(int(x), int(x))), True),
     [
         trend("With more keywords fewer queries match, and the time falls", "fast", "message_us", -1),
         fastest("FAST is faster than GI2 at every number", "fast", ("gi2",)),
@@ -269,7 +274,7 @@ _FAST_SELECTIVE = Experiment(
     "fast-selective",
     "FAST, GI2 and tables by how frequent the keywords may be (Tornado, Figure 6c)",
     "% of the vocabulary",
-    _lines(_tornado(), (50, 90, 95, 99, 100), lambda world, x: replace(world, rarest_share=x / 100)),
+    _lines(_tornado(), (50, 90, 95, 99, 100), lambda world, x: replace(world, rarest_share=x / 100), True),
     [trend("The rarer the keywords of queries may be at most, the less time a message takes", "fast", "message_us", 1)],
     "matches",
 )
