@@ -1,14 +1,14 @@
-# Every target sets up what it needs on a machine with Python 3.11 or newer and Java 17: an environment in .venv,
-# the Kafka and Spark connector jars (once, into the cache folder), and then does its work. Re-runs skip what is done.
+# Every target first sets up what it needs, once: an environment in .venv, and the jars of Kafka and of Spark's Kafka connector
+# in the cache folder. The machine needs Python 3.11 or newer and Java 17.
 #
-# PYTHON=/path/to/python    which Python makes the environment
+# PYTHON=/path/to/python    the Python that makes the environment
 # DEMO_ARGS='--rate 500'    options of the demo, see: dskype demo -h
-# PYTEST_ARGS='-k broker'   what to test
-# PYTEST_FLAGS=             all in one process, instead of Spark's tests beside the others
-# CHAOS_ARGS='--seeds 3 --minutes 10'    how long to break things, see: python -m dskype.deploy.chaos -h
-# TOPOLOGY=file.yaml        which topology 'make topology' runs
-# SECONDS_TO_RUN=40         for how long; 0 until Ctrl-C
-# LOCKED=1                  install exactly what requirements.lock says, with checksums (SECURITY.md)
+# PYTEST_ARGS='-k broker'   which tests to run
+# PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in a second one
+# CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.chaos -h
+# TOPOLOGY=file.yaml        the topology that 'make topology' runs
+# SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
+# LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -25,12 +25,12 @@ PYTEST_FLAGS ?= -n 2 --no-loadscope-reorder
 PYTEST_ARGS ?=
 LOCKED ?=
 
-help: ## Say what there is
+help: ## List the targets
 	@echo "usage: make TARGET"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
-	@$(BIN)/python -m dskype.deploy.machine.prepare
+	@$(BIN)/python -m dskype.deploy.cli.prepare
 
 run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@mkdir -p build
@@ -39,31 +39,31 @@ run: setup ## Publish and subscribe on the world's places, live, on Spark and a 
 topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
-lint: $(INSTALLED) ## Check the code with ruff, and that it is formatted
+lint: $(INSTALLED) ## Check code and format with ruff
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 
-types: $(INSTALLED) ## Check the types of the emulator and of all public contracts
+types: $(INSTALLED) ## Check the types of the emulator and of the public contracts with mypy
 	@$(BIN)/mypy --no-error-summary
 
-check: setup lint types ## Check quickly: lint, types, and the tests without Spark, Kafka and long schedules
+check: setup lint types ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules
 	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m "not machine and not thorough" $(PYTEST_ARGS)
 
 test: setup lint types ## Run all tests, after lint and types
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
-chaos: setup ## Break processes, broker, clock and disk while topologies run, and check what comes out (CHAOS_ARGS=...)
+chaos: setup ## Break processes, broker, clock and disk while topologies run, and check the output (CHAOS_ARGS=...)
 	@$(BIN)/python -m dskype.deploy.chaos $(CHAOS_ARGS)
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
 
-clean: ## Remove the environment and what builds left (the cache folder with the jars stays)
+clean: ## Remove the environment and build output; the cache folder with the jars stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first Python that is new enough makes the environment. An environment that is half made has no stamp and is made anew.
+# The first Python that is new enough makes the environment. Without the stamp .installed it is incomplete, and installed again.
 $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	@set -e; \
 	if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \

@@ -281,7 +281,7 @@ class MessageBolt(BatchBolt):
             "watermark": self._watermark,
             "freed": self._freed,
             "progress": dict(self._progress),
-            "ahead": [[list(messages), ids] for messages, ids in self._ahead],
+            "ahead": [[messages.columns(), ids] for messages, ids in self._ahead],
             "waiting": [[r.request, r.subscription, r.task, list(r.queries)] for r in self._waiting],
         }
 

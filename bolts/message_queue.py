@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.spouts.areas import columns_to_areas
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import lists_to_csr
 from dskype.topology.tuples import TupleBatch
@@ -50,14 +51,16 @@ class MessageQueue:
         offsets, flat_terms = lists_to_csr(terms, np.int64)
         flat_weights = lists_to_csr(weights, np.float64)[1]
         # Copies: what comes in a frame may be a view of its bytes.
+        lat, lon, areas = columns_to_areas(lat, lon)
         messages = MessageBatch(
             np.array(seq, np.int64),
             np.array(position, np.int64),
-            np.array(lat, np.float64),
-            np.array(lon, np.float64),
+            lat,
+            lon,
             np.array(offsets, np.int64),
             np.array(flat_terms, np.int64),
             np.array(flat_weights, np.float64),
+            areas,
         )
         self._batches.append(Arrived(messages, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), np.array(arrival_ms, np.int64)))
 
@@ -85,7 +88,7 @@ class MessageQueue:
 
     def snapshot(self) -> Any:
         """Return the messages as arrays."""
-        return [[list(messages), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
+        return [[messages.columns(), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
 
     def restore(self, state: Any) -> None:
         """Take over a snapshot."""

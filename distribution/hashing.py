@@ -13,7 +13,7 @@ __all__ = ["HashingDistributor"]
 
 
 class HashingDistributor(Distributor):
-    """Places a subscription by its id: the CRC-32 of the id modulo the number of tasks. Every task needs every message.
+    """Places a subscription by the CRC-32 of its id, modulo the number of tasks. Every task needs every message.
 
     Replication 1, communication N. There is nothing to learn.
     """
@@ -30,15 +30,15 @@ class HashingDistributor(Distributor):
 
     @classmethod
     def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the only plan there is."""
+        """Return the only plan; there is nothing to learn."""
         return cls(tasks, options).plan()
 
     def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
-        """Return its one task; only the id matters."""
+        """Return its one task, which depends on the id alone."""
         return Placed([zlib.crc32(subscription.encode()) % self.tasks])
 
     def message_tasks(self, messages: MessageBatch) -> None:
-        """Return None: every task."""
+        """Return None: every task needs every message."""
         return
 
     def plan(self) -> dict[str, Any]:

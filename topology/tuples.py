@@ -1,4 +1,4 @@
-"""Tuples, one by one (:class:`Tuple`) and by columns (:class:`TupleBatch`)."""
+"""Tuples, singly (:class:`Tuple`) and as columns (:class:`TupleBatch`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYSTEM_TASK_ID = -1
 
 
 class InRecord(NamedTuple):
-    """A record as a query read it: an inbox frame, or a record of an external topic."""
+    """A record that a query has read: an inbox frame, or a record of an external topic."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class InRecord(NamedTuple):
 
 
 class StreamMeta:
-    """Where tuples come from; one object is shared by all tuples of a segment.
+    """The source of tuples; all tuples of a segment share one object.
 
     :param component: id of the emitting component.
     :param task: task id of the emitter; -1 for system tuples.
@@ -99,12 +99,12 @@ def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool
 class Tuple:
     """One tuple as a bolt sees it; the values are read-only.
 
-    Compared by identity, as in Storm. Python sugar beside Storm's getters: ``tup[0]``, ``tup["word"]``, ``len(tup)``,
-    iteration over the values.
+    Tuples are compared by identity, as in Storm. Besides Storm's getters there are ``tup[0]``, ``tup["word"]``,
+    ``len(tup)`` and iteration over the values.
 
-    :param values: the values, one per field, as a python ``tuple``. Not copied, not checked: this constructor is the
-        hottest line of a bolt's loop; the collector has checked the arity at emit.
-    :param meta: where the tuple comes from.
+    :param values: the values, one per field, as a Python ``tuple``. They are neither copied nor checked, because this
+        constructor is the hottest line of a bolt's loop; the collector has checked the arity at emit.
+    :param meta: the tuple's source.
     :param message_id: what the runtime needs for acking; opaque to users.
     """
 
@@ -232,11 +232,11 @@ def column_to_list(column: Any) -> list[Any]:
 
 
 class TupleBatch:
-    """Many tuples of one stream from one source task, by columns: what a ``BatchBolt`` receives.
+    """Tuples of one stream from one source task as columns, the input of a ``BatchBolt``.
 
     :param columns: one column per field, each of length ``n``: numpy array, pyarrow (Dictionary)StringArray or list.
-        Columns may be read-only views of the received frame: copy before changing them.
-    :param meta: where the tuples come from.
+        Columns may be read-only views of the received frame: copy them before changing them.
+    :param meta: the tuples' source.
     :param n: number of rows; needed because a stream may have no fields.
     :param roots: acking data per row or None; opaque to users.
     :param ids: edge ids per row or None; opaque to users.

@@ -47,7 +47,7 @@ class ResultStrategy:
         return _NOTHING
 
     def advance(self, watermark: int) -> list[DeltaBatch]:
-        """Note the watermark; return the matches that have waited for it."""
+        """Note the watermark; return the matches that have waited for it, with sequence numbers."""
         return []
 
     def snapshot(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class MergedResults(ResultStrategy):
         once = np.ones(len(order), bool)
         once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (batch.seqs[order[1:]] != batch.seqs[order[:-1]])
         rows = order[once]
-        return [batch._replace(seqs=None).select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
+        return [batch.select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
 
     def snapshot(self) -> dict[str, Any]:
         """Return what waits for replicas or for the watermark."""

@@ -1,13 +1,14 @@
-"""What the commands share: kinds of arguments, common options, the cluster that is meant."""
+"""What the commands share: types of arguments, common options, and the cluster that the options name."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from dskype.deploy.machine.cluster import Target
@@ -22,11 +23,14 @@ __all__ = [
     "client_options",
     "common",
     "conf_item",
+    "degrees",
     "executor",
     "file_conf",
     "from_environment",
-    "join_negative",
+    "integer",
     "layers",
+    "number",
+    "offline_settings",
     "open_client",
     "output",
     "pair",
@@ -38,17 +42,15 @@ __all__ = [
     "target",
 ]
 
-
-_NEGATIVE = re.compile(r"-[\d.]")
 _FROM_ENVIRONMENT = re.compile(r"\$\{ENV-([^{}\s]+)\}")
 
 
 class UsageError(Exception):
-    """The arguments make no sense."""
+    """The arguments contradict each other, or one is missing."""
 
 
 def conf_item(text: str) -> tuple[str, Any]:
-    """Read ``key=JSON``; what is no JSON is a string, as in Storm."""
+    """Parse ``key=JSON``; a value that is not JSON is a string, as in Storm."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"expected key=JSON, given: {text!r}")
@@ -59,20 +61,35 @@ def conf_item(text: str) -> tuple[str, Any]:
     return key.strip(), _resolved(key.strip(), parsed)
 
 
+def degrees(what: str) -> Callable[[str], list[float]]:
+    """Return what reads so many numbers with commas between them, e.g. for ``LAT,LON``."""
+
+    def read(text: str) -> list[float]:
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError:
+            values = []
+        if len(values) != what.count(",") + 1:
+            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
+        return values
+
+    return read
+
+
 def _resolved(key: str, value: Any) -> Any:
-    """Return the value of an option with ``${ENV-NAME}`` replaced; a secret that stands in the command line itself is told."""
-    from dskype.topology.core.redaction import redact  # imported late, as all of the topology's
+    """Replace ``${ENV-NAME}`` in the value of an option, and warn of a secret that is on the command line itself."""
+    from dskype.topology.core.redaction import redact  # imported late, like everything of the topology's: it would slow down --help
 
     if redact({key: value}) != {key: value} and not _FROM_ENVIRONMENT.search(str(value)):
         say(
-            f"warning: the value of {key} is a secret, and whoever may run 'ps' here can read it; hint: {key}='${{ENV-NAME}}' takes it from the "
+            f"warning: the value of {key} is a secret, and everyone who can run 'ps' here can read it; hint: {key}='${{ENV-NAME}}' takes it from the "
             "environment variable NAME, --config FILE from a file"
         )
     return from_environment(value)
 
 
 def from_environment(value: Any) -> Any:
-    """Replace ``${ENV-NAME}``, wherever it is the whole of a text, by the environment variable of that name.
+    """Replace every string that is exactly ``${ENV-NAME}`` by the environment variable NAME, in lists and maps as well.
 
     :raises argparse.ArgumentTypeError: there is no such variable.
     """
@@ -89,7 +106,7 @@ def from_environment(value: Any) -> Any:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Read ``key=value``; the value may be a secret and is never quoted."""
+    """Parse ``key=value``. The value may be a secret, so no error quotes it."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"expected key=value, given: {key if equals else text!r}")
@@ -97,48 +114,54 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def executor(text: str) -> tuple[str, int]:
-    """Read ``component=N``."""
+    """Parse ``component=N``."""
     component, equals, count = text.rpartition("=")
     if not equals or not component or not count.strip().isdecimal() or int(count) < 1:
         raise argparse.ArgumentTypeError(f"Number of executors must be greater than 0; expected component=N, given: {text!r}")
     return component, int(count)
 
 
-def seconds(text: str) -> float:
-    """Read seconds, 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, given: {text!r}")
-    return int(value) if value == int(value) else value
+def integer(expected: str, least: int = 0, most: float = math.inf) -> Callable[[str], int]:
+    """Return a type of argument: an integer from ``least`` to ``most``.
+
+    :param expected: what an error says was expected.
+    """
+
+    def parse(text: str) -> int:
+        if not text.strip().isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"expected {expected}, given: {text!r}")
+        return int(text)
+
+    return parse
 
 
-def positive(text: str) -> int:
-    """Read an integer from 1."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer greater than 0, given: {text!r}")
-    return int(text)
+def number(expected: str, *, zero: bool = False) -> Callable[[str], float]:
+    """Return a type of argument: a finite number above 0; whole ones are ``int``.
+
+    :param expected: what an error says was expected.
+    :param zero: 0 is allowed.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 < value < math.inf or (zero and value == 0)):
+            raise argparse.ArgumentTypeError(f"expected {expected}, given: {text!r}")
+        return int(value) if value == int(value) else value
+
+    return parse
 
 
-def port(text: str) -> int:
-    """Read the number of a port; 0 is a free one."""
-    if not text.strip().isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, given: {text!r}")
-    return int(text)
-
-
-def positive_seconds(text: str) -> float:
-    """Read seconds, more than 0."""
-    value = seconds(text)
-    if not value:
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, given: {text!r}")
-    return value
+positive = integer("an integer greater than 0", 1)
+port = integer("a port from 0 to 65535", 0, 65535)
+seconds = number("seconds, 0 or more", zero=True)
+positive_seconds = number("seconds, more than 0")
 
 
 class LazyParser(argparse.ArgumentParser):
-    """A parser that adds its arguments when it is first used: those of a command that is not called cost no time.
+    """A parser that adds its arguments when it is first used, so commands that are not called cost no time.
 
     :param fill: adds the arguments; called once, with this parser.
     """
@@ -146,20 +169,22 @@ class LazyParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._fill = fill
+        # argparse takes "-88" for a value and "-88,42" for an option; latitudes and longitudes are often both.
+        self._negative_number_matcher = re.compile(r"-[\d.]")
 
     def fill(self) -> None:
-        """Add the arguments unless they are there."""
+        """Add the arguments unless that is done."""
         fill, self._fill = self._fill, None
         if fill is not None:
             fill(self)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, with all arguments."""
+        """Add the arguments, then parse."""
         self.fill()
         return super().parse_known_args(args, namespace)
 
     def format_help(self) -> str:
-        """Return the help, with all arguments."""
+        """Add the arguments, then return the help."""
         self.fill()
         return super().format_help()
 
@@ -170,36 +195,39 @@ class LazyParser(argparse.ArgumentParser):
 
 
 class Actions:
-    """The actions of a command, as in ``dskype sub add``; the command alone prints them and fails."""
+    """The actions of a command, as in ``dskype sub add``. The command without an action prints its help and fails."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         def run(_: argparse.Namespace) -> int:
             parser.print_help(sys.stderr)
             return 2
 
-        parser.set_defaults(act=run)
+        parser.set_defaults(run=run)
         self._actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", parser_class=LazyParser)
 
     def add(self, name: str, run: Callable[[argparse.Namespace], int], text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
         """Add an action.
 
-        :param run: does it, and returns the exit code.
-        :param text: one line that explains it.
+        :param run: executes it and returns the exit code.
+        :param text: one line of help.
         :param fill: adds its arguments.
         """
         parser = self._actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False, fill=fill)
-        parser.set_defaults(act=run)
+        parser.set_defaults(run=run)
 
 
 class Ignored(argparse.Action):
-    """An option of Storm that has no meaning here: accepted, and said so."""
+    """An option of Storm that has no meaning here. It is accepted, and ``main`` prints a note about it."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         namespace.ignored = [*(getattr(namespace, "ignored", None) or []), option_string]
 
 
 def common(parser: argparse.ArgumentParser, kafka: bool = True) -> None:
-    """Add the options of every command; ``kafka``: with those that name a cluster."""
+    """Add the options of every command.
+
+    :param kafka: also add those that name a cluster.
+    """
     group = parser.add_argument_group("common options")
     group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
     group.add_argument(
@@ -218,24 +246,13 @@ def common(parser: argparse.ArgumentParser, kafka: bool = True) -> None:
         )
 
 
-def join_negative(arguments: Sequence[str]) -> list[str]:
-    """Let the values of ``--near`` and ``--bbox`` begin with a minus, as half of the world's do."""
-    joined: list[str] = []
-    for argument in arguments:
-        if joined and joined[-1] in ("--near", "--bbox") and _NEGATIVE.match(argument):
-            joined[-1] += f"={argument}"
-        else:
-            joined.append(argument)
-    return joined
-
-
 def output(parser: argparse.ArgumentParser) -> None:
     """Add ``-o text|json``."""
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
 def file_conf(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the configuration of ``--config``."""
+    """Return the configuration in the file of ``--config``; {} without one."""
     if not args.config:
         return {}
     from dskype.topology.flux import FluxException
@@ -251,13 +268,16 @@ def file_conf(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def split(conf: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a configuration into the topology's and that of Spark and Kafka, which may hold secrets."""
+    """Split a configuration into the topology's part, and the part for Spark and Kafka, which may hold secrets."""
     below = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith(("spark.", "kafka."))}
     return {k: v for k, v in conf.items() if k not in below}, below
 
 
 def target(args: argparse.Namespace, conf: dict[str, Any] | None = None) -> Target:
-    """Return the cluster that the options name, ``conf`` lying between ``--config`` and ``-c``."""
+    """Return the cluster that the options name.
+
+    :param conf: more configuration, which overrides ``--config`` and is overridden by ``-c``.
+    """
     settings = split({**file_conf(args), **(conf or {}), **dict(args.conf)})[1]
     settings.update({k if k.startswith("kafka.") else f"kafka.{k}": v for k, v in args.kafka})
     return Target(args.bootstrap_servers, getattr(args, "master", None), settings)
@@ -279,7 +299,7 @@ def check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
-    """Return the configurations of ``--config``, of ``--file`` (None without it) and of ``-c``: each lies above the one before it."""
+    """Return the configurations of ``--config``, of ``--file`` (None without it) and of ``-c``; later ones override earlier ones."""
     below, above = split(file_conf(args))[0], split(dict(args.conf))[0]
     file = getattr(args, "topology_file", None)
     if file is None:
@@ -294,10 +314,18 @@ def layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | N
     return below, split(conf)[0], above
 
 
-def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
-    """Return the client that the options ask for; it checks by the running topology's configuration, or that of ``--file``.
+def offline_settings(args: argparse.Namespace) -> Any:
+    """Return the :class:`~dskype.spouts.settings.Settings` that the options give, whatever topology runs."""
+    from dskype.spouts.settings import Settings
 
-    :param offline: without a named cluster, return one that can only check.
+    below, conf, above = layers(args)
+    return Settings.from_conf({**below, **(conf or {}), **above})
+
+
+def open_client(args: argparse.Namespace, offline: bool = False) -> Any:
+    """Return a client of the topology that the options name; it checks records by that topology's configuration, or by that of ``--file``.
+
+    :param offline: if no cluster is named, return a client that can only check.
     """
     from dskype.deploy.client.pubsub import PubSub
     from dskype.deploy.machine import cluster, connection

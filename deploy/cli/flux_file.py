@@ -1,4 +1,4 @@
-"""The Flux file of ``dskype local`` and ``dskype submit``: its options, loading it, a dry run."""
+"""The Flux file of ``dskype local`` and ``dskype submit``: options, loading, and the dry run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,31 @@ from dskype.deploy.machine.terminal import say
 
 __all__ = ["add_arguments", "dry_run", "load"]
 
+_IGNORED: dict[int | str | None, tuple[str, ...]] = {
+    0: ("-l --local", "-r --remote"),
+    "?": ("--java-debug",),
+    None: (
+        "-s --sleep",
+        "-z --zookeeper",
+        "--local-zookeeper",
+        "--jars",
+        "--artifacts",
+        "--artifactRepositories",
+        "--mavenLocalRepositoryDirectory",
+        "--proxyUrl",
+        "--proxyUsername",
+        "--proxyPassword",
+        "--storm-server-classpath",
+    ),
+}
+"""Options of ``storm`` without a meaning here, by how many values they take (``nargs``)."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of Flux, the common ones included; those of Storm that mean nothing here are accepted."""
+    """Add Flux's options and the common ones. Options of Storm without a meaning here are accepted and ignored."""
     common(parser)
     parser.add_argument("file", nargs="*", metavar="FILE", help="one Flux YAML file")
-    parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology, do not run it")
+    parser.add_argument("-d", "--dry-run", action="store_true", help="build and describe the topology without running it")
     parser.add_argument("-f", "--filter", metavar="FILE", help="a .properties file with values for ${key}")
     parser.add_argument("-e", "--env-filter", action="store_true", help="replace ${ENV-NAME} by environment variables")
     parser.add_argument("-i", "--inactive", action="store_true", help="start the topology inactive")
@@ -31,29 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-module", metavar="M", action="append", default=[], help="let the file name classes of this module; repeatable")
     parser.add_argument("--master", metavar="URL", help="Spark master; default: this machine (local[*])")
     ignored = parser.add_argument_group("options of storm that are accepted and ignored")
-    for flags in (("-l", "--local"), ("-r", "--remote"), ("--java-debug",)):
-        ignored.add_argument(*flags, nargs="?" if flags == ("--java-debug",) else 0, action=Ignored, help=argparse.SUPPRESS, default=None)
-    for flags in (
-        ("-s", "--sleep"),
-        ("-z", "--zookeeper"),
-        ("--local-zookeeper",),
-        ("--jars",),
-        ("--artifacts",),
-        ("--artifactRepositories",),
-        ("--mavenLocalRepositoryDirectory",),
-        ("--proxyUrl",),
-        ("--proxyUsername",),
-        ("--proxyPassword",),
-        ("--storm-server-classpath",),
-    ):
-        ignored.add_argument(*flags, action=Ignored, help=argparse.SUPPRESS, default=None)
+    for nargs, options in _IGNORED.items():
+        for flags in options:
+            ignored.add_argument(*flags.split(), nargs=nargs, action=Ignored, help=argparse.SUPPRESS, default=None)
 
 
 def load(args: argparse.Namespace) -> tuple[Any, Target]:
-    """Load the one Flux file that is named, and print its details.
+    """Load the Flux file and print its details.
 
     :returns: the topology, and where to run it.
-    :raises UsageError: not exactly one file is named.
+    :raises UsageError: the arguments do not name exactly one file.
     """
     if len(args.file) != 1:
         raise UsageError(f"expected exactly one FILE, given: {len(args.file)}")
@@ -62,7 +68,7 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
 
     file = args.file[0]
     if args.allow_module:
-        # Behind all else: a module here must not take the place of an installed one.
+        # At the end of the path: a module here must not shadow an installed one.
         sys.path += [p for p in (os.getcwd(), str(Path(file).resolve().parent)) if p not in sys.path]
     if not args.no_splash:
         say(f"dskype {own_version()}: Storm topologies on Spark and Kafka")
@@ -91,7 +97,7 @@ def load(args: argparse.Namespace) -> tuple[Any, Target]:
 
 
 def dry_run(flux: Any) -> int:
-    """Say what a submission would refuse; a dry run itself only builds, as in Storm."""
+    """Print why a submission would be refused. The dry run succeeds all the same, as in Storm."""
     from dskype.topology.errors import TopologyError
     from dskype.topology.planning.validation import validate_submission
 

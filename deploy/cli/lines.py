@@ -1,4 +1,4 @@
-"""Lines in, records out: files of JSON lines, a pace, what was sent and what was refused."""
+"""Lines in, records out: read files of JSON lines, keep to a rate, and report what was sent and what was refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dskype.deploy.machine.terminal import Progress, counted, say
 __all__ = ["LINE_BYTES", "Pace", "Refused", "Sending", "lines"]
 
 LINE_BYTES = 4 << 20
-"""Longest line that is read: nothing longer fits into a record."""
+"""Longest line that is read. Nothing longer fits into a record."""
 
 _BUFFER_BYTES = 1 << 20
-"""Each read lets other threads run, and getting the interpreter back from a busy producer takes milliseconds."""
+"""Large, because each read releases the interpreter lock, and getting it back from a busy producer takes milliseconds."""
 _SHOWN_ERRORS = 20
 
 
@@ -33,9 +33,9 @@ def _standard_input(stack: contextlib.ExitStack) -> Any:
 
 
 def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (number from 1, line without its end) of a file or, for ``-``, of standard input; blank lines are left out.
+    """Yield (number from 1, line without its end) of a file or, for ``-``, of standard input, without blank lines.
 
-    A line of more than 4 MiB is None.
+    A line longer than :data:`LINE_BYTES` is None.
     """
     with contextlib.ExitStack() as stack:
         source = _standard_input(stack) if file == "-" else stack.enter_context(open(file, "rb", buffering=_BUFFER_BYTES))
@@ -55,9 +55,9 @@ def lines(file: str) -> Iterator[tuple[int, bytes | None]]:
 
 
 class Pace:
-    """Keeps to a rate: :meth:`wait` returns when the next one is due.
+    """Keeps to a rate: :meth:`wait` returns when the next item is due.
 
-    :param rate: per second; None: no wait.
+    :param rate: items per second; None: never wait.
     """
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -65,7 +65,7 @@ class Pace:
         self._began, self._done = clock(), 0
 
     def wait(self) -> None:
-        """Wait for the next turn; what was late is caught up with."""
+        """Wait for the next turn. After a delay, the missed turns follow without waiting."""
         if self._rate is not None:
             early = self._began + self._done / self._rate - self._clock()
             if early > 0:
@@ -74,7 +74,7 @@ class Pace:
 
 
 class Refused:
-    """Collects what is wrong with lines, and says the first of it."""
+    """Counts refused lines, and prints the first errors."""
 
     def __init__(self, progress: Progress) -> None:
         self.count = 0
@@ -82,18 +82,21 @@ class Refused:
         self._progress = progress
 
     def add(self, line: int | None, error: str) -> None:
-        """Count an error, with the number of its line."""
+        """Count an error.
+
+        :param line: number of the line; None if there is no file.
+        """
         self.count += 1
         if self.count <= _SHOWN_ERRORS:
             self.shown.append({"line": line, "error": error})
             self._progress.end()
             say(f"error: {error}" if line is None else f"error: line {line}: {error}")
         elif self.count == _SHOWN_ERRORS + 1:
-            say("further errors are counted and not shown")
+            say("further errors are only counted")
 
 
 class Sending:
-    """Sends many records: shows progress, counts, and closes the client at the end, also after Ctrl-C."""
+    """Sends many records with progress and counts, and closes the client at the end, after Ctrl-C as well."""
 
     def __init__(self, args: argparse.Namespace, client: Any, what: str) -> None:
         self._args, self._client, self._what = args, client, what
@@ -120,11 +123,11 @@ class Sending:
             self.summary({})
 
     def refuse(self, line: int | None, error: str) -> None:
-        """Count a line that is not sent."""
+        """Count a line that cannot be sent."""
         self._refused.add(line, error)
 
-    def one(self, send: Callable[[], Any]) -> None:
-        """Send one, unless this is a dry run."""
+    def send(self, send: Callable[[], Any]) -> None:
+        """Send one record by calling ``send``, unless this is a dry run."""
         if not self._dry:
             send()
         self._checked += 1
@@ -134,7 +137,7 @@ class Sending:
         return f"{counted(self._checked, self._what)}, {self._refused.count:,} refused, {self._checked / self._progress.elapsed_s:,.0f}/s"
 
     def summary(self, more: dict[str, Any]) -> int:
-        """Print the counts; returns the exit code."""
+        """Print the counts, with ``more`` in the JSON, and return the exit code."""
         done = self._checked if self._dry else self._client.stored
         failed = self._checked - done
         lost = f", {failed:,} not taken by Kafka" if failed else ""

@@ -1,7 +1,7 @@
 """What ``dskype local`` shows while a topology runs, and at the end.
 
-On a terminal a table that is drawn over itself; elsewhere a line now and then, and the table at the end. A topology
-with a ``KafkaBolt`` that writes to a topic ``....top-words`` (see ``deploy/demo/wordcount.py``) also shows its newest record there.
+A terminal shows a table that is redrawn in place; elsewhere a line is printed every few seconds, and the table at the end. If the topology has
+a ``KafkaBolt`` that writes to a topic ``*.top-words`` (see ``deploy/demo/wordcount.py``), the newest record of that topic is shown, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINE_EVERY_S = 5.0
 
 
 def top_words_topic(topology: Any) -> str | None:
-    """Return the topic of top words that a topology writes, or None."""
+    """Return the topic ``*.top-words`` that a topology writes, or None."""
     for spec in topology.components.values():
         topic = spec.obj.topic if isinstance(spec.obj, KafkaBolt) else None
         if topic and topic.endswith(".top-words"):
@@ -37,17 +37,13 @@ def top_words_topic(topology: Any) -> str | None:
 
 
 class TopWords:
-    """Follows a topic of top words; anything else on the topic is left out.
-
-    :param kafka: how to reach the brokers.
-    :param topic: the topic.
-    """
+    """Follows a topic of top words, and ignores malformed records."""
 
     def __init__(self, kafka: Any, topic: str) -> None:
         self._consumer = kafka.consumer()
         partitions = [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
         self._consumer.assign(partitions)
-        if partitions:  # what an earlier run left is not shown
+        if partitions:  # skip what an earlier run left
             self._consumer.seek_to_end(*partitions)
         self.newest: dict[str, Any] = {}
 
@@ -71,15 +67,16 @@ class TopWords:
 
 
 def show(cluster: Any, name: str, ttl_s: float) -> None:
-    """Show a running topology until its time is over, it fails, or Ctrl-C is pressed.
+    """Show a running topology until its time is up, it fails, or Ctrl-C is pressed.
 
     :param cluster: a ``LocalCluster``.
     :param ttl_s: seconds; 0: no end.
     :raises TopologyError: the topology failed.
     """
-    words = _follow(cluster, name)
+    topic = top_words_topic(cluster.manager.get(name).plan.topology)
+    words = TopWords(cluster.environment.kafka, topic) if topic else None
     began, last_line = time.monotonic(), time.monotonic()
-    live = _live() if sys.stdout.isatty() else None
+    live = Live(auto_refresh=False) if sys.stdout.isatty() else None
     try:
         if live is not None:
             live.start()
@@ -88,7 +85,8 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
             managed = cluster.manager.topologies.get(name)
             if managed is None:  # killed by a command
                 break
-            _check(managed)
+            if (failure := getattr(managed.backend, "failure", None)) is not None:
+                raise failure
             newest = words.poll() if words else {}
             if live is not None:
                 live.update(_tables(cluster.get_topology_info(name), newest), refresh=True)
@@ -101,30 +99,15 @@ def show(cluster: Any, name: str, ttl_s: float) -> None:
         if live is not None:
             live.stop()
         if live is None and name in cluster.manager.topologies:
-            _print_tables(cluster.get_topology_info(name), words.poll() if words else {})
+            Console(width=120).print(_tables(cluster.get_topology_info(name), words.poll() if words else {}))
         if words:
             words.close()
-
-
-def _follow(cluster: Any, name: str) -> TopWords | None:
-    topic = top_words_topic(cluster.manager.get(name).plan.topology)
-    return TopWords(cluster.environment.kafka, topic) if topic else None
-
-
-def _check(managed: Any) -> None:
-    failure = getattr(managed.backend, "failure", None)
-    if failure is not None:
-        raise failure
 
 
 def _line(info: dict[str, Any], words: dict[str, Any]) -> str:
     counts = ", ".join(f"{id} {c['emitted'] if c['kind'] == 'spout' else c['executed']}" for id, c in info["components"].items())
     top = "".join(f" {plain(str(word))} {count}" for word, count in words.get("top", [])[:5])
     return f"{info['uptime_secs']} s {info['status']}: {counts}" + (f"; top words:{top}" if top else "")
-
-
-def _live() -> Any:
-    return Live(auto_refresh=False)
 
 
 def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
@@ -143,7 +126,3 @@ def _tables(info: dict[str, Any], words: dict[str, Any]) -> Any:
     for word, count in words["top"]:
         top.add_row(Text(plain(str(word))), f"{count:,}")  # Text: a word is never markup
     return Columns([table, top])
-
-
-def _print_tables(info: dict[str, Any], words: dict[str, Any]) -> None:
-    Console(width=120).print(_tables(info, words))

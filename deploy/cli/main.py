@@ -1,10 +1,11 @@
-"""The command line ``dskype``: Storm's commands, Flux' options.
+"""The command line ``dskype``: Storm's commands with Flux's options, and commands for publish/subscribe.
 
-Exit codes: 0 done; 1 refused or failed, with a text on standard error; 2 no such command, option or kind of value; 130 Ctrl-C.
+Exit codes: 0 success; 1 refused or failed, with a text on standard error; 2 unknown command or option, or malformed value; 130 Ctrl-C.
 Results go to standard output, everything else to standard error.
 
-A command is a module with ``add_arguments(parser)`` and ``run(args)``, which returns the exit code. The module is imported when the command is
-called: ``dskype --help`` reads the table here and nothing else.
+A command is a module with ``add_arguments(parser)`` and ``run(args)``, which returns the exit code. A module whose ``add_arguments`` declares
+:class:`~dskype.deploy.cli.arguments.Actions` needs no ``run``. Modules are imported only when their command is called, so ``dskype --help``
+reads nothing but the table below.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dskype.deploy.cli.arguments import LazyParser, UsageError, common, join_negative
+from dskype.deploy.cli.arguments import LazyParser, UsageError, common
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -26,10 +27,10 @@ __all__ = ["COMMANDS", "Command", "main"]
 class Command(NamedTuple):
     """A command, as ``dskype --help`` lists it.
 
-    :ivar name: how it is called.
-    :ivar text: what it does, in one line.
-    :ivar module: the module with its ``add_arguments`` and ``run``; default: the one of its name in ``cli/commands``.
-    :ivar aliases: other names.
+    :ivar name: the word on the command line.
+    :ivar text: one line that says what it does.
+    :ivar module: the module with ``add_arguments`` and ``run``; default: the one of that name in ``cli/commands``.
+    :ivar aliases: other names for it.
     """
 
     name: str
@@ -54,22 +55,23 @@ COMMANDS = {
         Command("sub", "add, list, show or remove subscriptions"),
         Command("publish", "publish messages: JSON lines of a file"),
         Command("tail", "follow the results"),
+        Command("explain", "say why a message does or does not match or rank"),
         Command("vocabulary", "build a vocabulary from a sample of messages, or look into one"),
         Command("partition", "learn, show and change how subscriptions are distributed"),
-        Command("bench", "measure", module="dskype.deploy.benchmarks.command"),
-        Command("verify", "compare what a topology published with what a plain program finds"),
+        Command("bench", "run a benchmark", module="dskype.deploy.benchmarks.command"),
+        Command("verify", "compare what a topology published with a plain computation"),
         Command("demo", "publish and subscribe on the world's places, live", module="dskype.deploy.demo.command"),
     ),
     "topologies": (
         Command("local", "run a topology on this machine for a while"),
-        Command("submit", "run a topology as one of a cluster's, until it is killed", aliases=("jar",)),
+        Command("submit", "run a topology on a cluster until it is killed", aliases=("jar",)),
         Command("list", "list the topologies"),
         Command("activate", "switch a topology's spouts on", module=_ACTIVATE),
         Command("deactivate", "switch a topology's spouts off", module=_ACTIVATE),
         Command("rebalance", "change a topology's workers and executors; its tasks stay"),
         Command("kill", "end topologies"),
         Command("get-errors", "print the newest error of each component as JSON"),
-        Command("monitor", "print a component's throughput again and again"),
+        Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
     ),
@@ -105,11 +107,11 @@ _NOT_HERE = {
     "supervisor": _ELSEWHERE,
     "upload-credentials": "",
 }
-"""Commands of ``storm`` that are recognised and not served."""
+"""Commands of ``storm`` that are recognised but not implemented, with the reason."""
 
 
 def _parser() -> LazyParser:
-    """Return the parser of everything; the arguments of a command are added when it is used."""
+    """Return the parser of all commands; a command's own arguments are added when it is used."""
     parser = LazyParser(prog="dskype", usage="dskype COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(prog="dskype", dest="verb", metavar="COMMAND", parser_class=LazyParser, help=argparse.SUPPRESS)
     for commands in COMMANDS.values():
@@ -130,7 +132,7 @@ def _filler(command: Command, whole: LazyParser) -> Any:
             parser.set_defaults(run=lambda args: _help(args, whole))
             return
         module = command.load()
-        parser.set_defaults(run=module.run)
+        parser.set_defaults(run=getattr(module, "run", None))
         module.add_arguments(parser)
 
     return fill
@@ -170,7 +172,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] in _NOT_HERE:
         return _not_here(arguments[0])
-    arguments = join_negative(arguments)
     parser = _parser()
     verbs = parser.choices()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
@@ -178,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         args = parser.parse_args(arguments)
-    except SystemExit as ex:  # argparse has printed what it had to say
+    except SystemExit as ex:  # argparse has printed the reason
         return int(ex.code or 0)
     if args.verb is None:
         parser.print_help(sys.stderr)
@@ -193,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(ex, args.verbose)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as ex:
@@ -205,9 +206,9 @@ def _logging(verbose: bool) -> None:
 
     if verbose:
         level, text = logging.INFO, "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    else:  # warnings of loading are printed by the verbs
+    else:  # the commands print warnings themselves
         level, text = logging.ERROR, "%(levelname)s: %(message)s"
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised; what a client says while it is closed does not
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # real errors are raised; what a closing client logs is noise
     from dskype.topology.core.redaction import RedactingFormatter
 
     handler = logging.StreamHandler()

@@ -1,4 +1,4 @@
-"""Pictures of plans as SVG: cells of trees on a map, ranges of keywords as bars."""
+"""Draw distribution plans as SVG: cells on a map, ranges of keywords as bars."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from dskype.distribution.plans import leaves
+from dskype.spouts.areas import centre_of
 
 __all__ = ["draw", "places_of"]
 
 _WIDTH, _MARGIN, _BARS = 1000, 28, 260
 _MANY, _ROW = 4, 9
-"""Ranges for each task from which on tasks are rows, and how high these are."""
+"""With more ranges per task than this, each task is a row instead of bars; height of such a row."""
 
 _WORLD = (-180.0, -60.0, 180.0, 80.0)
 _STYLE = "text{font-family:'DejaVu Sans',Verdana,sans-serif;fill:#dbe6f5}.far{fill:#8fa3c0}.dots{stroke:#4f8fe8;stroke-linecap:round;fill:none}"
 
 
 def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (lat, lon) of messages in a file of JSON lines; None without a file."""
+    """Return (lat, lon) of the messages in a file of JSON lines, of an area its centre; None without a file."""
     if file is None:
         return None
     places = []
@@ -30,7 +31,7 @@ def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
         for line in lines:
             try:
                 record = json.loads(line)
-                places.append((float(record["lat"]), float(record["lon"])))
+                places.append(centre_of(*map(float, record["bbox"])) if "bbox" in record else (float(record["lat"]), float(record["lon"])))
             except (ValueError, KeyError, TypeError):
                 continue
     found = np.array(places, np.float64).reshape(-1, 2)
@@ -38,14 +39,14 @@ def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def colour(part: int, parts: int) -> str:
-    """Return a colour for one of so many."""
+    """Return the colour of task ``part`` of ``parts``."""
     return f"hsl({round(360 * ((part * 0.618034) % 1))},62%,{58 if part % 2 else 48}%)"
 
 
 def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None = None, title: str | None = None) -> str:
-    """Return the picture of a plan: a map if it has lines, bars if it has ranges of keywords; of hybrids both.
+    """Return the picture of a plan: a map if it has cells, bars if it has ranges of keywords, and both for hybrids.
 
-    :param messages: latitudes and longitudes, degrees: dots on the map.
+    :param messages: latitudes and longitudes in degrees, drawn as dots on the map.
     """
     parts = list(leaves(plan["root"]))
     boxes = any(border is not None for part in parts for border in part.box)
@@ -73,7 +74,7 @@ def draw(plan: Mapping[str, Any], messages: tuple[np.ndarray, np.ndarray] | None
 
 
 def _maps(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] | None, y0: float) -> tuple[list[str], int]:
-    """Draw a map, or one for each range of keywords that has cells of its own."""
+    """Draw one map, or one map for each range of keywords that has its own cells."""
     ranges = list(dict.fromkeys(part.terms for part in parts))
     if len(ranges) == 1 or not any(not part.in_range for part in parts):
         return _map(parts, tasks, messages, (_MARGIN, y0), _WIDTH - 2 * _MARGIN)
@@ -133,7 +134,7 @@ def _map(parts: list[Any], tasks: int, messages: tuple[np.ndarray, np.ndarray] |
 
 
 def _rows(ranges: Mapping[tuple[int, int | None], list[Any]], tasks: int, x_of: Mapping[int, float], top: float) -> list[str]:
-    """Draw a row for each task: where its ranges are, on the scale of bars."""
+    """Draw a row for each task that shows where its ranges are, on the scale of the bars."""
     paths: list[list[str]] = [[] for _ in range(tasks)]
     for terms, nodes in ranges.items():
         begin, end = x_of[terms[0]], _WIDTH - _MARGIN if terms[1] is None else x_of[terms[1]]
@@ -146,7 +147,10 @@ def _rows(ranges: Mapping[tuple[int, int | None], list[Any]], tasks: int, x_of: 
 
 
 def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
-    """Draw each list of ranges as bars: as wide as a range is on a scale of the logarithm of the rank, as high as its load; many short ones as a row for each task."""
+    """Draw each list of ranges as bars, or as one row per task if there are many ranges.
+
+    A bar is as high as the load of its range, and as wide as the range is on a logarithmic scale of the rank.
+    """
     lists: dict[tuple[Any, ...], dict[tuple[int, int | None], list[Any]]] = {}
     inner = any(part.box != (None,) * 4 for part in parts) and not all(part.in_range for part in parts)
     for part in parts:
@@ -158,7 +162,7 @@ def _bars(parts: list[Any], tasks: int, y0: float) -> tuple[list[str], int]:
         width = _WIDTH - 2 * _MARGIN
         marks = [t for nodes in ranges.values() for node in nodes for t in node["marks"].get("term", ())]
         last = max([terms[0] for terms in ranges] + marks + [2]) + 1
-        # Frequent words, which are many ranges, are at the right; from there ranks are counted.
+        # Ranks are counted from the most frequent word, at the right: frequent words have the most ranges.
         x_of = {edge: _MARGIN + width * (1 - math.log(max(1, last - edge + 1)) / math.log(last + 1)) for terms in ranges for edge in terms if edge is not None}
         x_of[0] = float(_MARGIN)
         if len(ranges) > _MANY * tasks:

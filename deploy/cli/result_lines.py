@@ -1,6 +1,6 @@
 """What ``dskype tail`` and ``dskype sub show`` print: results as lines, with the text of their messages.
 
-What comes from outside is shown as text and nothing else: no control characters, no direction marks, no line breaks.
+Input from outside is shown without control characters, direction marks and line breaks.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _BEFORE = 10_000
 _FAR = 20_000
 _TEXT_WIDTH = 100
 _LOOK_UP_S = 0.3
-"""Reading single messages may take so much of the time between two looks at the results."""
+"""Longest time to spend on reading single messages for one batch of results."""
 
 
 class Texts:
     """Finds the text of a message by its id.
 
-    Messages are remembered as they come, the newest 100,000. A default id, ``<partition>-<offset>``, also says where to read.
+    It remembers the newest 100,000 messages that it has read. A message with a default id, ``<partition>-<offset>``, can also be read on its own.
 
-    :param start: where to begin to remember; see :class:`~dskype.deploy.client.follower.Follower`. Default: the last 10,000 messages.
-        From the beginning messages are read as far as they are asked for.
+    :param start: where to begin to read; see :class:`~dskype.deploy.client.follower.Follower`. Default: the last 10,000 messages.
+        From ``beginning``, messages are read only as far as they are asked for.
     """
 
     def __init__(self, pubsub: PubSub, start: str | int | None = None) -> None:
@@ -48,7 +48,7 @@ class Texts:
         self._single: Any = None
 
     def catch_up(self) -> None:
-        """Remember what has come; nothing while old messages are being read."""
+        """Remember new messages; do nothing while old ones are still being read."""
         if self._current or self._follower.at_end():
             self._current = True
             while not self._follower.at_end():
@@ -57,7 +57,7 @@ class Texts:
                 self._remember(records)
 
     def find(self, ids: Iterable[str | int]) -> dict[str, str]:
-        """Return id (as JSON) -> text, for those that can be found in a moment."""
+        """Return id (as JSON) -> text, for the ids that can be found quickly."""
         self.catch_up()
         found: dict[str, str] = {}
         until = time.monotonic() + _LOOK_UP_S
@@ -75,7 +75,7 @@ class Texts:
         return found
 
     def _read_on(self, name: str, where: tuple[TopicPartition, int] | None) -> None:
-        """Read old messages up to the one that is wanted; not when it is far ahead or behind."""
+        """Read old messages up to the wanted one, unless it is far ahead or behind."""
         while name not in self._texts and not self._follower.at_end():
             if where is not None:
                 at = self._follower.position(where[0])
@@ -105,7 +105,7 @@ class Texts:
             self._texts.popitem(last=False)
 
     def _look_up(self, name: str, where: TopicPartition, offset: int) -> None:
-        """Read the record that a default id names; a message with an id of its own has no such name."""
+        """Read the record that a default id names."""
         self._keep(name, None)
         if self._single is None:
             self._single = self._kafka.consumer(allow_auto_create_topics=False, max_poll_records=1, max_partition_fetch_bytes=1 << 16, fetch_max_wait_ms=1)
@@ -118,7 +118,7 @@ class Texts:
 
 
 def result_line(result: Result, text: str | None) -> str:
-    """Return a delta as a line: time, what, rank, score, subscription, message, text."""
+    """Return a delta as a line: time, operation, rank, score, subscription, message, text."""
     rank = "" if result.rank is None else f"#{result.rank}"
     score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
     words = f"  {text}" if text else ""
@@ -135,15 +135,15 @@ def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
 
 
 def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
-    """Yield lines, one for each result, as many at once as have come; without end."""
+    """Yield lists of lines, one line for each new result, without end."""
     pubsub.require(pubsub.topics.results, pubsub.topics.messages)
     once = Once()
     with contextlib.ExitStack() as stack:
-        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.results], start)))
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, pubsub.result_topics(), start)))
         texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
         while True:
-            results = [r for r in map(Result.of, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
-            results = [r for r in results if once.first(r.result_id)]
+            records = [Result.all_of(record, subscriptions) for record in follower.poll()]
+            results = [r for record in records if record and once.first(record[0].result_id) for r in record]
             found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
             yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
 
@@ -155,7 +155,7 @@ def _result_text(result: Result, text: str | None, as_json: bool) -> str:
 
 
 def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, as_json: bool, with_texts: bool) -> Iterator[list[str]]:
-    """Yield the states of top-k lists, as many at once as have come; without end. A state as text is several lines in one."""
+    """Yield lists of new top-k lists, without end. As text, a list is one string with several lines."""
     pubsub.require(pubsub.topics.topk, pubsub.topics.messages)
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.topk], start)))

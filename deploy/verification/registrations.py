@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dskype.deploy.verification.inputs import Inputs, Record, in_order, where
 from dskype.deploy.verification.replay import Place, Unregistered
@@ -14,6 +17,7 @@ from dskype.spouts.records import BooleanSubscription, TopkSubscription
 
 __all__ = ["Registration", "Registry", "decode"]
 
+_FAR = 1 << 62
 _EXPECTED = {
     "state": ("subscription", "registration", "watermark", "topk"),
     "delta": ("subscription", "watermark", "op", "message"),
@@ -132,6 +136,30 @@ class Registry:
     def skips(self, record: Record) -> bool:
         """Tell whether a published record is of a subscription that is not looked at."""
         return self._wanted is not None and (record.key or b"").decode(errors="replace") not in self._wanted
+
+    def skips_id(self, id: str) -> bool:
+        """Tell whether a subscription is not looked at."""
+        return self._wanted is not None and id not in self._wanted
+
+    @property
+    def compacted(self) -> bool:
+        """Records of subscriptions have been dropped."""
+        known: Counter[int] = Counter(partition for partition, _ in self._parsed)
+        return any(count <= self._ends[partition] for partition, count in known.items())
+
+    def boolean_at(self, subscription: str, watermarks: np.ndarray) -> np.ndarray:
+        """Return the numbers of a boolean subscription's registrations that were active at watermarks, int64[n]; -1: it has never been registered.
+
+        Where none was, one that has no event yet is meant, or else the first one.
+        """
+        found = [r for r in self._by_subscription.get(subscription, ()) if not r.is_topk]
+        if not found:
+            return np.full(len(watermarks), -1, np.int64)
+        numbers = np.full(len(watermarks), next((r.number for r in found if r.active is None and r.removed is None), found[0].number), np.int64)
+        for r in found:
+            if r.active is not None:
+                numbers[(watermarks > r.active) & (watermarks <= (r.removed if r.removed is not None else _FAR))] = r.number
+        return numbers
 
     def find(self, name: Any, subscription: str, kind: str, topic: str, record: Record) -> Registration | None:
         """Return the registration that a published record speaks of; None (and say why) if it cannot be compared.

@@ -12,13 +12,13 @@ the user asked for it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dskype.topology.config import CHANGEABLE
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.redaction import redact
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
@@ -40,20 +40,8 @@ class ResumeRefusedError(TopologyError):
 
 def write_json(path: Path, document: Any) -> None:
     """Replace a file as a whole: after a crash or a power cut it holds the old document or the new one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(document, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replace_file(path) as file:
+        file.write(json.dumps(document, ensure_ascii=False, indent=1).encode())
 
 
 def read_json(path: Path, what: str, read: Callable[[Any], Any]) -> Any:

@@ -422,7 +422,7 @@ class TopologyDriver:
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
                 for record in batch:
                     if record.key != DRIVER_KEY and self.stats.feed(record.value, known):
-                        reports.heard(record.key, record.value, time.monotonic())
+                        reports.remember(record.key, record.value, time.monotonic())
             self._reports.write(self._send_report)
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S

@@ -217,7 +217,7 @@ class _Resident:
             if not pid:
                 return
             self._snapshot_pid = 0
-            self._executor.snapshots_took((used.ru_utime + used.ru_stime) * 1000)
+            self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
             with self._snapshot_errors as errors:
                 reason = errors.read(_REASON_BYTES).decode(errors="replace")
             if status:

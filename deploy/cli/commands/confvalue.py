@@ -1,4 +1,4 @@
-"""``dskype localconfvalue`` and ``dskype remoteconfvalue``: print a configuration value; both are of this machine."""
+"""``dskype localconfvalue`` and ``dskype remoteconfvalue``: print a configuration value. Both read this machine's configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the value, secrets left out."""
+    """Print the value, with secrets redacted."""
     from dskype.topology.config import DEFAULTS
     from dskype.topology.core.redaction import redact
 

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a row for each check; fail if one failed."""
+    """Print a row for each check; fail if a check failed."""
     from dskype.deploy.machine import connection, doctor
 
     where = target(args)

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser, kafka=False)
     parser.add_argument("--force", action="store_true", help="fetch them again")
-    parser.add_argument("--verify", action="store_true", help="only compare what is there with the checksums")
+    parser.add_argument("--verify", action="store_true", help="only compare the jars with their checksums")
 
 
 def run(args: argparse.Namespace) -> int:

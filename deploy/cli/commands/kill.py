@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", metavar="NAME", nargs="+")
     parser.add_argument("-w", "--wait-time-secs", metavar="SECS", type=seconds, help="default: the topology's message timeout")
-    parser.add_argument("-i", "--ignore-errors", action="store_true", help="go on with the next name after an error")
+    parser.add_argument("-i", "--ignore-errors", action="store_true", help="continue with the next name after an error")
 
 
 def run(args: argparse.Namespace) -> int:

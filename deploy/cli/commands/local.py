@@ -14,12 +14,12 @@ from dskype.deploy.machine.terminal import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flux_file.add_arguments(parser)
-    parser.add_argument("--local-ttl", metavar="SECS", type=seconds, default=20, help="how long; 0: until Ctrl-C; default: 20")
+    parser.add_argument("--local-ttl", metavar="SECS", type=seconds, default=20, help="how long to run; 0: until Ctrl-C; default: 20")
     parser.add_argument("--metrics-port", metavar="N", type=port, help="serve measurements to Prometheus on 127.0.0.1:N meanwhile; 0: a free port, printed")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the topology and show what it does."""
+    """Run the topology and show its progress."""
     flux, where = flux_file.load(args)
     if args.dry_run:
         return flux_file.dry_run(flux)
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serving(port: int, show: Callable[[Any, str, float], None]) -> Callable[[Any, str, float], None]:
-    """Serve measurements while a topology is shown."""
+    """Return a function that serves measurements while ``show`` runs."""
 
     def watch(cluster: Any, name: str, ttl_s: float) -> None:
         from dskype.deploy.metrics import prometheus

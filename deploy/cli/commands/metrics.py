@@ -13,10 +13,10 @@ from dskype.deploy.machine.terminal import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, also those that start later")
+    parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, including those that start later")
     parser.add_argument("--port", metavar="N", type=port, default=9464, help="0: a free one, printed; default: 9464")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone")
-    parser.add_argument("--allow-remote", action="store_true", help="take a --host that other machines reach; there is no password")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach; there is no password")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=4, help="default: 4")
-    parser.add_argument("-m", "--component", metavar="ID", help="without it the components are listed")
+    parser.add_argument("-m", "--component", metavar="ID", help="default: only list the components")
     parser.add_argument("-s", "--stream", metavar="ID", default="default", help="default: default")
     parser.add_argument("-w", "--watch", choices=("emitted", "transferred"), default="emitted", help="default: emitted")
-    parser.add_argument("--count", metavar="N", type=positive, help="end after so many lines")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after N lines")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,10 +47,10 @@ def monitor(
 
     :param client: a ``ClusterClient``.
     :param name: the topology.
-    :param component: what to watch; None lists the components.
-    :param count: end after so many lines; None: never.
+    :param component: which component to watch; None lists the components.
+    :param count: end after this many lines; None: never.
     :returns: the exit code.
-    :raises TopologyError: no such topology or component.
+    :raises TopologyError: there is no such topology or component.
     """
     from dskype.topology.errors import TopologyError, explain
 
@@ -74,7 +74,7 @@ def monitor(
         stats, now = client.stats(name), clock()
         total = stats.total(component, watch, stream)
         elapsed_ms = round((now - before_at) * 1000)
-        # A count falls when a task goes back to a snapshot; nothing negative was emitted then.
+        # A counter falls when a task is restored from a snapshot.
         diff = max(0, total - before)
         parallelism = _tasks(stats, component)
         print(f"{name}\t{component}\t{parallelism}\t{stream}\t{elapsed_ms}\t{diff}\t{diff / elapsed_ms if elapsed_ms else 0.0}", flush=True)
@@ -83,5 +83,5 @@ def monitor(
 
 
 def _tasks(stats: Any, component: str) -> int:
-    """Return how many tasks of the component report; their executors are not part of the reports."""
+    """Return how many tasks of the component report."""
     return sum(task["component"] == component for task in stats.tasks.values())

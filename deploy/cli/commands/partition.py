@@ -1,4 +1,4 @@
-"""``dskype partition``: plans of distributors are learned, shown, changed by hand or by a monitor, and sent to a running topology.
+"""``dskype partition``: learn distribution plans, show them, change them by hand or by a monitor, and send them to a running topology.
 
 The help of its options names the distributors, so the module imports them, and numpy with them, at the top.
 """
@@ -15,7 +15,19 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.cli import plan_picture
-from dskype.deploy.cli.arguments import Actions, UsageError, client_options, conf_item, layers, open_client, output, positive, positive_seconds, target
+from dskype.deploy.cli.arguments import (
+    Actions,
+    UsageError,
+    client_options,
+    conf_item,
+    integer,
+    offline_settings,
+    open_client,
+    output,
+    positive,
+    positive_seconds,
+    target,
+)
 from dskype.deploy.client.balancing import Band, balance, watch
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distributor_of, partitioned, read_current, send_plan
 from dskype.deploy.machine import cluster, paths
@@ -23,7 +35,6 @@ from dskype.deploy.machine.terminal import counted, put, say
 from dskype.distribution import DISTRIBUTORS, Partitioned, distributor_class, make_distributor, read_plan
 from dskype.distribution.partitioned import measure
 from dskype.distribution.sampling import read_sample
-from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -35,13 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("show", _show, "show a plan: the topology's, or that of a file", _show_arguments)
     actions.add("split", _split, "give half of a partition to another task", _split_arguments)
     actions.add("merge", _merge, "give a partition to the tasks of another one", _merge_arguments)
-    actions.add("publish", _publish, "let the running topology change to a plan", _publish_arguments)
+    actions.add("publish", _publish, "change the running topology to a plan", _publish_arguments)
     actions.add("watch", _watch, "keep the tasks' loads balanced: split and merge partitions of the running topology", _watch_arguments)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the action that is named."""
-    return args.act(args)
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -67,6 +73,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _split_arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser, "partition", "task")
+    _sample_options(parser, required=False)
 
 
 def _merge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +82,12 @@ def _merge_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _change_arguments(parser: argparse.ArgumentParser, *numbers: str) -> None:
     client_options(parser)
-    for number in numbers:
-        parser.add_argument(number, metavar=number.upper(), type=_number, help="a task's index, from 0" if number == "task" else "a number of 'partition show'")
+    for name in numbers:
+        text = "a task's index, from 0" if name == "task" else "a partition's number in 'partition show'"
+        parser.add_argument(name, metavar=name.upper(), type=integer("a number from 0"), help=text)
     parser.add_argument("--plan", metavar="FILE", help="default: the plan of the running topology")
-    if "task" in numbers:
-        _sample_options(parser, required=False)
     _output_options(parser)
-    parser.add_argument("--publish", action="store_true", help="let the running topology change to it")
+    parser.add_argument("--publish", action="store_true", help="change the running topology to the new plan")
 
 
 def _publish_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,14 +98,14 @@ def _publish_arguments(parser: argparse.ArgumentParser) -> None:
 def _watch_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("--interval", metavar="SECS", type=positive_seconds, default=10, help="how often loads are measured; default: 10")
-    parser.add_argument("--high", metavar="X", type=float, default=1.5, help="begin when max / mean is above; default: 1.5")
-    parser.add_argument("--low", metavar="X", type=float, default=1.2, help="end when it is below; default: 1.2")
-    parser.add_argument("--patience", metavar="N", type=positive, default=3, help="so many measurements in a row, and so many after each change; default: 3")
+    parser.add_argument("--high", metavar="X", type=float, default=1.5, help="begin when max / mean is above X; default: 1.5")
+    parser.add_argument("--low", metavar="X", type=float, default=1.2, help="end when it is below X; default: 1.2")
+    parser.add_argument("--patience", metavar="N", type=positive, default=3, help="measurements above --high before a change, and to wait after it; default: 3")
     parser.add_argument(
         "--least", metavar="X", type=float, default=0.1, help="change nothing while no task is busy for more than this share of the time; default: 0.1"
     )
     parser.add_argument("--component", metavar="ID", default=SUBSCRIPTION_BOLT, help=f"default: {SUBSCRIPTION_BOLT}")
-    parser.add_argument("--count", metavar="N", type=positive, help="end after so many measurements")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after N measurements")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
 
 
@@ -114,18 +120,7 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace OUT")
 
 
-def _number(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number from 0, given: {text!r}")
-    return int(text)
-
-
 # --- the actions ------------------------------------------------------------------------------------------------------
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    below, conf, above = layers(args)
-    return Settings.from_conf({**below, **(conf or {}), **above})
 
 
 def _sample(args: argparse.Namespace, settings: Any) -> Any:
@@ -139,7 +134,7 @@ def _sample(args: argparse.Namespace, settings: Any) -> Any:
 
 def _write(path: str, text: str, force: bool) -> None:
     if os.path.exists(path) and not force:
-        raise IllegalArgumentException(explain(f"{path} is there already.", given=path, hint="name another file, or --force"))
+        raise IllegalArgumentException(explain(f"{path} exists already.", given=path, hint="name another file, or --force"))
     paths.write_whole(Path(path), text)
 
 
@@ -149,7 +144,7 @@ def _learn(args: argparse.Namespace) -> int:
     kind, options = distributor_class(args.distributor), dict(args.option)
     if os.path.exists(args.output) and not args.force:
         _write(args.output, "", False)
-    sample = _sample(args, _settings(args))
+    sample = _sample(args, offline_settings(args))
     plan = kind.learn(args.tasks, sample, options)
     _write(args.output, json.dumps(plan), args.force)
     found = measure(make_distributor(args.distributor, args.tasks, options, plan), sample)
@@ -218,7 +213,7 @@ def _change(args: argparse.Namespace, change: Callable[[Partitioned, Any], dict[
     if args.output is None and not args.publish:
         raise UsageError("expected -o OUT, --publish or both")
     if args.plan is not None and not args.publish:
-        plan = change(partitioned(read_plan(args.plan)), _sample(args, _settings(args)) if hasattr(args, "messages") else None)
+        plan = change(partitioned(read_plan(args.plan)), _sample(args, offline_settings(args)) if hasattr(args, "messages") else None)
     else:
         with open_client(args) as client:
             version, plan = read_current(client)

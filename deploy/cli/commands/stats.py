@@ -11,22 +11,22 @@ from dskype.deploy.machine import cluster
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    from dskype.deploy.metrics.meter import WINDOW_S  # imported late: it is for this command alone
+    from dskype.deploy.metrics.meter import WINDOW_S  # imported late: numpy comes with it
 
     common(parser)
     parser.add_argument("name", metavar="TOPOLOGY", nargs="?", help="default: the only one that runs")
     parser.add_argument(
-        "--window", metavar="SECS", type=positive_seconds, default=WINDOW_S, help=f"rates, latency and balance over so long; default: {WINDOW_S:g}"
+        "--window", metavar="SECS", type=positive_seconds, default=WINDOW_S, help=f"rates, latency and balance of the last SECS; default: {WINDOW_S:g}"
     )
     parser.add_argument("--tasks", action="store_true", help="a line for every task (JSON always has them)")
-    parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C; with -o json an object a line")
+    parser.add_argument("--watch", action="store_true", help="repeat until Ctrl-C; with -o json one object per line")
     parser.add_argument("-i", "--interval", metavar="SECS", type=positive_seconds, default=2, help="of --watch; default: 2")
-    parser.add_argument("--count", metavar="N", type=positive, help="end --watch after so many")
+    parser.add_argument("--count", metavar="N", type=positive, help="end --watch after N reports")
     output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what a topology does, once or again and again."""
+    """Print the measurements, once or repeatedly."""
     from dskype.deploy.metrics.meter import Meter, measure
     from dskype.deploy.metrics.reader import MetricsReader, find
     from dskype.deploy.metrics.tables import Screen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, open_client, output, positive, positive_seconds
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, open_client, output, positive, positive_seconds
 from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
 from dskype.deploy.machine.terminal import clean, clock_text, counted, put, say
 
@@ -21,11 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("rm", _rm, "remove subscriptions", _rm_arguments)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the action that is named."""
-    return args.act(args)
-
-
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
@@ -35,19 +30,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check, send nothing")
     check_options(parser)
     output(parser)
-    one = parser.add_argument_group("one subscription by options")
+    one = parser.add_argument_group("a single subscription, by options")
     one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
     one.add_argument("--meta", metavar="JSON", type=_json_value, help="comes back with every result")
     topk = parser.add_argument_group("top-k of the window")
-    topk.add_argument("--text", help="the words looked for")
-    topk.add_argument("--near", metavar="LAT,LON", type=_numbers("LAT,LON", 2))
+    topk.add_argument("--text", help="the words to look for")
+    topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
-    boolean = parser.add_argument_group("every message that fits")
-    boolean.add_argument("--bbox", metavar="W,S,E,N", type=_numbers("WEST,SOUTH,EAST,NORTH", 4))
+    boolean = parser.add_argument_group("every message that matches")
+    boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"))
     boolean.add_argument("--expression", metavar="E", help="""e.g. 'coffee AND (wifi OR "late night")'""")
-    boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="forget it after so long")
+    boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,20 +61,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("id", metavar="ID", nargs="+")
-    parser.add_argument("--ignore-missing", action="store_true", help="an unknown ID is no error")
-
-
-def _numbers(what: str, count: int) -> Callable[[str], list[float]]:
-    def read(text: str) -> list[float]:
-        try:
-            values = [float(part) for part in text.split(",")]
-        except ValueError:
-            values = []
-        if len(values) != count:
-            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
-        return values
-
-    return read
+    parser.add_argument("--ignore-missing", action="store_true", help="an unknown ID is not an error")
 
 
 def _json_value(text: str) -> Any:
@@ -93,7 +75,7 @@ def _json_value(text: str) -> Any:
 
 
 def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the subscription that the options describe; None when there are none."""
+    """Return the subscription that the options describe; None if none of them is given."""
     fields = {
         "id": args.id,
         "text": args.text,
@@ -117,7 +99,7 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _subscription(line: bytes) -> tuple[bytes, bytes, bool]:
-    """Split a line into key and value; tells whether the id was generated.
+    """Return key and value of the record for a line, and whether the id is a generated one.
 
     :raises ValueError: not a JSON object with a usable id.
     """
@@ -157,7 +139,7 @@ def _add(args: argparse.Namespace) -> int:
             except (ValueError, TopologyError) as ex:
                 sending.refuse(number, str(ex))
                 continue
-            sending.one(lambda key=key, value=value: client.send_subscription(key, value))
+            sending.send(lambda key=key, value=value: client.send_subscription(key, value))
             if is_new:
                 generated.append(key.decode())
                 if args.output == "text":
@@ -242,7 +224,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _state(client: Any, found: Any) -> Any:
-    """Return the top-k of a subscription as it is registered now, or None."""
+    """Return the top-k of the current registration of a subscription, or None."""
     from dskype.topology.errors import TopologyError
 
     if found.type != "topk":
@@ -256,7 +238,7 @@ def _state(client: Any, found: Any) -> Any:
 
 
 def _unknown(client: Any, ids: Sequence[str]) -> int:
-    """Say that subscriptions are not there, with near ones."""
+    """Print an error for each unknown subscription, with the most similar id."""
     import difflib
 
     known = [r.id for r in client.subscriptions()]

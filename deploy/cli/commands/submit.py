@@ -1,4 +1,4 @@
-"""``dskype submit``: run a topology as one of a cluster's, until it is killed."""
+"""``dskype submit``: run a topology on a cluster until it is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dskype.deploy.machine.terminal import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flux_file.add_arguments(parser)
-    parser.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of that name: remove its state and start over")
+    parser.add_argument("--fresh", action="store_true", help="do not resume an interrupted topology of this name: remove its state and start over")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,16 +13,16 @@ from dskype.deploy.machine.terminal import put
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
-    parser.add_argument("--sub", metavar="ID", action="append", help="only of this subscription; repeatable")
+    parser.add_argument("--sub", metavar="ID", action="append", help="only results of this subscription; repeatable")
     parser.add_argument("--from", dest="start", choices=("beginning", "now"), default="now", help="default: now")
-    parser.add_argument("--count", metavar="N", type=positive, help="end after so many")
-    parser.add_argument("--topk", action="store_true", help="follow the whole top-k lists and not their changes")
-    parser.add_argument("--no-text", dest="texts", action="store_false", help="do not look for the texts of messages")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after N results")
+    parser.add_argument("--topk", action="store_true", help="follow the whole top-k lists instead of their changes")
+    parser.add_argument("--no-text", dest="texts", action="store_false", help="do not look up the texts of messages")
     output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what comes, until ``--count`` is reached."""
+    """Print results as they come, until ``--count`` is reached."""
     from dskype.deploy.cli.result_lines import follow_results, follow_topk
 
     with open_client(args) as client:

@@ -1,7 +1,7 @@
-"""``dskype verify``: read a topology's topics and compare everything that was published with a brute-force oracle.
+"""``dskype verify``: read a topology's topics and compare everything that it published with a brute-force oracle.
 
-What is compared: :func:`dskype.deploy.verification.verify`. Exit code 0: all equal; 1: something differs, or the topology did not
-come to rest in time; 2: the arguments make no sense.
+:func:`dskype.deploy.verification.verify` says what is compared. Exit code 0: all equal; 1: something differs, or the topology did not
+come to rest in time; 2: wrong arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from dskype.deploy.cli.arguments import UsageError, client_options, layers, output, positive, positive_seconds, target
+from dskype.deploy.cli.arguments import UsageError, client_options, integer, layers, output, positive, positive_seconds, target
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import Progress, plain, say
 
@@ -29,32 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
     group = parser.add_argument_group("options of verify")
-    group.add_argument("--file", metavar="YAML", dest="topology_file", help="compare by the config of this topology file; default: the running topology's")
+    group.add_argument("--file", metavar="YAML", dest="topology_file", help="use the config of this topology file; default: the running topology's")
     group.add_argument(
         "--inputs", metavar="NAME", help="the topology reads the messages and subscriptions of NAME.messages and NAME.subscriptions; default: its own"
     )
     group.add_argument(
         "--final",
         action="store_true",
-        help="the topology is at rest: everything must have been handled, the time of every message must have come, "
-        "and the last lists must be those at the newest message",
+        help="the topology is at rest: it must have handled all input, the time of every message must have come, "
+        "and its last lists must be those at the newest message",
     )
-    group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait so long at most for the topology to come to rest, then as --final")
-    group.add_argument("--since", metavar="WATERMARK", type=_watermark, help="compare results at this watermark and above only")
-    group.add_argument("--sample", metavar="N", type=positive, help="compare so many subscriptions only, drawn at random")
+    group.add_argument("--wait", metavar="SECS", type=positive_seconds, help="wait up to this long for the topology to come to rest, then as --final")
+    group.add_argument("--since", metavar="WATERMARK", type=integer("a watermark, 0 or more"), help="compare only results from this watermark on")
+    group.add_argument("--sample", metavar="N", type=positive, help="compare only N subscriptions, drawn at random")
     group.add_argument("--seed", metavar="N", type=int, default=0, help="for --sample; default: 0")
     group.add_argument("--show", metavar="N", type=positive, default=1, help="differences to show in full; default: 1")
     output(parser)
 
 
-def _watermark(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a watermark, 0 or more, given: {text!r}")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
-    """Verify a topology."""
+    """Print the report; fail if something differs."""
     from dskype.deploy.client.pubsub import PubSub
 
     try:
@@ -92,7 +86,7 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
         )
         if report.ok or final or attempt == 2:
             break
-        # A sink that fails may lose records of a batch and write the batch again: nobody sees that a moment later.
+        # A sink that failed has written part of a batch, and will write all of it soon.
         progress("something differs; looking again")
         time.sleep(_AGAIN_S)
     progress.end()
@@ -107,7 +101,7 @@ def _run(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> int:
 
 
 def _settings(args: argparse.Namespace, kafka: KafkaSettings, topology: str) -> Settings:
-    """Return the settings: of the file or the running topology, ``--config`` below and ``-c`` above."""
+    """Return the settings of the file or the running topology, which override ``--config`` and are overridden by ``-c``."""
     from dskype.spouts.settings import Settings
     from dskype.topology.runtime.nimbus_topic import conf_of, load_states
 

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the versions of this product and of what it runs on."""
+    """Print the versions of this product and of the packages that it runs on."""
     import platform
 
     found = {"dskype": own_version(), "python": platform.python_version()}

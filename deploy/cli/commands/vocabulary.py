@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, layers, open_client, output, positive
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, common, offline_settings, open_client, output, positive
 from dskype.deploy.cli.lines import LINE_BYTES, Refused, lines
 from dskype.deploy.machine.terminal import Progress, clean, counted, put, say
 
@@ -23,21 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add("show", _show, "show a vocabulary's size and words", _show_arguments)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the action that is named."""
-    return args.act(args)
-
-
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("file", nargs="?", metavar="FILE", help="messages as JSON lines; -: standard input")
     parser.add_argument("-o", "--output", metavar="OUT", default=_VOCABULARY, help=f"default: {_VOCABULARY}")
     parser.add_argument("--force", action="store_true", help="replace OUT")
     parser.add_argument("--field", metavar="NAME", default="text", help="the field of a line that holds the text; default: text")
-    parser.add_argument("--plain", action="store_true", help="a line is a text")
-    parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages", help="read a topic and no file: messages (the topology's), or a whole name")
+    parser.add_argument("--plain", action="store_true", help="each line is a text, not JSON")
+    parser.add_argument("--topic", metavar="NAME", nargs="?", const="messages", help="read a topic instead: messages (the topology's), or a full name")
     parser.add_argument(
-        "--sample", metavar="N", type=positive, help="so many texts: the newest of a topic (default: 100000), a random sample of a file (default: all)"
+        "--sample", metavar="N", type=positive, help="N texts: the newest of a topic (default: 100000), or a random sample of a file (default: all)"
     )
     check_options(parser)
 
@@ -45,8 +40,8 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, kafka=False)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--top", metavar="N", type=positive, default=20, help="the most frequent words; default: 20")
-    parser.add_argument("--term", metavar="T", action="append", default=[], help="this word; repeatable")
+    parser.add_argument("--top", metavar="N", type=positive, default=20, help="how many of the most frequent words; default: 20")
+    parser.add_argument("--term", metavar="T", action="append", default=[], help="show this word instead; repeatable")
     output(parser)
 
 
@@ -58,7 +53,7 @@ def _build(args: argparse.Namespace) -> int:
         from dskype.topology.errors import IllegalArgumentException, explain
 
         raise IllegalArgumentException(
-            explain(f"{args.output} is there already; a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
+            explain(f"{args.output} exists already, and a running topology may use it.", given=args.output, hint="name another file with -o, or --force")
         )
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
@@ -70,10 +65,7 @@ def _build(args: argparse.Namespace) -> int:
         stop_words: Sequence[str] = source.settings.stop_words
         texts: Iterator[str] = _texts_of_topic(source, args, progress)
     else:
-        from dskype.spouts.settings import Settings
-
-        below, conf, above = layers(args)
-        stop_words = Settings.from_conf({**below, **(conf or {}), **above}).stop_words
+        stop_words = offline_settings(args).stop_words
         texts = _texts_of_file(args, refused, progress)
     first = next(texts, None)
     built = None if first is None else Vocabulary.build(itertools.chain([first], texts), Tokenizer(stop_words))
@@ -117,7 +109,7 @@ def _texts_of_file(args: argparse.Namespace, refused: Refused, progress: Progres
 
 
 def _reservoir(items: Iterable[str], size: int) -> list[str]:
-    """Return a random sample, the same for the same items (algorithm R)."""
+    """Return a uniform random sample (algorithm R). The same items give the same sample."""
     import random
 
     chosen: list[str] = []
@@ -142,7 +134,7 @@ def _texts_of_topic(source: Any, args: argparse.Namespace, progress: Progress) -
         try:
             text = record.value.decode(errors="replace") if args.plain else _text_of(record.value or b"null", args.field)
         except (ValueError, AttributeError):
-            continue  # what is no message is in the dead letters
+            continue  # not a message: the topology has put it into the dead letters
         count += 1
         progress(lambda count=count: counted(count, "text"))
         yield text

@@ -351,7 +351,7 @@ def test_a_package_ships_the_folder_that_holds_it(tmp_path: Path, monkeypatch: p
 
 def test_a_users_error_has_no_traceback_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["local", str(tmp_path / "nope.yaml"), "-n", "-q"]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path}/nope.yaml is no file. given: '{tmp_path}/nope.yaml'\n"
+    assert capsys.readouterr().err == f"error: {tmp_path}/nope.yaml is not a file. given: '{tmp_path}/nope.yaml'\n"
     assert cli.main(["local", str(tmp_path / "nope.yaml"), "--verbose"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
@@ -548,23 +548,15 @@ def test_a_failed_topology_ends_the_run_with_its_error(words: str) -> None:
             local_screen.show(local, "wc", 5)
 
 
-def test_a_killed_topology_ends_the_run(words: str) -> None:
+def test_a_killed_topology_ends_the_run(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from dskype.topology.flux import load
 
     with LocalCluster(simulated=True) as local:
         local.submit_topology("wc", {}, load(words).topology)
-        follow = local_screen._follow
-
-        def kill_then_follow(*arguments: Any) -> Any:
-            found = follow(*arguments)
-            local.kill_topology("wc", 0)
-            return found
-
-        local_screen._follow, original = kill_then_follow, local_screen._follow
-        try:
-            local_screen.show(local, "wc", 0)
-        finally:
-            local_screen._follow = original
+        # The screen looks for a topic first; the topology is killed just after that.
+        monkeypatch.setattr(local_screen, "top_words_topic", lambda topology: local.kill_topology("wc", 0))
+        local_screen.show(local, "wc", 0)
+        assert local.manager.topologies == {}
 
 
 def test_words_are_shown_as_text_and_never_as_markup() -> None:

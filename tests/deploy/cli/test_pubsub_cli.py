@@ -20,7 +20,7 @@ import pytest
 
 from dskype.deploy.cli import lines
 from dskype.deploy.cli import main as cli
-from dskype.deploy.cli.arguments import join_negative
+from dskype.deploy.cli.arguments import LazyParser
 from dskype.deploy.client.pubsub import PubSub, ensure_topics
 from dskype.deploy.machine.registry import DSKYPE, registry
 from dskype.deploy.machine.terminal import clean, clock_text, put
@@ -154,19 +154,15 @@ def test_arguments_that_make_no_sense_end_with_2(arguments: list[str], capsys: p
     assert "error:" in capsys.readouterr().err
 
 
-def test_a_place_west_or_south_needs_no_equals_sign() -> None:
-    assert join_negative(["sub", "add", "--near", "-33.9,151", "--bbox", "-.5,0,1,1", "-k", "-3", "--near", "1,2", "--near", "-k"]) == [
-        "sub",
-        "add",
-        "--near=-33.9,151",
-        "--bbox=-.5,0,1,1",
-        "-k",
-        "-3",
-        "--near",
-        "1,2",
-        "--near",
-        "-k",
-    ]
+def test_a_place_west_or_south_needs_no_equals_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = LazyParser()
+    for option in ("--near", "--bbox", "-k"):
+        parser.add_argument(option)
+    args = parser.parse_args(["--near", "-33.9,151", "--bbox", "-.5,0,1,1", "-k", "-3"])
+    assert (args.near, args.bbox, args.k) == ("-33.9,151", "-.5,0,1,1", "-3")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--near", "-k"])
+    assert "--near: expected one argument" in capsys.readouterr().err
 
 
 def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str, tmp_path: Path) -> None:
@@ -616,7 +612,7 @@ def test_a_vocabulary_is_built_from_lines_and_shown(run: Any, tmp_path: Path, ca
     assert os.listdir(tmp_path) == ["m", "v.tsv"] or set(os.listdir(tmp_path)) == {"m", "v.tsv"}
     code, _, err = run("vocabulary", "build", file, "-o", out)
     assert code == 1
-    assert "is there already" in err
+    assert "exists already" in err
     file = json_lines(tmp_path / "m", [{"body": "a b"}, {"body": "b"}])
     assert run("vocabulary", "build", file, "-o", out, "--force", "--field", "body")[0] == 0
     assert (
@@ -676,3 +672,38 @@ def test_output_that_cannot_be_encoded_is_escaped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     put("café")
     assert raw.getvalue() == b"caf\\xe9\n"
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", json_lines(tmp_path / "m", [{"text": "too early coffee", "lat": 1, "lon": 2}]))[0] == 0
+    time.sleep(0.01)
+    assert run("sub", "add", json_lines(tmp_path / "s", [{"id": "park", "type": "topk", **PARK}, {"id": "coffee", "type": "boolean", **COFFEE}]))[0] == 0
+    south, north = COFFEE["bbox"][1], COFFEE["bbox"][3]
+    time.sleep(0.01)
+    near = {"id": "a", "text": "coffee, park", "lat": (south + north) / 2, "lon": COFFEE["bbox"][0]}
+    assert run("publish", json_lines(tmp_path / "m", [{"id": "a", "text": "older", "lat": 0, "lon": 0}, near]))[0] == 0
+    code, out, err = run("explain", "a", "park", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["message"] == "a" and found["tokens"] == ["coffee", "park"] and found["score"] is not None, err
+    assert "no list has been published for this subscription yet" in found["notes"] and "the subscription is pending, not active" in found["notes"]
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert found["rectangle"]["inside"] and [time["held"] for time in found["times"]] == [True]
+    found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
+    assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
+    write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
+    write(kafka, Topics.of(name).topk, [("park", write_topk)])
+    code, out, _ = run("explain", "a", "park")
+    assert code == 0 and "list    at watermark 4 it has rank 1" in out
+    write(kafka, Topics.of(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.of(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
+    registration = f"0-{len(subscriptions(kafka, name)) - 1}"
+    write(kafka, Topics.of(name).registrations, [event("coffee", registration, "active", 2)])
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
+    for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
+        code, out, err = run("explain", *unknown)
+        assert (code, out) == (1, "") and "There is no such" in err

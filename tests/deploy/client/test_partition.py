@@ -87,7 +87,7 @@ def test_a_plan_is_learned_shown_and_drawn(files, capsys, name):
 def test_options_reach_the_distributor_and_files_are_not_replaced_by_accident(files, capsys):
     assert learn(files, "spatial-first", 4, "--option", "n1=4") == 0
     assert learn(files) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert learn(files, "prefix", 4, "--force", "--option", "slack=0") == 0
     assert learn(files, "prefix", 4, "--force", "--option", "slak=0") == 1
     assert "did you mean slack" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a spout's task emits, and when."""
+"""What a spout task emits, and when."""
 
 import random
 

@@ -148,7 +148,10 @@ def test_constructor_arguments_may_be_named_beyond_storm() -> None:
     made = thing("constructorArgs: {x: 2, words: [a], colour: GREEN}")
     assert (made.x, made.words, made.colour.name) == (2.0, ["a"], "GREEN")
     refused_thing("constructorArgs: {nope: 1}", "Couldn't find a suitable constructor")
-    refused_thing("constructorArgs: {on: 1}", "has a key that names no parameter. given: True; hint: quote it, YAML reads on, off, yes and no as booleans")
+    refused_thing(
+        "constructorArgs: {on: 1}",
+        "has a key that cannot be a parameter's name. given: True; hint: quote it, because YAML reads on, off, yes and no as booleans",
+    )
 
 
 def test_a_vertex_takes_parallelism_tasks_loads_and_configuration() -> None:

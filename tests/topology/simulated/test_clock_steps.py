@@ -101,11 +101,11 @@ def test_a_frame_that_waits_for_one_that_is_lost_waits_no_longer():
     waits = []
     for step in (0, -HOUR_MS, HOUR_MS):
         receiver, records = Receiver(None, lambda text: None), 0
-        receiver.pass_time(10 * HOUR_MS)
+        receiver.advance_time(10 * HOUR_MS)
         start = receiver._waited_ms
         while receiver._waited_ms - start < PATIENCE_MS:
             records += 1
-            receiver.pass_time(10 * HOUR_MS + records * 1000 + (step if records > 10 else 0))
+            receiver.advance_time(10 * HOUR_MS + records * 1000 + (step if records > 10 else 0))
         waits.append(records)
     assert waits == [30, 31, 26]  # the step itself counts for nothing, or for 5 s at most
 

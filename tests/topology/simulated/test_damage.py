@@ -70,7 +70,7 @@ def test_a_spout_without_a_readable_journal_entry_does_not_begin_anew(damage):
     names = run.files("journal", run.task("numbers"))
     assert len(names) == 3
     run.damage(DAMAGE[damage], names)
-    with pytest.raises(SnapshotError, match="None of the journal entries of task .* hint: bring .* back from a backup") as error:
+    with pytest.raises(SnapshotError, match="None of the journal entries of task .* hint: restore .* from a backup") as error:
         run.restart()
     assert all(name in str(error.value) for name in names)
 
@@ -163,4 +163,4 @@ def test_tuples_that_the_log_has_lost_are_missed_by_their_receiver():
         run.log.append("t.first", 0, None, encode_control("snapshot", run.now_ms))
         run.go(5)
     reported = [e["error"] for e in run.sim.stats.errors]
-    assert len(reported) == 2 and all("does not come, though later ones did 30 s ago" in e and "start the topology afresh" in e for e in reported)
+    assert len(reported) == 2 and all("has not arrived, though later ones did 30 s ago" in e and "start the topology afresh" in e for e in reported)

@@ -175,8 +175,8 @@ def test_a_kafka_bolt_fails_a_tuple_whose_record_is_too_large():
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (("no topic!", None, b"v"), "no topic's name"),
-        ((None, None, b"v"), "no topic's name"),
+        (("no topic!", None, b"v"), "invalid name of a topic"),
+        ((None, None, b"v"), "invalid name of a topic"),
         (("t", 5, b"v"), "key"),
         (("t", None, 5), "value"),
         (("t", None, b"v", [("h", 7)]), "header"),

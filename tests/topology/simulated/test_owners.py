@@ -1,4 +1,4 @@
-"""Two processes that both believe that they own a spout's task, step by step."""
+"""Two processes that both believe that they own a spout task, step by step."""
 
 import pytest
 
@@ -166,7 +166,7 @@ def test_a_spout_does_not_begin_anew_when_its_journal_is_removed(numbers):
     a.handle(0, numbers.records())
     FileSnapshotStore(numbers.folder).clear()
     numbers.pulse(2)
-    with pytest.raises(LostStateError, match="journal of a spout's task is gone.*component: 'numbers'"):
+    with pytest.raises(LostStateError, match="journal of a spout task has disappeared.*component: 'numbers'"):
         a.handle(1, numbers.records(2))
     with pytest.raises(LostStateError, match="has no journal, but its inbox has been read before.*offset 2"):
         numbers.start("b").handle(1, numbers.records(2))

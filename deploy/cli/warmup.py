@@ -1,7 +1,7 @@
 """Compiles every kernel once, into the cache folder, so that no topology has to wait for it.
 
 The kernels are called by what calls them: a small DSkype on the simulated log, which meets messages, both kinds of
-subscriptions, evaluations, and a snapshot that is restored.
+subscriptions, evaluations, and a snapshot that is restored; then what it published is verified.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
 
 
 def _run_small_topology() -> None:
+    from dskype.deploy.verification import verify
+    from dskype.deploy.verification.inputs import Inputs
+    from dskype.spouts.settings import Settings
     from dskype.spouts.topics import Topics
     from dskype.topology.flux import load
     from dskype.topology.planning.plan import TopologyPlan
@@ -78,8 +81,16 @@ def _run_small_topology() -> None:
         simulation.run_until_quiet()
         if number == 30:
             simulation.rebalance(plan)  # every task goes on from a snapshot
+    for _ in range(5):  # the lists of the last message are published
+        time_ms[0] += 1_000
+        simulation.tick_clock()
+        simulation.run_until_quiet()
     if letters := simulation.dead_letters():
         msg = f"the warm-up has dead letters: {letters[0].headers}"
+        raise RuntimeError(msg)
+    report = verify(Inputs.read("dskype", log.records), Settings.from_conf(plan.conf), final=True)
+    if not report.ok:
+        msg = f"the warm-up is not verified: {report.as_text()}"
         raise RuntimeError(msg)
 
 
