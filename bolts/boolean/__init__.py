@@ -11,15 +11,29 @@ from dskype.bolts.boolean.baselines.fast import FastIndex
 from dskype.bolts.boolean.baselines.irtree import IrTreeIndex
 from dskype.bolts.boolean.baselines.keyword_first import KeywordFirstIndex
 from dskype.bolts.boolean.baselines.spatial_first import SpatialFirstIndex
+from dskype.bolts.boolean.lanes import LanesIndex
 from dskype.bolts.boolean.plain import PlainIndex
 from dskype.bolts.boolean.rtree.index import RtPlusPlusTreeIndex, RtPlusTreeIndex, RtTreeIndex
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["INDEXES", "BooleanIndex", "make_index"]
 
-_PAPERS = (FastIndex, Gi2Index, TableIndex, RtTreeIndex, RtPlusTreeIndex, RtPlusPlusTreeIndex, KeywordFirstIndex, SpatialFirstIndex, IrTreeIndex)
-
-INDEXES: dict[str, type[BooleanIndex]] = {index.name: index for index in (PlainIndex, *_PAPERS)}
+INDEXES: dict[str, type[BooleanIndex]] = {
+    index.name: index
+    for index in (
+        LanesIndex,
+        PlainIndex,
+        FastIndex,
+        Gi2Index,
+        TableIndex,
+        RtTreeIndex,
+        RtPlusTreeIndex,
+        RtPlusPlusTreeIndex,
+        KeywordFirstIndex,
+        SpatialFirstIndex,
+        IrTreeIndex,
+    )
+}
 """Name (``dskype.boolean.index``) -> class."""
 
 

@@ -193,7 +193,7 @@ class FastIndex(RecordIndex):
             if node:
                 at, term = inner[node]
                 assert int(p.nodes[node, 1]) == term and (at == kernels.CELLS) == bool(mask & kernels.IS_CELL) and (owner == at or at == kernels.CELLS)
-                assert count or block >= 0 or mask & kernels.BELOW
+                assert count or mask & kernels.BELOW or not mask & kernels.IS_CELL
             if mask & kernels.IS_CELL:
                 assert block < 0
                 for quadrant in range(4):
@@ -230,8 +230,7 @@ class FastIndex(RecordIndex):
         holds = [b for b in lists if record in p.units[b + 1 : b + 1 + int(p.units[b, 0]), kernels.RECORD].tolist()]
         if holds:
             return  # one, or two if a neighbour's list is shared that has it as well
-        assert depth == len(key)
-        reached = 0
+        reached = 0  # its trie may be gone, if nothing was left in it here
         for quadrant in range(4):
             below = int(kernels.child_of(cell, quadrant))
             if kernels.overlaps_cell(self._records, p, record, int(kernels.level_of(below)), below & 0xFFFFFF, below >> 24 & 0xFFFFFF):

@@ -702,3 +702,38 @@ def test_output_that_cannot_be_encoded_is_escaped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     put("café")
     assert raw.getvalue() == b"caf\\xe9\n"
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", json_lines(tmp_path / "m", [{"text": "too early coffee", "lat": 1, "lon": 2}]))[0] == 0
+    time.sleep(0.01)
+    assert run("sub", "add", json_lines(tmp_path / "s", [{"id": "park", "type": "topk", **PARK}, {"id": "coffee", "type": "boolean", **COFFEE}]))[0] == 0
+    south, north = COFFEE["bbox"][1], COFFEE["bbox"][3]
+    time.sleep(0.01)
+    near = {"id": "a", "text": "coffee, park", "lat": (south + north) / 2, "lon": COFFEE["bbox"][0]}
+    assert run("publish", json_lines(tmp_path / "m", [{"id": "a", "text": "older", "lat": 0, "lon": 0}, near]))[0] == 0
+    code, out, err = run("explain", "a", "park", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["message"] == "a" and found["tokens"] == ["coffee", "park"] and found["score"] is not None, err
+    assert "no list has been published for this subscription yet" in found["notes"] and "the subscription is pending, not active" in found["notes"]
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert found["rectangle"]["inside"] and [time["held"] for time in found["times"]] == [True]
+    found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
+    assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
+    write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
+    write(kafka, Topics.of(name).topk, [("park", write_topk)])
+    code, out, _ = run("explain", "a", "park")
+    assert code == 0 and "list    at watermark 4 it has rank 1" in out
+    write(kafka, Topics.of(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.of(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
+    registration = f"0-{len(subscriptions(kafka, name)) - 1}"
+    write(kafka, Topics.of(name).registrations, [event("coffee", registration, "active", 2)])
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
+    for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
+        code, out, err = run("explain", *unknown)
+        assert (code, out) == (1, "") and "There is no such" in err
