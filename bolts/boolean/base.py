@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -98,7 +99,7 @@ class BooleanIndex(ABC):
         :raises IllegalArgumentException: as :meth:`insert_many` does.
         """
         ends = np.asarray(offsets).tolist()
-        self.insert_many(slots, boxes, [["and", *terms[first:last].tolist()] for first, last in zip(ends, ends[1:])])
+        self.insert_many(slots, boxes, [["and", *terms[first:last].tolist()] for first, last in itertools.pairwise(ends)])
 
     def remove(self, slot: int) -> None:
         """Take one subscription out; see :meth:`remove_many`."""

@@ -136,7 +136,7 @@ class LanesIndex(BooleanIndex):
             taken = [s for s in slots.tolist() if 0 <= s < len(places) and places[s]]
             raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
         del places
-        if high >= len(self._rows["places"].array):
+        if high >= min(len(self._rows["places"].array), len(self._rows["boxes"].array)):
             self._reserve(boxes=high + 1, places=high + 1)
         self._largest_program = 4 * int(np.diff(offsets).max()) + 64
         batch = changes.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs)))

@@ -104,7 +104,7 @@ def test_subscriptions_that_move_through_many_groups_keep_their_halves_and_trigg
                 index.insert(slot, *live[slot])
         if step % 5 == 0:
             index._check()
-        rows = [(any_place_message(rng)[0:-1] + (rng.sample(range(1, 10), rng.randrange(1, 9)),)) for _ in range(4)]
+        rows = [((*any_place_message(rng)[0:-1], rng.sample(range(1, 10), rng.randrange(1, 9)))) for _ in range(4)]
         rows += [(0.0, 175.0 + rng.random() * 5, [1]), ((-179.0, -1.0, 179.0, 1.0), list(range(1, 9)))]
         assert pairs(index.match(messages_of(rows))) == expected(live, rows)
 
