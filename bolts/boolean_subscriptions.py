@@ -35,8 +35,8 @@ class BooleanSubscriptions:
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
         self._slack_ms = max(_TTL_SLACK_MS, settings.ahead_ms)
-        self._ends_ms: dict[int, int] = {}  # slot -> expiry
-        self._expiring: list[tuple[int, int, str]] = []  # heap of (expiry in ms, slot, registration)
+        self._ends_ms = np.zeros(0, np.int64)  # by slot; those behind it do not end
+        self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration)
 
     def open(self, name: str, registration: str, subscription: BooleanSubscription) -> int:
         """Begin a subscription; return its slot."""
@@ -45,22 +45,28 @@ class BooleanSubscriptions:
         self.metadata.set(slot, name, registration, subscription.meta)
         self._index.insert(slot, subscription.bbox, subscription.expression)
         if subscription.expires_ms is not None:
+            self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
             heapq.heappush(self._expiring, (subscription.expires_ms, slot, registration))
         return slot
 
+    def _cover(self, slot: int) -> None:
+        """Let ``_ends_ms`` have an entry for a slot."""
+        if slot >= len(self._ends_ms):
+            self._ends_ms = np.concatenate((self._ends_ms, np.full(slot + 16 - len(self._ends_ms) + slot // 2, _NEVER_MS, np.int64)))
+
     def forget(self, slot: int) -> None:
         """Empty a slot."""
         self._index.remove(slot)
-        self._ends_ms.pop(slot, None)
+        self._ends_ms[slot : slot + 1] = _NEVER_MS
         self.metadata.release(slot)
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
         rows, slots = self._index.match(arrived.messages)
-        if self._expiring:
-            ends_ms = [self._ends_ms.get(slot, _NEVER_MS) for slot in slots.tolist()]
-            alive = arrived.arrival_ms[rows] < np.array(ends_ms, np.int64)
+        if self._expiring and len(slots):
+            self._cover(int(slots.max()))
+            alive = arrived.arrival_ms[rows] < self._ends_ms[slots]
             rows, slots = rows[alive], slots[alive]
         self.busiest.count(slots)
         return rows, slots
@@ -81,15 +87,22 @@ class BooleanSubscriptions:
         """Return the number of slots in use."""
         return len(self._index)
 
+    def _expiries(self) -> list[list[int]]:
+        slots = np.flatnonzero(self._ends_ms < _NEVER_MS)
+        return np.stack((slots, self._ends_ms[slots]), axis=1).tolist()
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as arrays and plain values."""
-        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": [[slot, end_ms] for slot, end_ms in self._ends_ms.items()]}
+        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": self._expiries()}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         self._index.restore(state["boolean"])
         self.metadata.restore(state["filters"])
         self.slots = self.metadata.by_name()
-        self._ends_ms = dict(state["ends_ms"])
-        self._expiring = [(end_ms, slot, self.metadata.registration(slot)) for slot, end_ms in self._ends_ms.items()]
+        self._ends_ms = np.zeros(0, np.int64)
+        for slot, ends_ms in state["ends_ms"]:
+            self._cover(slot)
+            self._ends_ms[slot] = ends_ms
+        self._expiring = [(ends_ms, slot, self.metadata.registration(slot)) for slot, ends_ms in self._expiries()]
         heapq.heapify(self._expiring)

@@ -14,6 +14,7 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts import streams
+from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.settings import Settings
@@ -118,10 +119,11 @@ class DistributionBolt(BatchBolt):
     def _distribute_messages(self, batch: TupleBatch) -> None:
         seq, position, ids, lat, lon, texts, arrival_ms = batch.columns
         offsets, terms, weights = self._vocabulary.weigh_texts(texts, self._tokenizer)
-        messages = MessageBatch(np.array(seq), np.array(position), np.array(lat), np.array(lon), offsets, terms, weights)
-        columns = [messages.seq, messages.position, ids, messages.lat, messages.lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
+        lat, lon, areas = columns_to_areas(lat, lon)
+        messages = MessageBatch(np.array(seq), np.array(position), lat, lon, offsets, terms, weights, areas)
+        columns = [messages.seq, messages.position, ids, lat, lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
         routes = self._placement.routes(messages)
-        matching = [*columns, arrival_ms]
+        matching = [*columns[:3], *areas_to_columns(lat, lon, areas), *columns[5:], arrival_ms]
         if routes is None:
             for task in self._subscription_tasks:
                 self._collector.emit_direct_batch(task, matching, streams.MATCHING)

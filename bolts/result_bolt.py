@@ -20,7 +20,7 @@ from dskype.distribution import distributor_class
 from dskype.spouts import streams
 from dskype.spouts.settings import Settings
 from dskype.topology.components import BatchBolt
-from dskype.topology.config import Config
+from dskype.topology.config import RECORD_BYTES, Config
 
 __all__ = ["ResultBolt"]
 
@@ -62,7 +62,15 @@ class ResultBolt(BatchBolt):
         settings = Settings.from_conf(conf)
         topology, run = context.plan.name, run_of(context.get_storm_id())
         self._collector = collector
-        self._publisher = ResultPublisher(collector, topology, settings, via_bolt=True, run=run)
+        self._publisher = ResultPublisher(
+            collector,
+            topology,
+            settings,
+            via_bolt=True,
+            run=run,
+            task=context.get_this_task_id(),
+            record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
+        )
         self._store = make_store(settings.store, settings.store_options)
         self._store.open(Opening(topology, run, collector))
         self._topic: KafkaStore | None = None
@@ -101,7 +109,10 @@ class ResultBolt(BatchBolt):
     def on_watermark(self, watermark: int) -> None:
         """Publish what waited for the watermark."""
         for matches in self._strategy.advance(watermark):
-            self._write_deltas(matches)
+            if self._publisher.groups_matches:
+                self._publisher.merged_matches(matches)
+            else:
+                self._write_deltas(matches)
         self._write_merged()
 
     def _handle_lists(self, batch: Any) -> None:

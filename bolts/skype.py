@@ -50,7 +50,7 @@ class Skype:
     :param index: of the subscriptions: a name in ``dskype.bolts.topk.engine.INDEXES``.
     :param buffer: of the results: a name in ``dskype.bolts.topk.engine.BUFFERS``.
     :param window_index: of the messages: a name in ``dskype.bolts.window.base.WINDOWS``.
-    :param index_options: keyword arguments of the index; ``buffer_options``, ``window_options`` alike.
+    :param index_options: keyword arguments of the index; ``buffer_options`` and ``window_options`` likewise.
     :raises IllegalArgumentException: an argument or option is not usable.
     """
 
@@ -288,7 +288,9 @@ class TextSkype:
             return {}
         columns = list(zip(*rows, strict=True))
         if len(columns) != 4 + self.timed:
-            raise IllegalArgumentException(explain("Not a message.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)"))
+            raise IllegalArgumentException(
+                explain("A message has the wrong number of fields.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)")
+            )
         for id, _, lat, lon, *_ in rows:
             self._refuse_outside(id, lat, lon)
         seqs = np.arange(self._seq, self._seq + len(rows), dtype=np.int64)

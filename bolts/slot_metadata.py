@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.results.match_kernels import Names
+from dskype.bolts.slot_names import SlotNames
+
 __all__ = ["SlotMetadata"]
 
 
@@ -17,6 +20,7 @@ class SlotMetadata:
         self._free: list[int] = []
         self._slots = 0  # slots below this one have been in use
         self._with_meta = 0
+        self._json: SlotNames | None = None  # made when it is first asked for
 
     def allocate(self) -> int:
         """Return a free slot, for owners that have no other source of slots. Fill it with :meth:`set`, and give it back with :meth:`release`."""
@@ -29,11 +33,15 @@ class SlotMetadata:
         self._columns[:, slot] = name, registration, meta
         self._with_meta += meta is not None
         self._slots = max(self._slots, slot + 1)
+        if self._json is not None:
+            self._json.set(slot, name)
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
         self._with_meta -= self._columns[2, slot] is not None
         self._columns[:, slot] = None
+        if self._json is not None:
+            self._json.clear(slot)
 
     def release(self, slot: int) -> None:
         """Empty a slot of :meth:`allocate`, which may hand it out again."""
@@ -56,6 +64,15 @@ class SlotMetadata:
         """Return names, registrations and metas of slots as arrays of objects; in place of metas None if no subscription of the task has one."""
         return self._columns[0, slots], self._columns[1, slots], self._columns[2, slots] if self._with_meta else None
 
+    def json_names(self) -> Names:
+        """Return the names by slot as JSON; valid until a slot is filled or emptied."""
+        if self._json is None:
+            self._json = SlotNames()
+            for slot, name in enumerate(self._columns[0, : self._slots]):
+                if name is not None:
+                    self._json.set(slot, name)
+        return self._json.arrays()
+
     def by_name(self) -> dict[str, int]:
         """Return name -> slot."""
         return {name: slot for slot, name in enumerate(self._columns[0, : self._slots]) if name is not None}
@@ -67,7 +84,7 @@ class SlotMetadata:
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         *columns, self._free = (list(part) for part in state)
-        self._slots = len(columns[0])
+        self._slots, self._json = len(columns[0]), None
         self._columns = np.empty((3, self._slots), object)
         for row, column in zip(self._columns, columns):
             row[:] = column

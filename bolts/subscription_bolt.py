@@ -23,10 +23,10 @@ from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
 from dskype.distribution import distributor_class
 from dskype.spouts import streams
-from dskype.spouts.settings import CHANGEABLE_SETTINGS, Settings
+from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.config import Config
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
@@ -47,6 +47,7 @@ class SubscriptionBolt(BatchBolt):
     """
 
     changeable_settings = CHANGEABLE_SETTINGS
+    default_settings = DEFAULTS
 
     def __init__(self, distribution_bolt: str = "distribution-bolt") -> None:
         self._distribution_bolt = distribution_bolt
@@ -61,7 +62,7 @@ class SubscriptionBolt(BatchBolt):
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
         topics, config = Topics.for_topology(topology), topic_config(Settings.from_conf(conf))
-        return {getattr(topics, name): config[name] for name in ("results", "topk", "registrations")}
+        return {getattr(topics, name): config[name] for name in ("results", "matches", "topk", "registrations") if name in config}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
@@ -78,7 +79,13 @@ class SubscriptionBolt(BatchBolt):
         self._collector, self._context = collector, context
         replicates = distributor_class(settings.distributor).replicates
         publisher = ResultPublisher(
-            collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka", run=run_of(context.get_storm_id())
+            collector,
+            context.plan.name,
+            settings,
+            via_bolt=replicates or settings.store != "kafka",
+            run=run_of(context.get_storm_id()),
+            task=context.get_this_task_id(),
+            record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
         counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}

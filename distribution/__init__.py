@@ -86,7 +86,7 @@ def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:
     else:
         kind(1, options)
     if missing and must_exist:
-        raise IllegalArgumentException(explain("A file of dskype.distributor.options is not there.", given=missing[0], legal="a file where the topology runs"))
+        raise IllegalArgumentException(explain("A file of dskype.distributor.options is missing.", given=missing[0], legal="a file where the topology runs"))
 
 
 def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, plan: Mapping[str, Any] | None = None) -> Distributor:
@@ -129,7 +129,7 @@ def read_plan(path: str | Path) -> dict[str, Any]:
             explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'", hint=str(ex) or type(ex).__name__)
         ) from None
     if not isinstance(plan, dict) or type(plan.get("tasks")) is not int or plan["tasks"] < 1 or not isinstance(plan.get("distributor"), str):
-        raise IllegalArgumentException(explain("The file is no plan.", given=str(path), legal="a file of 'dskype partition learn'"))
+        raise IllegalArgumentException(explain("The file does not hold a plan.", given=str(path), legal="a file of 'dskype partition learn'"))
     return plan
 
 
@@ -138,7 +138,7 @@ def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     options = dict(settings.distributor_options)
     source = {key: options.pop(key) for key in ("plan", "sample") if options.get(key) is not None and settings.distributor != "hashing"}
     if len(source) == 2:
-        raise IllegalArgumentException(explain("dskype.distributor.options have a plan or a sample.", given="both"))
+        raise IllegalArgumentException(explain("dskype.distributor.options must have either a plan or a sample.", given="both"))
     if "plan" in source and not isinstance(source["plan"], str):
         raise IllegalArgumentException(explain("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name"))
     files = source.get("sample", {"messages": "", "subscriptions": ""})

@@ -70,7 +70,8 @@ class Distributor(ABC):
     constructor. Another plan needs another distributor.
 
     Exactness requires one thing: a message that shares a keyword with a subscription either goes to one of the subscription's tasks, or
-    scores no more than the guard of the placement. (A message that satisfies a boolean subscription always goes to one of its tasks.)
+    scores no more than the guard of the placement. (A message that satisfies a boolean subscription always goes to one of its tasks. A distributor that
+    routes messages by place has to use ``messages.areas``: an area may overlap several partitions.)
 
     :param tasks: number of tasks.
     :param options: ``dskype.distributor.options``, without ``plan`` and ``sample``.
@@ -132,12 +133,7 @@ def check_plan(kind: type[Distributor], tasks: int, plan: Mapping[str, Any]) -> 
     name, found = kind.name, dict(plan) if isinstance(plan, Mapping) else {}
     if found.get("v") != PLAN_FORMAT:
         raise IllegalArgumentException(
-            explain(
-                "This is no plan of a distributor that is understood here.",
-                given=found.get("v"),
-                legal=f'"v": {PLAN_FORMAT}',
-                hint="'dskype partition learn' makes plans",
-            )
+            explain("The plan has an unknown format.", given=found.get("v"), legal=f'"v": {PLAN_FORMAT}', hint="'dskype partition learn' makes plans")
         )
     if found.get("distributor") != name:
         raise IllegalArgumentException(explain("The plan is of another distributor.", given=found.get("distributor"), legal=name))

@@ -11,9 +11,10 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Placed, Sample
 from dskype.distribution.learning import learn_tree, uniform_tree
-from dskype.distribution.partitioned import Partitioned, centre, work_of
+from dskype.distribution.partitioned import Partitioned, work_of
 from dskype.distribution.plans import Node
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 
@@ -56,7 +57,7 @@ class LocationDistributor(Partitioned):
 
     def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return the task of its place."""
-        lat, lon = centre(subscription.bbox) if isinstance(subscription, BooleanSubscription) else (subscription.lat, subscription.lon)
+        lat, lon = centre_of(*subscription.bbox) if isinstance(subscription, BooleanSubscription) else (subscription.lat, subscription.lon)
         node = self._root
         while "axis" in node:
             node = node["below"] if (lat if node["axis"] == "lat" else lon) < node["at"] else node["above"]

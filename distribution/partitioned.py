@@ -14,11 +14,12 @@ from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, c
 from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "centre", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
@@ -52,13 +53,6 @@ def _triggers(expression: Any) -> set[int]:
     if expression[0] == "or":
         return set().union(*triggers)
     return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
-def centre(bbox: Sequence[float]) -> tuple[float, float]:
-    """Return the centre (lat, lon) of a rectangle, which may cross the antimeridian."""
-    west, south, east, north = bbox
-    lon = (west + east) / 2 if west <= east else (west + east + 360) / 2
-    return (south + north) / 2, lon - 360 if lon > 180 else lon
 
 
 class Partitioned(Distributor):
@@ -147,7 +141,7 @@ class Partitioned(Distributor):
         """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
         if isinstance(subscription, BooleanSubscription):
             terms = np.array(trigger_terms(subscription.expression), np.int64)
-            lat, lon = centre(subscription.bbox)
+            lat, lon = centre_of(*subscription.bbox)
             weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
         else:
             terms, weights = np.asarray(subscription.terms, np.int64), np.asarray(subscription.weights, np.float64)
@@ -215,7 +209,7 @@ class Partitioned(Distributor):
         """
         to, away = self._partition(one).node["tasks"], self._partition(other).node["tasks"]
         if to == away:
-            raise IllegalArgumentException(explain("Two partitions are merged that are not with the same tasks.", given=f"{one}, {other}"))
+            raise IllegalArgumentException(explain("Two partitions with the same tasks cannot be merged.", given=f"{one}, {other}"))
         return self.rearranged({other: to}, {})
 
     def rearranged(self, reassigned: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
@@ -242,7 +236,7 @@ class Partitioned(Distributor):
             if not 0 <= task < self.tasks or task in tasks:
                 legal = [t for t in range(self.tasks) if t not in tasks]
                 raise IllegalArgumentException(
-                    explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                    explain("A partition can only be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
                 )
             cut = None
             if len(tasks) == 1:

@@ -12,7 +12,8 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import centre, trigger_terms
+from dskype.distribution.partitioned import trigger_terms
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -73,7 +74,8 @@ def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
     """Return the sample that consists of some records.
 
-    A boolean subscription counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a threshold.
+    A boolean subscription counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a threshold. An
+    area counts at its centre.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = Tokenizer(settings.stop_words)
@@ -88,7 +90,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
             rows.append((s.k, s.alpha, s.lat, s.lon, *vocabulary.weigh(s.keywords), True))
         else:
             triggers = np.array(trigger_terms(vocabulary.map_expression(s.expression)), np.int64)
-            rows.append((1, 0.0, *centre(s.bbox), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
+            rows.append((1, 0.0, *centre_of(*s.bbox), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
     k, alpha, lat, lon, row_terms, row_weights, bounded = zip(*rows)
     sample = Sample(
         batch,

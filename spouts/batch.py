@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.spouts.areas import columns_to_areas
 from dskype.spouts.columns import lists_to_csr
 
 __all__ = ["MessageBatch", "select_lists"]
@@ -63,13 +64,17 @@ class MessageBatch(NamedTuple):
     def from_columns(cls, seq: Any, position: Any, lat: Any, lon: Any, terms: Any, weights: Any, *, copy: bool = True) -> MessageBatch:
         """Return the messages in columns of a frame.
 
+        :param lat: as :func:`~dskype.spouts.areas.areas_to_columns` makes it; ``lon`` likewise.
         :param terms: a column of lists, see :func:`~dskype.spouts.columns.lists_to_csr`; ``weights`` likewise.
         :param copy: False: the arrays may be read-only views of the frame.
         """
+        areas = None
+        if np.ndim(lat) == 2:
+            lat, lon, areas = columns_to_areas(lat, lon)
         offsets, flat_terms = lists_to_csr(terms, np.int64)
         columns = (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
         convert = np.array if copy else np.asarray
-        return cls(*(convert(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(cls._fields, columns)))
+        return cls(*(convert(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(cls._fields, columns)), areas)
 
     @classmethod
     def concat(cls, batches: Sequence[MessageBatch]) -> MessageBatch:

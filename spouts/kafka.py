@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import streams
+from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
@@ -122,8 +123,7 @@ class MessageSpout(KafkaSpout):
                 seq,
                 position,
                 pa.array(ids, pa.string()),
-                np.array([m.lat for _, m, _ in good], np.float64),
-                np.array([m.lon for _, m, _ in good], np.float64),
+                *_places([m for _, m, _ in good]),
                 pa.array([m.text for _, m, _ in good], pa.string()),
                 np.array([r.timestamp_ms for r, _, _ in good], np.int64),
             ],
@@ -179,6 +179,12 @@ class MessageSpout(KafkaSpout):
     def restore(self, state: Any) -> None:
         """Continue numbering from a snapshot."""
         self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms = state
+
+
+def _places(messages: Sequence[Message]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns ``lat`` and ``lon`` of messages, some of which may be areas."""
+    lat, lon = np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64)
+    return areas_to_columns(lat, lon, areas_of(messages))
 
 
 class SubscriptionSpout(KafkaSpout):

@@ -7,12 +7,15 @@ letter. An optional field is either absent or has its type; only ``meta`` may be
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from dskype.spouts import expression as expressions
+from dskype.spouts.areas import centre_of
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
@@ -24,6 +27,7 @@ __all__ = [
     "RecordError",
     "Subscription",
     "TopkSubscription",
+    "areas_of",
     "longest_record_bytes",
     "parse_key",
     "parse_message",
@@ -73,12 +77,13 @@ def _longest_bytes(content_bytes: int) -> int:
 
 
 class Message(NamedTuple):
-    """A geo-tagged message.
+    """A geo-tagged message: a point or an area.
 
     :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
     :ivar text: its text, which may have no keyword.
-    :ivar lat, lon: degrees, inside the data space.
+    :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1; None if the record has none.
+    :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     """
 
     id: str | None
@@ -86,6 +91,14 @@ class Message(NamedTuple):
     lat: float
     lon: float
     ts: int | None
+    bbox: tuple[float, float, float, float] | None = None
+
+
+def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
+    """Return where messages are as :class:`~dskype.spouts.batch.MessageBatch` has it in ``areas``; None where all of them are points."""
+    if all(m.bbox is None for m in messages):
+        return None
+    return np.array([(m.lon, m.lat, m.lon, m.lat) if m.bbox is None else m.bbox for m in messages], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +185,14 @@ def parse_message(
 ) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
 
+    An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
+
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None)
+    >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0))
     >>> parse_message(b'{"text": "Late coffee", "lat": 98.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 98.1; legal: a number from -90 to 90
@@ -187,8 +204,13 @@ def parse_message(
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, words_max)
+    bbox = None
     lat, lon = record.get("lat"), record.get("lon")
-    if not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
+    if "bbox" in record:
+        lat, lon, bbox = _area(record, space)
+    elif not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
+        if "lat" not in record and "lon" not in record:
+            raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox'", given=_Shown("neither")))
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
@@ -196,7 +218,7 @@ def parse_message(
     ts = record.get("ts")
     if (ts is not None or "ts" in record) and not (type(ts) is int and 0 <= ts < 9007199254740992):
         _refuse("Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
-    return Message(id, text, lat, lon, ts)
+    return Message(id, text, lat, lon, ts, bbox)
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
@@ -262,19 +284,11 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
             raise RecordError(str(e)) from None
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
-    bbox = record.get("bbox")
-    legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
-    if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
-        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
-    west, south, east, north = bbox
-    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
-        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
+    bbox = _bbox(record)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(
-        id, (float(west), float(south), float(east), float(north)), expression, None if ttl_s is None else float(ttl_s), _meta(record, limits)
-    )
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits))
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -369,6 +383,36 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
         legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
         raise _error("Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
     return lat, lon
+
+
+def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Return a rectangle, checked."""
+    bbox = record.get("bbox")
+    legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
+    if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
+        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
+    west, south, east, north = bbox
+    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
+    return float(west), float(south), float(east), float(north)
+
+
+def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float]]:
+    """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
+    if "lat" in record or "lon" in record:
+        given = ", ".join(f"{name} {_shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
+        raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox', not both", given=_Shown(given)))
+    bbox = _bbox(record)
+    lat, lon = centre_of(*bbox)
+    if not space.contains(lat, lon):
+        raise RecordError(
+            explain(
+                "Expected an area whose centre is inside the data space",
+                given=_Shown(f"{_shown(record['bbox'])} around lat {lat}, lon {lon}"),
+                legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}",
+            )
+        )
+    return lat, lon, bbox
 
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.index": "chunks",
     "dskype.window.index.options": {},
     "dskype.results": "both",
+    "dskype.results.matches": "each",
     "dskype.results.topk.interval.ms": 1000,
     "dskype.results.retention.ms": 7 * 86_400_000,
     "dskype.results.retention.bytes": 32 << 30,
@@ -60,7 +61,8 @@ of the distribution bolt with the others. Further subscriptions become dead lett
 ``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
 null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
 ``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
-``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They apply when the topic
+``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
+``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
 is created. Registration events are kept as long, and the last one of each subscription for ever.
 ``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
 """
@@ -73,6 +75,7 @@ _COUNT_DEFAULT = 100_000
 _DEEPEST = 16
 """Most parentheses of an expression that may be open at once. Each becomes two nested lists wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
+_MATCHES = ("each", "grouped")
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
@@ -123,6 +126,7 @@ class Settings:
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
     :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
+    :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     """
@@ -151,6 +155,7 @@ class Settings:
     window_index: str = "chunks"
     window_index_options: dict[str, Any] = field(default_factory=dict)
     results: str = "both"
+    matches: str = "each"
     topk_interval_ms: int = 1000
     results_retention_ms: int | None = 7 * 86_400_000
     results_retention_bytes: int | None = 32 << 30
@@ -198,6 +203,8 @@ class Settings:
             raise _refuse("dskype.limits.subscription.cost.action", action, "refuse | warn")
         if conf["dskype.results"] not in _RESULTS:
             raise _refuse("dskype.results", conf["dskype.results"], " | ".join(_RESULTS))
+        if conf["dskype.results.matches"] not in _MATCHES:
+            raise _refuse("dskype.results.matches", conf["dskype.results.matches"], " | ".join(_MATCHES))
         if not (conf["dskype.vocabulary"] is None or isinstance(conf["dskype.vocabulary"], str)):
             raise _refuse("dskype.vocabulary", conf["dskype.vocabulary"], "the path of a file, or null")
         words = conf["dskype.stop.words"]
@@ -220,6 +227,7 @@ class Settings:
             cost_action=action,
             results_per_s=_bound(conf, "dskype.limits.results.per.second"),
             results=conf["dskype.results"],
+            matches=conf["dskype.results.matches"],
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
             results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),

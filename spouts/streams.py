@@ -68,7 +68,8 @@ FIELDS = {
     LISTS: Fields("subscription", "kind", "record"),
 }
 """Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
-lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
+lists; ``lat`` and ``lon`` are degrees. In ``messages`` and ``matching`` they are pairs of degrees, float64[n, 2], where some messages of
+a frame are areas (:func:`dskype.spouts.areas.areas_to_columns`). ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
 lists in rank order; ``task`` is the id of the subscription task that asked, and ``count`` how many messages it wants.
 
 With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other

@@ -25,11 +25,14 @@ def topic_config(settings: Settings) -> dict[str, dict[str, str]]:
     # The same bound applies to a producer's batch.
     bounded = {"compression.type": "uncompressed", "max.message.bytes": str(max(_BATCH_BYTES, longest_record_bytes(settings.limits) + _FRAMING_BYTES))}
     kept_ms, kept_bytes = (-1 if limit is None else limit for limit in (settings.results_retention_ms, settings.results_retention_bytes))
+    results = {**_KEEP, "retention.ms": str(kept_ms), "retention.bytes": str(kept_bytes), "segment.ms": str(_DAY_MS)}
     return {
         # The broker's clock stamps arrivals, so that a ttl and a latency do not depend on the clocks of clients.
         "messages": {**_KEEP, **_LOG_TIME, **bounded},
         "subscriptions": {**_COMPACT, **_LOG_TIME, **bounded},
-        "results": {**_KEEP, "retention.ms": str(kept_ms), "retention.bytes": str(kept_bytes), "segment.ms": str(_DAY_MS)},
+        "results": results,
+        # By message, where matches are not published one by one.
+        **({"matches": results} if settings.matches == "grouped" else {}),
         # Written often, needed once per key. Kafka compacts closed segments only, and reads the whole topic each time: not for a few new records.
         "topk": {**_COMPACT, "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.5"},
         # A short record when a subscription begins or ends. The last record of each subscription stays: it says whether it is active. Earlier
@@ -52,11 +55,12 @@ class Topics(NamedTuple):
 
     :ivar messages: JSON messages, in.
     :ivar subscriptions: JSON subscriptions by id, compacted, in; a null value unregisters.
-    :ivar results: deltas, out.
+    :ivar results: deltas, and matches unless they are grouped, out.
     :ivar topk: the whole current top-k by subscription id, compacted, out.
     :ivar registrations: events of subscriptions that become active or are removed, out.
     :ivar plans: distribution plans, compacted, in; see :func:`topic_config`.
     :ivar sequence: which records got which sequence numbers, out.
+    :ivar matches: matches by message, out; with ``dskype.results.matches: grouped`` only.
     """
 
     messages: str
@@ -66,6 +70,7 @@ class Topics(NamedTuple):
     registrations: str
     plans: str
     sequence: str
+    matches: str
     dead_letters: str
     metrics: str
 
@@ -75,5 +80,5 @@ class Topics(NamedTuple):
 
         :param inputs: the topology whose messages and subscriptions it reads; default: its own.
         """
-        own = cls(*(inbox_topic(topology, name) for name in TOPIC_CONFIG), dead_letters_topic(topology), metrics_topic(topology))
+        own = cls(*(inbox_topic(topology, name) for name in cls._fields[:-2]), dead_letters_topic(topology), metrics_topic(topology))
         return own if inputs is None else own._replace(**{name: inbox_topic(inputs, name) for name in ("messages", "subscriptions")})

@@ -25,7 +25,12 @@ from tests.distribution import worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
-BOOLEAN_OPTIONS = {"fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1}, "gi2": {"cells": 4, "vacuum": 1}, "table": {"cell_deg": 60.0, "most_cells": 3}}
+BOOLEAN_OPTIONS: dict[str, dict[str, object]] = {
+    "fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1},
+    "gi2": {"cells": 4, "vacuum": 1},
+    "table": {"cell_deg": 60.0, "most_cells": 3},
+    **{name: {"node_capacity": 4} for name in ("rt", "rt+", "rt++", "spatial-first", "ir-tree")},
+}
 
 
 def play_window(name: str, kind: str) -> None:

@@ -61,9 +61,12 @@ class Component(ABC):
     theirs, as in Storm.
 
     :cvar changeable_settings: configuration keys that may change between a stop and a resume, because the state does not depend on them.
+    :cvar default_settings: what configuration keys are when they are not set. A resume takes a key that is not set for its default, so that a
+        configuration may name a setting that an earlier version did not have.
     """
 
     changeable_settings: frozenset[str] = frozenset()
+    default_settings: Mapping[str, Any] = {}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams that this component emits; called once by ``create_topology``. Default: none."""

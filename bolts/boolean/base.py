@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -89,6 +90,16 @@ class BooleanIndex(ABC):
     def insert(self, slot: int, bbox: Sequence[float], expression: Any) -> None:
         """Put one subscription in; see :meth:`insert_many`."""
         self.insert_many([slot], np.array([bbox], np.float64), [expression])
+
+    def insert_conjunctions(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> None:
+        """Put subscriptions in that ask for all of some terms, given as columns; the same as :meth:`insert_many` with ``["and", ...]``.
+
+        :param offsets: int64[n + 1]; those of subscription *i* are ``terms[offsets[i]:offsets[i + 1]]``, at least one.
+        :param terms: int64[].
+        :raises IllegalArgumentException: as :meth:`insert_many` does.
+        """
+        ends = np.asarray(offsets).tolist()
+        self.insert_many(slots, boxes, [["and", *terms[first:last].tolist()] for first, last in itertools.pairwise(ends)])
 
     def remove(self, slot: int) -> None:
         """Take one subscription out; see :meth:`remove_many`."""

@@ -131,7 +131,7 @@ class MergedResults(ResultStrategy):
         once = np.ones(len(order), bool)
         once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (batch.seqs[order[1:]] != batch.seqs[order[:-1]])
         rows = order[once]
-        return [batch._replace(seqs=None).select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
+        return [batch.select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the results that wait for replicas or for the watermark."""

@@ -265,7 +265,7 @@ class ReplicaList(NamedTuple):
     :ivar claims: the epochs for which it is ready; empty: it is not ready.
     :ivar alone: whether it is ready and the only replica of its newest epoch, so that its deltas are published unchanged.
     :ivar ranked: its list; None: it is not ready.
-    :ivar base: the results that it has published so far; None: it has not published.
+    :ivar base: the list that it has published so far, if it was alone; None: it does not know what is published.
     """
 
     registration: str

@@ -13,7 +13,7 @@ from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import MATCH, REMOVE
+from dskype.bolts.results.formats import MATCH, REMOVE, MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
@@ -216,7 +216,12 @@ class SingleOwner(SubscriptionOwner):
         self._topk.mark_changed(slots)
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
-        self._publisher.deltas(self._matches(arrived, rows, slots))
+        if not self._publisher.groups_matches:
+            self._publisher.deltas(self._matches(arrived, rows, slots))
+            return
+        self._counters["matches"].inc(len(rows))
+        messages = MessageKeys(arrived.ids, arrived.messages.position, arrived.messages.seq)
+        self._publisher.matches(messages, rows, slots, self._boolean.metadata.json_names())
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Topics and formats (UTF-8; the id of a message is JSON text already and is inser
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
                               {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":...}
+    <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
     <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
 
@@ -11,19 +12,27 @@ The key of every record is the subscription's id, so the records of a subscripti
 subscription, left out if it has none. Deltas and events carry the header ``result-id``: subscription, registration, watermark,
 op and message as text, equal whenever the same result is written again.
 
+With ``dskype.results.matches: grouped`` each task that finds matches of a message writes one record of ``<topology>.matches`` for
+them: its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
+Their ``result-id`` is message, sequence number, task and number of the record.
+
 JSON is joined from columns of text; a float is written as the shortest text that reads back as the same float64.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
+from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -34,10 +43,14 @@ __all__ = [
     "OPS",
     "REMOVE",
     "Heads",
+    "MessageKeys",
     "Records",
     "delta_records",
     "event_record",
     "heads",
+    "json_names",
+    "match_records",
+    "names_of",
     "parse_registration",
     "score_texts",
     "state_values",
@@ -103,14 +116,21 @@ def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
     well_formed = pc.match_substring_regex(places, r"\A[0-9]+-[0-9]+\z")
     if places.null_count or pc.all(well_formed).as_py() is False:
         parse_registration(next(place for place, good in zip(places.to_pylist(), well_formed.to_pylist()) if not good))
-    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not ASCII, or in need of escapes
-        names = pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
-    else:
-        names = _joined('"', ids, '"')
+    names = json_names(ids)
     tails: Any = "}"
     if metas is not None and (meta_texts := to_strings(metas)).null_count < len(meta_texts):
         tails = pc.coalesce(_joined(',"meta":', meta_texts, "}"), "}")
     return Heads(ids.cast(pa.binary()), names, places, tails)
+
+
+def json_names(ids: Any) -> Any:
+    """Return ids of subscriptions as JSON texts in ASCII, a pyarrow string array."""
+    import pyarrow.compute as pc
+
+    ids = to_strings(ids)
+    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not ASCII, or in need of escapes
+        return pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
+    return _joined('"', ids, '"')
 
 
 class Records(NamedTuple):
@@ -156,6 +176,80 @@ def delta_records(batch: DeltaBatch) -> Records:
             ranking = pc.if_else(pa.array(adds), ranking, "")
     values = _joined(_SUBSCRIPTION, shared.names, _WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
     return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", messages))
+
+
+_AT_ONCE_BYTES = 1 << 28
+_IN_MESSAGE, _BY_TASK, _MATCHED = '{"v":1,"message":', ',"task":', ',"subscriptions":['
+
+
+class MessageKeys(NamedTuple):
+    """What identifies messages in records: n of them.
+
+    :ivar ids: as JSON text, a pyarrow string array.
+    :ivar watermarks: int64[n], their positions.
+    :ivar seqs: int64[n], their sequence numbers.
+    """
+
+    ids: Any
+    watermarks: np.ndarray
+    seqs: np.ndarray
+
+
+def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names, task: int, most_bytes: int) -> Iterator[Records]:
+    """Yield the records of grouped matches, many at once, in the order of the messages.
+
+    :param messages: n of them.
+    :param rows: int32[m], not falling: which message matches ...
+    :param subscriptions: int32[m]: ... the subscription with this number.
+    :param names: JSON texts of subscriptions' ids by number.
+    :param task: that writes.
+    :param most_bytes: no record with several subscriptions has more.
+    """
+    if not len(rows):
+        return
+    first = np.concatenate(([True], rows[1:] != rows[:-1]))
+    used, of = rows[first], np.cumsum(first, dtype=np.int32) - np.int32(1)
+    ids, marks = messages.ids.take(pa.array(used)), pa.array(messages.watermarks[used]).cast(pa.string())
+    keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
+    heads = names_of(_joined(_IN_MESSAGE, ids, _WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
+    names, heads = (Names(*map(_read_only, texts)) for texts in (names, heads))
+    firsts, offsets = match_kernels.cut(of, subscriptions, names.spans, heads.spans, most_bytes)
+    begin = 0
+    while begin < len(firsts) - 1:
+        end = max(begin + 1, int(np.searchsorted(offsets, offsets[begin] + _AT_ONCE_BYTES, side="right")) - 1)
+        whose = of[firsts[begin:end]]
+        values = np.empty(offsets[end] - offsets[begin], np.uint8)
+        match_kernels.fill(firsts[begin : end + 1], of, subscriptions, names, heads, values)
+        bounds = (offsets[begin : end + 1] - offsets[begin]).astype(np.int32)
+        parts = np.arange(begin, end) - np.searchsorted(of[firsts[:-1]], whose)
+        taken = pa.array(whose)
+        result_ids = _joined(ids.take(taken), "/", numbers.take(taken), "/", str(task), "/", pa.array(parts).cast(pa.string()))
+        yield Records(keys.take(taken), pa.StringArray.from_buffers(end - begin, pa.py_buffer(bounds), pa.py_buffer(values)), result_ids)
+        begin = end
+
+
+def names_of(texts: Any) -> Names:
+    """Return a pyarrow string array without nulls as read-only arrays, without copying its bytes."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
+    spans = np.stack((bounds[:-1], bounds[1:]), axis=1).astype(np.int64)
+    return Names(spans, np.frombuffer(b"" if data is None else data, np.uint8))
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view: kernels are compiled once, whether what is given can be written to or not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _bare(ids: Any) -> Any:
+    """Return ids, given as JSON, as the keys of records: a text without its quotes, a number in digits."""
+    import pyarrow.compute as pc
+
+    if pc.any(pc.match_substring(ids, "\\")).as_py():
+        return pa.array([str(json.loads(id)).encode() for id in ids.to_pylist()], pa.binary())
+    return pc.utf8_trim(ids, '"').cast(pa.binary())
 
 
 def _joined(*parts: Any) -> Any:

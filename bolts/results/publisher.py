@@ -9,10 +9,25 @@ import numpy as np
 
 from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, EVENTS, MATCH, delta_records, event_record, heads, parse_registration, state_values
+from dskype.bolts.results.formats import (
+    ADD,
+    EVENTS,
+    MATCH,
+    MessageKeys,
+    delta_records,
+    event_record,
+    heads,
+    json_names,
+    match_records,
+    names_of,
+    parse_registration,
+    state_values,
+)
 from dskype.bolts.results.kafka_store import KafkaStore
+from dskype.bolts.results.match_kernels import Names
 from dskype.spouts import streams
 from dskype.spouts.topics import Topics
+from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.tuples import column_to_list
 
@@ -20,6 +35,9 @@ if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
 
 __all__ = ["ResultPublisher"]
+
+_GROUPED_BYTES = 512 << 10
+"""Of a record of grouped matches, at most: brokers and clients take it with their defaults."""
 
 
 class ResultPublisher:
@@ -40,10 +58,14 @@ class ResultPublisher:
     :param via_bolt: emit results to the result bolt instead of writing them to Kafka; required for stores other than ``kafka``
         and for replicated subscriptions.
     :param run: see :func:`~dskype.bolts.results.base.run_of`.
+    :param task: the task that writes.
+    :param record_bytes: how large a record may be.
     :raises IllegalArgumentException: the settings' store needs the result bolt.
     """
 
-    def __init__(self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0) -> None:
+    def __init__(
+        self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0, task: int = 0, record_bytes: int = RECORD_BYTES
+    ) -> None:
         if not via_bolt and settings.store != KafkaStore.name:
             raise IllegalArgumentException(
                 explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
@@ -52,6 +74,9 @@ class ResultPublisher:
         self._topics = Topics.for_topology(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
+        self.groups_matches = settings.matches == "grouped"
+        """Matches are published with :meth:`matches` where one writer has all of a message and a task, not with :meth:`deltas`."""
+        self._task, self._grouped_bytes = task, min(_GROUPED_BYTES, record_bytes // 2)
         self._store = KafkaStore()
         self._store.open(Opening(topology, run, collector))
 
@@ -86,6 +111,28 @@ class ResultPublisher:
         """Write deltas to Kafka; see :func:`~dskype.bolts.results.formats.delta_records`."""
         keys, values, result_ids = delta_records(batch)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
+
+    def matches(self, messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names) -> None:
+        """Write matches to Kafka, those of a message together; see :func:`~dskype.bolts.results.formats.match_records`.
+
+        :param rows: int32[m], not falling: which of the messages matches ...
+        :param subscriptions: int32[m]: ... the subscription of which of the names.
+        """
+        for keys, values, result_ids in match_records(messages, rows, subscriptions, names, self._task, self._grouped_bytes):
+            self._collector.send_records(self._topics.matches, keys, values, [("result-id", result_ids)])
+
+    def merged_matches(self, batch: DeltaBatch) -> None:
+        """Write matches to Kafka, those of a message together; the batch is in any order, and has sequence numbers."""
+        order = np.lexsort((batch.seqs, batch.watermarks))
+        batch = batch._replace(metas=None, positions=None).select(order)
+        first = np.concatenate(([True], batch.seqs[1:] != batch.seqs[:-1]))[: len(order)]
+        shared = batch.subscriptions.dictionary_encode()
+        self.matches(
+            MessageKeys(batch.messages.take(np.flatnonzero(first)), batch.watermarks[first], batch.seqs[first]),
+            np.cumsum(first, dtype=np.int32) - np.int32(1),
+            shared.indices.to_numpy().astype(np.int32),
+            names_of(json_names(shared.dictionary)),
+        )
 
     def states(
         self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str], scores: Any

@@ -118,7 +118,7 @@ class SubscriptionIndex(ABC):
         """Insert subscriptions with threshold -inf, which match every message with a common keyword.
 
         :param slots: int32[n], free, rising.
-        :param lon: float64[n], degrees; ``lat`` alike.
+        :param lon: float64[n], degrees; ``lat`` likewise.
         :param alpha: float64[n], 0..1, weight of the spatial part.
         :param offsets: int64[n + 1], into terms (int64, rising within a subscription, may be negative) and weights.
         """

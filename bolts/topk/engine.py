@@ -67,9 +67,9 @@ class TopkEngine:
         buffer_options: Mapping[str, Any] | None = None,
     ) -> None:
         if extent < 1:
-            raise IllegalArgumentException(explain("A window must hold something.", given=extent, legal="extent >= 1"))
+            raise IllegalArgumentException(explain("The extent of the window is not usable.", given=extent, legal="extent >= 1"))
         if not 0 < diagonal_deg < np.inf:
-            raise IllegalArgumentException(explain("The data space needs a diagonal.", given=diagonal_deg, legal="degrees > 0"))
+            raise IllegalArgumentException(explain("The diagonal of the data space is not usable.", given=diagonal_deg, legal="degrees > 0"))
         self.extent, self.diagonal_deg, self.index_name, self.buffer_name = int(extent), float(diagonal_deg), index, buffer
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
@@ -104,13 +104,11 @@ class TopkEngine:
         if not (k >= 1).all():
             raise IllegalArgumentException(explain("A subscription wants at least one message.", given=int(k.min()), legal="k >= 1"))
         if not ((alpha >= 0) & (alpha <= 1)).all():
-            raise IllegalArgumentException(
-                explain("A preference lies between text and place.", legal="alpha in 0..1", given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0]))
-            )
+            raise IllegalArgumentException(explain("Alpha is not usable.", legal="alpha in 0..1", given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0])))
         if not (np.isfinite(lat) & np.isfinite(lon)).all():
             raise IllegalArgumentException(explain("A subscription needs a place.", legal="finite degrees"))
         if not (weights >= 0).all():
-            raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
+            raise IllegalArgumentException(explain("Weights must not be negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
         slots = kernels.lowest_free_slots(self._live, n, self._first_free)
@@ -145,17 +143,22 @@ class TopkEngine:
         :param messages: with positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
         """
         if watermark < self.watermark:
-            raise IllegalArgumentException(explain("A watermark never falls.", given=watermark, legal=f">= {self.watermark}"))
+            raise IllegalArgumentException(explain("A watermark must not fall.", given=watermark, legal=f">= {self.watermark}"))
         if messages.n:
             first, last = int(messages.position[0]), int(messages.position[-1])
             if not self.watermark < first <= last <= watermark:
                 raise IllegalArgumentException(
-                    explain("Messages lie between two watermarks.", given=[first, last], legal=f"positions in {self.watermark + 1}..{watermark}")
+                    explain(
+                        "Messages must lie between the former watermark and the new one.",
+                        given=[first, last],
+                        legal=f"positions in {self.watermark + 1}..{watermark}",
+                    )
                 )
             if (row := kernels.first_disorder(readable(messages.position, np.int64), readable(messages.seq, np.int64))) >= 0:
                 raise IllegalArgumentException(
                     explain(
-                        "Messages come in rising order of (position, seq).", given=[(int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)]
+                        "Messages must come in rising order of (position, seq).",
+                        given=[(int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)],
                     )
                 )
         steps: list[Step] = []
@@ -194,7 +197,7 @@ class TopkEngine:
             first, last = answers.offsets[row : row + 2]
             raise IllegalArgumentException(
                 explain(
-                    "Answers come in rank order.",
+                    "Answers must come in rank order.",
                     given=list(zip(answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist())),
                 )
             )

@@ -10,7 +10,7 @@ from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, aligned, grown
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["SubscriptionTable", "TermIds", "aligned", "readable", "readable_messages"]
+__all__ = ["SubscriptionTable", "TermIds", "readable", "readable_messages"]
 
 
 _NOWHERE = np.zeros(0, np.int32)

@@ -100,7 +100,7 @@ class MessageWindow(ABC):
 
         :param messages: in rising order of (position, seq), above all earlier messages and above the freed positions. The
             arrays may be read-only views of a received frame, so copy the values to keep. Messages without keywords are
-            legal; no query finds them.
+            legal; no query finds them. An area lies at its centre, ``lat`` and ``lon``; ``areas`` is not used.
         :param ids: the id of each message, as JSON text.
         :raises IllegalArgumentException: a message is out of order.
         """

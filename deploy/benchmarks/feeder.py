@@ -1,7 +1,7 @@
 """Writes messages and subscriptions for a benchmark, from a process of its own, so that its work is told apart from the topology's.
 
 Everything is encoded before it is asked for. The process takes one JSON object per line on stdin and answers with one on
-stdout: first what to write and where, then commands (``do``: ``messages``, ``paced``, ``subscriptions``).
+stdout: first what to write and where, then commands (``do``: ``messages``, ``paced``, ``subscriptions``, ``boolean_subscriptions``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Self
 
@@ -51,8 +52,12 @@ class Feeder:
         return self._sent(self._do(do="paced", rate=rate, seconds=seconds))
 
     def subscriptions(self, n: int, k: int) -> dict[str, Any]:
-        """Register ``n`` subscriptions of ``k`` results each as fast as possible."""
+        """Register ``n`` top-k subscriptions of ``k`` results each as fast as possible."""
         return self._do(do="subscriptions", n=n, k=k)
+
+    def boolean_subscriptions(self, n: int) -> dict[str, Any]:
+        """Register ``n`` boolean subscriptions as fast as possible."""
+        return self._do(do="boolean_subscriptions", n=n)
 
     def close(self) -> None:
         """End the process."""
@@ -146,7 +151,14 @@ class _Writer:
     def subscriptions(self, producer: Any, n: int, k: int) -> None:
         from dskype.deploy.demo import places
 
-        rows = places.subscriptions(self._places, n, self._seed, k=k)
+        self._register(producer, places.subscriptions(self._places, n, self._seed, k=k))
+
+    def boolean_subscriptions(self, producer: Any, n: int) -> None:
+        from dskype.deploy.benchmarks.boolean.records import boolean_records
+
+        self._register(producer, boolean_records(self._places, n, self._seed))
+
+    def _register(self, producer: Any, rows: Iterator[tuple[str, bytes]]) -> None:
         while block := list(islice(rows, 10_000)):
             for id, value in block:
                 producer.send(self._subscriptions, key=id.encode(), value=value)

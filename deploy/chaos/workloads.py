@@ -353,6 +353,7 @@ class Dskype(Workload):
         self._waiting.append(("west", json.dumps({"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": 'saint OR san OR (bad AND "am")'}).encode()))
         self._often = self.SUBSCRIPTIONS / max(1.0, rate * planned_s / 3)
         self._known: list[str] = []
+        self._matches = ("each", "grouped")[seed % 2]
         self._conf: dict[str, Any] = {}
         self._newest = -1
 
@@ -364,6 +365,7 @@ class Dskype(Workload):
         Vocabulary.build(self._texts, Tokenizer()).save(vocabulary)
         document = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())
         self._conf = {"dskype.window.messages": self.WINDOW, "dskype.vocabulary": str(vocabulary), "topology.emulator.snapshot.interval.ms": 3000}
+        self._conf["dskype.results.matches"] = self._matches
         if self.store is not None:
             self._conf |= {"dskype.store": "redis", "dskype.store.options": {"url": self.store.url, "topic": True}}
         document["config"] |= self._conf

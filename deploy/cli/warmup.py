@@ -1,6 +1,6 @@
 """Compiles every kernel once, into the cache folder, so that no topology has to wait for it.
 
-The kernels are called by what calls them: a small DSkype on the simulated log, which meets messages, both kinds of
+The kernels are called by what calls them: a small DSkype on the simulated log, which meets points and areas, both kinds of
 subscriptions, evaluations, and a snapshot that is restored; then what it published is verified.
 """
 
@@ -61,14 +61,15 @@ def _run_small_topology() -> None:
     flux = load("dskype.yaml", registry=registry(), resources=[TOPOLOGIES], resource=True)
     time_ms = [1_000_000]
     log, topics = MemoryLog(lambda: time_ms[0]), Topics.for_topology("dskype")
-    conf = {**flux.config, "dskype.window.messages": 12, "topology.emulator.snapshot.interval.ms": 200}
+    conf = {**flux.config, "dskype.window.messages": 12, "dskype.results.matches": "grouped", "topology.emulator.snapshot.interval.ms": 200}
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
     for number in range(60):
         words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
         place = {"lat": number % 9, "lon": number % 7}
-        log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **place}).encode())
+        where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
+        log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
         if number % 4 == 0:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}

@@ -16,7 +16,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -255,9 +255,21 @@ class PubSub:
         """Remove a subscription; an unknown id is no error."""
         self.send_subscription(id.encode(errors="surrogatepass"), None)
 
-    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
-        """Publish a message.
+    def publish(
+        self,
+        *,
+        text: str,
+        lat: float | None = None,
+        lon: float | None = None,
+        bbox: Sequence[float] | None = None,
+        id: str | int | None = None,
+        ts: int | None = None,
+        wait: bool = False,
+    ) -> str | int | None:
+        """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox``.
 
+        :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Boolean subscriptions match it when the
+            rectangles overlap; for top-k subscriptions it lies at its centre.
         :param id: what results call it; default: ``"<partition>-<offset>"`` of its record.
         :param ts: its time, epoch ms; default: its arrival. Counts with time windows.
         :param wait: wait until Kafka has it.
@@ -265,7 +277,8 @@ class PubSub:
         :raises RecordError: the message makes no sense.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "ts": ts}
+        area = None if bbox is None else list(bbox)
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": area, "ts": ts}
         value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
         future = self.send_message(value)
@@ -508,14 +521,24 @@ class PubSub:
     def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
         """Return an iterator over results, each once, in order for each subscription. The place to start is taken at the call.
 
+        Where matches are grouped each one is a result here, too; they come in the order of messages, and those of different partitions in any.
+
         :param subscriptions: only of these ids.
         :param start: ``beginning`` or ``now``.
         :param follow: False: what is there now; True: without end; a number: until nothing has come for so many seconds.
         :raises UnknownTopicError: the topology has not run yet.
         """
-        self.require(self.topics.results)
+        topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
-        return self._results(Follower(self.kafka, [self.topics.results], start), wanted, follow)
+        return self._results(Follower(self.kafka, topics, start), wanted, follow)
+
+    def result_topics(self) -> list[str]:
+        """Return the topics of deltas and matches: where matches are grouped they have one of their own.
+
+        :raises UnknownTopicError: the topology has not run yet.
+        """
+        self.require(self.topics.results)
+        return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
     def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
         once, heard = Once(), time.monotonic()
@@ -526,9 +549,10 @@ class PubSub:
                     heard = time.monotonic()
                 elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
                     return
-                for result in map(Result.of, records):
-                    if result is not None and (wanted is None or result.subscription in wanted) and once.first(result.result_id):
-                        yield result
+                for record in records:
+                    found = Result.all_of(record, wanted)
+                    if found and once.first(found[0].result_id):  # of a record with several, the first one stands for all
+                        yield from found
         finally:
             follower.close()
 

@@ -12,7 +12,7 @@ from dskype.spouts.topics import Topics
 
 __all__ = ["INPUT_TOPICS", "Inputs", "Record", "first_offsets", "header", "in_order", "number_of_record", "run_of_record", "source_of_record", "where"]
 
-INPUT_TOPICS = ("results", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
+INPUT_TOPICS = ("results", "matches", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
 """What is read, in this order: of a topology at work, effects are read before their causes."""
 
 
@@ -61,6 +61,7 @@ class Inputs:
     sequence: Sequence[Any] = ()
     registrations: Sequence[Any] = ()
     results: Sequence[Any] = ()
+    matches: Sequence[Any] = ()
     topk: Sequence[Any] = ()
     dead_letters: Sequence[Any] = ()
     topology: str = "dskype"
@@ -89,8 +90,8 @@ class Inputs:
         return cls(topology=topology, source=source, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
 
     def counts(self) -> dict[str, int]:
-        """Return topic -> number of records."""
-        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS)}
+        """Return topic -> number of records; without the topic of grouped matches where there are none."""
+        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS) if name != "matches" or self.matches}
 
     def newest_run(self) -> tuple[str, int]:
         """Keep what the newest run of the topology wrote, and return (its name, how many records of others were dropped).
@@ -98,7 +99,7 @@ class Inputs:
         A topology that is killed and submitted again numbers its messages from 0 again, in the same topics.
         """
         self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
-        written = ("sequence", "registrations", "results", "topk")
+        written = ("sequence", "registrations", "results", "matches", "topk")
         runs: Counter[str] = Counter()
         for name in written:
             runs += _runs_of(getattr(self, name))

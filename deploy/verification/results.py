@@ -20,7 +20,7 @@ from dskype.deploy.verification.registrations import Registration, Registry, dec
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import Report
 
-__all__ = ["Changes", "Lists", "Matches", "read_deltas", "read_lists"]
+__all__ = ["Changes", "Lists", "Matches", "cut_chunks", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
 _OPS = {"add": 0, "remove": 1, "match": 2}
@@ -74,6 +74,7 @@ class Matches:
     """Published matches, each once, in the order of their writers.
 
     :ivar registration, watermark, code: int64[n].
+    :ivar partition, offset: int64[n], the records.
     """
 
     registration: np.ndarray
@@ -82,11 +83,15 @@ class Matches:
     partition: np.ndarray
     offset: np.ndarray
 
+    def joined(self, other: Matches) -> Matches:
+        """Return these and others behind them."""
+        return Matches(*(np.concatenate((column, vars(other)[name])) for name, column in vars(self).items()))
+
 
 # -- many records at once -------------------------------------------------------------------------
 
 
-def _chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
+def cut_chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
     """Cut rows where a chunk would have too many bytes."""
     start = size = 0
     for i, row in enumerate(rows):
@@ -98,7 +103,7 @@ def _chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence
         yield rows[start:]
 
 
-def _table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
+def read_table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     """Read JSON objects, one a row; None if that is not possible for all of them."""
     data = b"\n".join(values)
     if data.count(b"\n") != len(values) - 1 or not all(v.startswith(b"{") and v.endswith(b"}") for v in values):
@@ -120,7 +125,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return column.fill_null(0).to_numpy()
 
 
-def _codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
+def message_codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
     """Return the codes of message ids; nulls get any."""
     column = _whole(column).dictionary_encode()
     known = np.array([history.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
@@ -171,7 +176,7 @@ def read_lists(inputs: Inputs, registry: Registry, history: History, report: Rep
     found: dict[int, _List] = {}
     done = 0
     for textual, these in rows.items():
-        for chunk in _chunks(these, records):
+        for chunk in cut_chunks(these, records):
             progress(f"decoding lists {done:,} of {len(records):,}")
             done += len(chunk)
             slow = _lists_at_once(chunk, records, _LIST_SCHEMAS[textual], registry, history, found)
@@ -184,7 +189,7 @@ def _lists_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
 ) -> Sequence[int]:
     """Decode a chunk; return the rows that need a closer look."""
-    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [registry.by_name.get(name) for name in table["registration"].to_pylist()]
@@ -199,7 +204,7 @@ def _lists_at_once(
         return chunk
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
-    codes, scores = _codes(entries.field("message"), history), entries.field("score").to_numpy()
+    codes, scores = message_codes(entries.field("message"), history), entries.field("score").to_numpy()
     watermarks = _numbers(table["watermark"]).tolist()
     for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
         if ok:
@@ -294,7 +299,7 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
             rows[b'"message":"' in value].append(i)
     done = 0
     for textual, these in rows.items():
-        for chunk in _chunks(these, records):
+        for chunk in cut_chunks(these, records):
             progress(f"decoding deltas {done:,} of {len(records):,}")
             done += len(chunk)
             slow += _deltas_at_once(chunk, records, _DELTA_SCHEMAS[textual], owners, history, columns)
@@ -344,7 +349,7 @@ def _deltas_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
 ) -> Sequence[int]:
     """Decode a chunk; return the rows that need a closer look."""
-    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [owners[i] for i in chunk]
@@ -357,7 +362,7 @@ def _deltas_at_once(
     columns.op[to] = op[good]
     columns.registration[to] = np.array([r.number for r in registrations])[good]
     columns.watermark[to] = _numbers(table["watermark"])[good]
-    columns.code[to] = _codes(table["message"], history)[good]
+    columns.code[to] = message_codes(table["message"], history)[good]
     columns.score[to] = np.where(added, table["score"].fill_null(0.0).to_numpy(), 0.0)[good]
     columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]

@@ -15,6 +15,7 @@ from dskype.spouts.expression import satisfies, terms
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
+from tests.naive import overlapping
 
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
@@ -83,6 +84,28 @@ def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, opt
     messages = worlds.messages(rng, 150, first=400)
     assert_exact(distributor(name, tasks, options), world(0), messages, rng, 12)
     assert_exact(make_distributor(name, tasks, options), world(0), messages, rng, 6)
+
+
+@every
+@every_size
+def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of_its_placement(name, options, tasks):
+    if options.get("n2", 1) != 1:
+        return
+    rng = np.random.default_rng([tasks, 6])
+    messages = worlds.with_areas(rng, worlds.messages(rng, 150, first=400))
+    for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
+        sets, matches = routed(found, messages), 0
+        assert routed(found, messages.slice(30, 90)) == sets[30:90]
+        for number in range(40):
+            placement = worlds.boolean(rng, 300)
+            mine = set(found.place(f"b{number}", placement).tasks)
+            for j in range(messages.n):
+                own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
+                if overlapping(placement["bbox"], messages.areas[j].tolist()) and satisfies(placement["expression"], own):
+                    assert sets[j] & mine
+                    matches += 1
+        assert matches > 20
+        assert_exact(found, world(0), messages, rng, 6)
 
 
 @every_name

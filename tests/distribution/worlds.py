@@ -7,6 +7,7 @@ import numpy as np
 from dskype.distribution import DISTRIBUTORS, Sample
 from dskype.distribution.sampling import sample_thresholds
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
+from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive
 
@@ -52,6 +53,19 @@ def places(rng, n):
 
 def messages(rng, n, vocabulary=300, unknown=0.05, first=0):
     return MessageBatch(np.arange(first, first + n), np.arange(first, first + n), *places(rng, n), *csr(rng, n, 0, 8, vocabulary, unknown))
+
+
+def with_areas(rng, batch, share=0.6):
+    """Return messages of which some are areas, a few of them across the antimeridian; their places are the centres."""
+    areas = batch.rectangles().copy()
+    for i in np.flatnonzero(rng.random(batch.n) < share).tolist():
+        west, south, east, north = areas[i].tolist()
+        width, height = rng.choice([0.0, 0.5, 5.0, 60.0], 2)
+        areas[i] = [max(west - width, -180), max(south - height, -90), min(east + width, 180), min(north + height, 90)]
+        if rng.random() < 0.1:
+            areas[i, 0], areas[i, 2] = areas[i, 2] + 1e-9 if areas[i, 2] < 179 else 180, areas[i, 0]
+    lat, lon = centres(areas)
+    return batch._replace(lat=lat, lon=lon, areas=areas)
 
 
 def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):

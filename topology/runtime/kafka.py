@@ -130,8 +130,8 @@ class KafkaInboxReader:
 
 
 def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
-    """Return all present records of a topic, partition after partition; [] for an unknown topic."""
-    with closing(settings.consumer()) as consumer:
+    """Return all present records of a topic, partition after partition; [] for an unknown topic, which is not created."""
+    with closing(settings.consumer(allow_auto_create_topics=False)) as consumer:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
         if not partitions:
             return []

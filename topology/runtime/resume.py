@@ -54,7 +54,8 @@ def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> boo
     :raises ResumeRefusedError: there is such a change.
     """
     changeable = {key for spec in plan.topology.components.values() for key in spec.obj.changeable_settings}
-    refused, accepted = differences(started, given, changeable)
+    defaults = {key: value for spec in plan.topology.components.values() for key, value in spec.obj.default_settings.items()}
+    refused, accepted = differences(started, given, changeable, defaults)
     if refused:
         lines = "\n".join(f"  {line}" for line in refused)
         raise ResumeRefusedError(

@@ -36,7 +36,7 @@ class CiqIndex(SubscriptionIndex):
     def __init__(self, diagonal_deg: float, depth: int = 2) -> None:
         super().__init__(diagonal_deg)
         if not 1 <= depth <= 8:
-            raise IllegalArgumentException(explain("The plane cannot be divided as often.", given=depth, legal="index option depth in 1..8"))
+            raise IllegalArgumentException(explain("The depth of the index is not usable.", given=depth, legal="index option depth in 1..8"))
         self._depth = int(depth)
         self._code = np.zeros(0, np.int32)  # by slot: the code of its last cell; -1: not linked
         self._least = np.zeros((4 * self._depth, 0), np.float32)  # by quadrant of the covering, slot: MinT

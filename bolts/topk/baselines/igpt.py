@@ -45,7 +45,7 @@ class IptIndex(SubscriptionIndex):
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000) -> None:
         super().__init__(diagonal_deg)
         if not cell_capacity >= 1:
-            raise IllegalArgumentException(explain("A cell holds something.", given=cell_capacity, legal="index option cell_capacity >= 1"))
+            raise IllegalArgumentException(explain("The capacity of a cell is not usable.", given=cell_capacity, legal="index option cell_capacity >= 1"))
         self._capacity = int(cell_capacity)
         self._leaf = np.zeros(0, np.int32)  # by slot; -1: not linked
         self._scores = np.zeros(0, np.float32)  # by slot: kScore* in its postings
@@ -321,6 +321,6 @@ class IgptIndex(IptIndex):
 
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000, groups: int = 10) -> None:
         if not 1 <= groups <= 100:
-            raise IllegalArgumentException(explain("Groups cannot be as many.", given=groups, legal="index option groups in 1..100"))
+            raise IllegalArgumentException(explain("The number of groups is not usable.", given=groups, legal="index option groups in 1..100"))
         self._groups = int(groups)
         super().__init__(diagonal_deg, cell_capacity)

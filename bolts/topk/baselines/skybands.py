@@ -21,9 +21,9 @@ class SkybandBuffers(Skybands):
     def __init__(self, extent: int, *, ratio: float = 0.95, reach: float = 10.0) -> None:
         super().__init__(extent)
         if not 0 < ratio <= 1:
-            raise IllegalArgumentException(explain("Theta lies at or below the k-th score.", given=ratio, legal="buffer option ratio in 0..1"))
+            raise IllegalArgumentException(explain("The ratio of theta to the k-th score is not usable.", given=ratio, legal="buffer option ratio in 0..1"))
         if not reach >= 2:
-            raise IllegalArgumentException(explain("An answer brings more than k.", given=reach, legal="buffer option reach >= 2"))
+            raise IllegalArgumentException(explain("The reach of an answer is not usable.", given=reach, legal="buffer option reach >= 2"))
         self.ratio, self.reach = float(ratio), float(reach)
 
     def expected(self, k: int) -> tuple[int, int]:

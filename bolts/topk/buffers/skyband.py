@@ -129,7 +129,7 @@ class CostSkybandBuffers(Skybands):
         super().__init__(extent)
         for name, value in (("reevaluation", reevaluation), ("match", match)):
             if not 0 <= value < np.inf:
-                raise IllegalArgumentException(explain("A cost is not negative.", given=value, legal=f"buffer option {name} >= 0"))
+                raise IllegalArgumentException(explain("A cost must not be negative.", given=value, legal=f"buffer option {name} >= 0"))
         self.model = CostModel(reevaluation, match)
         self.pace = Pace(extent)
 

@@ -11,8 +11,8 @@ from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones import order_kernels as order
 from dskype.bolts.topk.cones import search_kernels as search
-from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import aligned, readable_messages
+from dskype.bolts.topk.pool import BlockPool, aligned, grown
+from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["ConeIndex"]

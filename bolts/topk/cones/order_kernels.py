@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from dskype.bolts.selection_kernels import select
 from dskype.bolts.topk.cones._kernels import (
     BASE,
     BOTH1,
@@ -45,35 +46,6 @@ from dskype.bolts.topk.cones._kernels import (
 USUAL_FIRST, USUAL_REST = 0.4, 0.3
 _SAMPLE = 16  # cones of a range that tell in what field they differ
 _TRIED = 6  # groups that are searched for the place of a cone
-
-
-@njit(cache=True)
-def select(keys, low, high, at):
-    """Reorder ``keys[low:high]``, all different, so that the keys before ``at`` are less than the others (quickselect without branches)."""
-    sample = np.empty(15, np.int64)
-    while high - low > 1:
-        size = 15 if high - low > 512 else 3
-        for i in range(size):
-            value = keys[low + i * (high - low - 1) // (size - 1)]
-            j = i - 1
-            while j >= 0 and sample[j] > value:
-                sample[j + 1] = sample[j]
-                j -= 1
-            sample[j + 1] = value
-        # Not the lowest of the sample, so that some key is less and the range shrinks.
-        pivot = sample[min(max(size * (at - low) // (high - low), 1), size - 1)] if high - low > 2 else max(keys[low], keys[low + 1])
-        j = low
-        for i in range(low, high):
-            value = keys[i]
-            keys[i] = keys[j]
-            keys[j] = value
-            j += value < pivot
-        if at == j:
-            return
-        if at < j:
-            high = j
-        else:
-            low = j
 
 
 @njit(cache=True)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
+
 __all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
 
 OWNER, TERM, UP, FIRST, NEXT, AFTER, BEFORE = range(7)
 LEVEL, PARENT, COUNT, HEAD, SIZE = range(5)
-WEST, SOUTH, EAST, NORTH = range(4)
 ROOT, ENTRIES, SPARE_ENTRY, SPARE_ENTRIES, NODES, SPARE_NODE, SPARE_NODES, ORPHANS, MARK = range(9)
 _LOW = np.int64(2**31 - 1)
 
@@ -261,56 +262,6 @@ def _attach(tree, rows, i, depth):
 
 
 @njit(cache=True)
-def _order(values):
-    """Return the indexes of a few values in rising order (stable)."""
-    order = np.empty(len(values), np.int64)
-    for i in range(len(values)):
-        j = i
-        while j and values[order[j - 1]] > values[i]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = i
-    return order
-
-
-@njit(cache=True)
-def _partition(boxes, least):
-    """Return which of the rectangles go to a second node; at least ``least`` stay, and at least ``least`` go.
-
-    They are cut in order of their centres, west to east or south to north, where the two parts overlap least and have the smallest margins
-    (after the R*-tree, Beckmann et al. 1990).
-    """
-    n = len(boxes)
-    best_overlap = best_margin = np.inf
-    goes = np.zeros(n, np.bool_)
-    after = np.empty((n, 4), np.float64)
-    for axis in range(2):
-        order = _order(boxes[:, axis] + boxes[:, axis + 2])
-        west = south = np.inf
-        east = north = -np.inf
-        for j in range(n - 1, -1, -1):
-            box = boxes[order[j]]
-            west, south, east, north = min(west, box[WEST]), min(south, box[SOUTH]), max(east, box[EAST]), max(north, box[NORTH])
-            after[j, WEST], after[j, SOUTH], after[j, EAST], after[j, NORTH] = west, south, east, north
-        west = south = np.inf
-        east = north = -np.inf
-        for j in range(1, n - least + 1):
-            box = boxes[order[j - 1]]
-            west, south, east, north = min(west, box[WEST]), min(south, box[SOUTH]), max(east, box[EAST]), max(north, box[NORTH])
-            if j < least:
-                continue
-            other = after[j]
-            overlap = max(0.0, min(east, other[EAST]) - max(west, other[WEST])) * max(0.0, min(north, other[NORTH]) - max(south, other[SOUTH]))
-            margin = (east - west) + (north - south) + (other[EAST] - other[WEST]) + (other[NORTH] - other[SOUTH])
-            if overlap < best_overlap or (overlap == best_overlap and margin < best_margin):
-                best_overlap, best_margin = overlap, margin
-                goes[:] = False
-                for k in range(j, n):
-                    goes[order[k]] = True
-    return goes
-
-
-@njit(cache=True)
 def _grow_root(tree):
     """Add a new root above the root."""
     old = tree.meta[ROOT]
@@ -345,7 +296,7 @@ def _split(tree, rows, node):
             boxes[j, SOUTH] = boxes[j, NORTH] = rows.lat[i]
         else:
             boxes[j] = tree.box[tree.child[node, j]]
-    goes = _partition(boxes, max(np.int64(1), 2 * n // 5))
+    goes = partition(boxes, max(np.int64(1), 2 * n // 5))
     twin = _new_node(tree, level, parent)
     tree.child[parent, tree.node[parent, COUNT]] = twin
     tree.node[parent, COUNT] += 1

@@ -8,9 +8,10 @@ import numpy as np
 from numba import njit
 
 from dskype.bolts._kernels import score, ssim
+from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.window._kernels import answers, lowest, make_best, offer
-from dskype.bolts.window.baselines.irtree_kernels import EAST, FIRST, LEVEL, MARK, NEXT, NODES, NORTH, OWNER, ROOT, SOUTH, WEST, index_of
+from dskype.bolts.window.baselines.irtree_kernels import FIRST, LEVEL, MARK, NEXT, NODES, OWNER, ROOT, index_of
 
 __all__ = ["topk"]
 

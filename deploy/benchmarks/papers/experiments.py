@@ -54,10 +54,12 @@ class Claim:
     """Something that the paper says, and how to tell from the rows whether it held.
 
     :ivar check: returns (held, figures). A KeyError means that a row is missing.
+    :ivar why: the reason, if it is known that it does not hold here.
     """
 
     text: str
     check: Callable[[Rows], tuple[bool, str]]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def run_experiment(
     :param plain: a setting as plain values.
     :param tell: called after each row with its name and what was found.
     :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and what was found), ``notes`` (rows
-        that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, and ``figures``).
+        that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, ``figures``, and ``why`` it did not hold where that is known).
     """
     rows, notes = [], []
     for number, row in enumerate(experiment.rows, 1):
@@ -103,7 +105,8 @@ def run_experiment(
             held, figures = claim.check(by_place)
         except KeyError:
             held, figures = None, "rows are missing"
-        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures})
+        why = {"why": claim.why} if held is not None and not held and claim.why else {}
+        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures, **why})
     return {
         "name": experiment.name,
         "title": experiment.title,

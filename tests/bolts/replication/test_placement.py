@@ -127,7 +127,7 @@ def test_a_short_replica_brings_another_epoch_and_an_old_report_nothing():
     assert context.gauges["replicas"]() == 2
 
 
-def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_nobody():
+def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_are_ignored():
     placer, collector, context, placement = short()
     report(placer, "s", "0-7", 1, "short", 0.4, placement, 20)
     collector.taken()
@@ -221,7 +221,7 @@ def reviewed(terms=(0, 1)):
     return placer, collector, context, placement
 
 
-def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
+def test_a_subscription_that_needs_fewer_tasks_begins_again_on_those():
     placer, collector, context, placement = reviewed((0, 1, 2))
     for task, theta in ((22, None), (20, -np.inf)):
         report(placer, "s", "0-7", 1, "survey", theta, placement, task)
@@ -239,7 +239,7 @@ def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
         (22, "epoch", 3, [0], 0.5),
     ]
     assert context.counters["shrunk"].get_count() == 1 and context.gauges["replicas"]() == 1
-    report(placer, "s", "0-7", 2, "short", 0.9, placement, 21)  # nobody's floor is above the first one's guard
+    report(placer, "s", "0-7", 2, "short", 0.9, placement, 21)  # no floor is above the guard of the first epoch
     assert not collector.taken()
     report(placer, "s", "0-7", 3, "short", 0.4, placement, 20)  # what it found is worse: it grows again
     assert sent(collector) == [(20, "epoch", 4, [0, 1, 2], -np.inf), (21, "topk", 4, [0, 1, 2], -np.inf), (22, "topk", 4, [0, 1, 2], -np.inf)]

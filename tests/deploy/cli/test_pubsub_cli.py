@@ -138,7 +138,7 @@ def test_verbs_are_listed_in_groups_and_need_an_action(capsys: pytest.CaptureFix
         ["sub", "add", "--alpha", "x"],
         ["sub", "rm"],
         ["sub", "show"],
-        ["publish"],
+        ["publish", "--bbox", "0,0,1"],
         ["publish", "x", "--rate", "0"],
         ["publish", "x", "--validate", "--no-check"],
         ["tail", "--from", "yesterday"],
@@ -405,6 +405,22 @@ def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
     assert [r.value for r in read_to_end(kafka, Topics.for_topology(name).messages)][2:] == [b"{", json.dumps(MESSAGES[0]).encode()]
 
 
+def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", "--text", "Storm warning", "--bbox=170,-10,-170.5,10")[0] == 0
+    assert run("publish", "--text", "été", "--at=43.05,-87.88", "--id", "a", "--ts", "5")[0] == 0
+    assert [json.loads(r.value) for r in read_to_end(kafka, Topics.for_topology(name).messages)] == [
+        {"text": "Storm warning", "bbox": [170, -10, -170.5, 10]},
+        {"id": "a", "text": "été", "ts": 5, "lat": 43.05, "lon": -87.88},
+    ]
+    code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
+    assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err
+    file = json_lines(tmp_path / "m", MESSAGES)
+    for arguments, given in ([], "neither"), ([file, "--text", "x"], "both"):
+        code, _, err = run("publish", *arguments)
+        assert code == 1 and f"expected a FILE (- is standard input), or one message by options; given: {given}" in err
+    assert len(read_to_end(kafka, Topics.for_topology(name).messages)) == 2
+
+
 def test_a_line_that_fits_into_no_record_is_left_out(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
     file = json_lines(tmp_path / "m", [b"x" * (lines.LINE_BYTES * 2 + 5), MESSAGES[0]])
     code, _, err = run("publish", file, "--no-check")
@@ -524,6 +540,20 @@ def test_results_of_some_subscriptions_are_followed_as_json(run: Any, results: T
     code, out, _ = run("tail", "--from", "beginning", "--sub", "b", "--sub", "a", "--count", "4", "--no-text")
     assert "lake" not in out
     assert [line.split()[1] for line in out.splitlines()] == ["add", "match", "add", "add"]
+
+
+def test_grouped_matches_are_printed_one_by_one(run: Any, name: str, kafka: KafkaSettings) -> None:
+    topics = Topics.for_topology(name)
+    admin = TopicAdmin(kafka)
+    admin.create({topics.matches: 1}, {})
+    admin.close()
+    write(kafka, topics.messages, [(None, {"text": "lake", "bbox": [0, 0, 1, 1]})])
+    record = ("0-0", {"v": 1, "message": "0-0", "watermark": 0, "task": 5, "subscriptions": ["a", "b"]}, [("result-id", '"0-0"/0/5/0')])
+    write(kafka, topics.matches, [record, record])
+    code, out, _ = run("tail", "--from", "beginning", "--count", "2")
+    assert code == 0 and [re.sub(r"^\S+ +", "", line) for line in out.splitlines()] == [f"match{'':18}{id}  0-0  lake" for id in "ab"]
+    code, out, _ = run("tail", "--from", "beginning", "--count", "1", "--sub", "b", "-o", "json", "--no-text")
+    assert json.loads(out).items() >= {"v": 1, "subscription": "b", "watermark": 0, "op": "match", "message": "0-0", "result_id": '"0-0"/0/5/0/"b"'}.items()
 
 
 def test_an_own_id_is_not_taken_for_the_place_of_another_message(run: Any, name: str, kafka: KafkaSettings) -> None:
@@ -672,3 +702,38 @@ def test_output_that_cannot_be_encoded_is_escaped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     put("café")
     assert raw.getvalue() == b"caf\\xe9\n"
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", json_lines(tmp_path / "m", [{"text": "too early coffee", "lat": 1, "lon": 2}]))[0] == 0
+    time.sleep(0.01)
+    assert run("sub", "add", json_lines(tmp_path / "s", [{"id": "park", "type": "topk", **PARK}, {"id": "coffee", "type": "boolean", **COFFEE}]))[0] == 0
+    south, north = COFFEE["bbox"][1], COFFEE["bbox"][3]
+    time.sleep(0.01)
+    near = {"id": "a", "text": "coffee, park", "lat": (south + north) / 2, "lon": COFFEE["bbox"][0]}
+    assert run("publish", json_lines(tmp_path / "m", [{"id": "a", "text": "older", "lat": 0, "lon": 0}, near]))[0] == 0
+    code, out, err = run("explain", "a", "park", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["message"] == "a" and found["tokens"] == ["coffee", "park"] and found["score"] is not None, err
+    assert "no list has been published for this subscription yet" in found["notes"] and "the subscription is pending, not active" in found["notes"]
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert found["rectangle"]["inside"] and [time["held"] for time in found["times"]] == [True]
+    found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
+    assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
+    write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
+    write(kafka, Topics.of(name).topk, [("park", write_topk)])
+    code, out, _ = run("explain", "a", "park")
+    assert code == 0 and "list    at watermark 4 it has rank 1" in out
+    write(kafka, Topics.of(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.of(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
+    registration = f"0-{len(subscriptions(kafka, name)) - 1}"
+    write(kafka, Topics.of(name).registrations, [event("coffee", registration, "active", 2)])
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
+    for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
+        code, out, err = run("explain", *unknown)
+        assert (code, out) == (1, "") and "There is no such" in err

@@ -309,3 +309,12 @@ def test_idle_tasks_are_left_alone():
         == 0
         and not sent
     )
+
+
+def test_areas_are_drawn_at_their_centres(tmp_path):
+    from dskype.deploy.cli.plan_picture import places_of
+
+    lines = [{"lat": 1, "lon": 2}, {"bbox": [170, -10, -160, 10]}, {"text": "no place"}, {"bbox": [1, 2]}]
+    (tmp_path / "m").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lat, lon = places_of(str(tmp_path / "m"))
+    assert (lat.tolist(), lon.tolist()) == ([1, 0], [2, -175])

@@ -59,6 +59,13 @@ def test_a_component_says_what_may_change_of_its_own():
     assert differences(manifest(conf={"my.limit": 1}), manifest(conf={"my.limit": 2}), {"my.limit"}) == ([], ["my.limit: 1 -> 2"])
 
 
+def test_a_setting_that_is_not_set_is_its_default():
+    defaults = {"my.limit": 1}
+    for one, other in ((manifest(), manifest(conf={"my.limit": 1})), (manifest(conf={"my.limit": 1}), manifest())):
+        assert differences(one, other, (), defaults) == ([], []) != differences(one, other)
+    assert differences(manifest(), manifest(conf={"my.limit": 2}), (), defaults)[0] == ["my.limit: (not set) -> 2"]
+
+
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     assert Manifest.read(tmp_path) is None
     manifest(conf={"words": ["é", None]}).write(tmp_path)
