@@ -99,7 +99,12 @@ class LanesIndex(BooleanIndex):
     def _scratch(self, items: int, slots: int) -> None:
         """Make room for what is found."""
         self._found = matching.Found(
-            np.zeros(slots, np.int32), np.zeros(slots, np.int32), np.zeros((8, items), np.int32), np.zeros((2, items), np.int64), np.zeros(2048, np.int32)
+            np.zeros(slots, np.int32),
+            np.zeros(slots, np.int32),
+            np.zeros((8, items), np.int32),
+            np.zeros((2, items), np.int64),
+            np.zeros(2048, np.int32),
+            np.zeros((40, 4), np.int64),
         )
 
     # -- changes --------------------------------------------------------------------------------------------------------
