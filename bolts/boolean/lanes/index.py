@@ -213,7 +213,7 @@ class LanesIndex(BooleanIndex):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state, also of the plain index."""
-        if state["format"] != _FORMAT:
+        if state["format"] != _FORMAT or "kinds" not in state:
             raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
         self._clear()
         self._insert(*(np.asarray(state[name]) for name in ("slots", "boxes", "kinds", "offsets", "programs")))
