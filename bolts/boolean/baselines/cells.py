@@ -147,7 +147,7 @@ class Gi2Index(_CellIndex):
     Removing only marks a subscription. Its postings leave when a message meets them, and through a vacuum that looks at a bounded number of
     postings with every call: without it the lists where no message comes would never shrink, which the paper leaves open.
 
-    :param options: ``cells`` (64), cells along each side of the grid, 2^6 in the paper; ``vacuum`` (8), postings and lists that a call looks at
+    :param options: ``cells`` (64), cells along each side of the grid, 2^6 in the paper; ``vacuum`` (4), postings and lists that a call looks at
         for each posting that it makes or ends, and a matching call for each message.
     """
 
@@ -156,7 +156,7 @@ class Gi2Index(_CellIndex):
 
     def _grid(self) -> tuple[int, int, int]:
         cells = whole(self, "cells", 64, 1, 8192)
-        self._vacuum = whole(self, "vacuum", 8, 1, 2**20)
+        self._vacuum = whole(self, "vacuum", 4, 1, 2**20)
         return cells, cells, _NO_BOUND
 
     def _file(self, batch: Batch, progress: np.ndarray) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class FastIndex(RecordIndex):
     Insert: O(levels * terms) amortized; match: the rows that the message's terms lead to, in one cell per level.
 
     :param options: ``cells`` (1024), cells along each side of the finest grid, a power of two; ``frequent`` (32), the length from which on a list is full;
-        ``spill`` (32); ``vacuum`` (8), rows and postings to look at for each posting made or ended, and for each message.
+        ``spill`` (32); ``vacuum`` (4), rows and postings to look at for each posting made or ended, and for each message.
     """
 
     name = "fast"
@@ -54,7 +54,7 @@ class FastIndex(RecordIndex):
         cells = whole(self, "cells", 1024, 1, 2**14)
         if cells & (cells - 1):
             raise IllegalArgumentException(explain("Cells along a side must be a power of two.", given=cells, legal="1, 2, 4, ... 16384"))
-        self._vacuum = whole(self, "vacuum", 8, 1, 2**20)
+        self._vacuum = whole(self, "vacuum", 4, 1, 2**20)
         shape = np.array([cells.bit_length(), whole(self, "frequent", 32, 1, 2**12), whole(self, "spill", 32, 1, 2**12)], np.int64)
         nodes, units = np.zeros((32, 4), np.int64), np.zeros((64, 8), np.int32)
         counters = np.zeros(9, np.int64)

@@ -28,6 +28,7 @@ from dskype.bolts.boolean.baselines.fast_kernels import (
     NO_BLOCK,
     NODES_USED,
     OWNER,
+    POSTINGS,
     QUEUED,
     RECORD,
     ROWS_LIVE,
@@ -383,10 +384,12 @@ def _clean(records, pyramid, place):
 
 @njit(cache=True)
 def vacuum(records, pyramid, work):
-    """Clean rows in turn, until rows and postings looked at are ``work``, or nothing is dead."""
+    """Clean rows in turn, until rows and postings looked at are ``work``, or nothing is dead. The more is dead, the more is looked at: up to five times."""
+    work *= 1 + 4 * pyramid.counters[DEAD] // max(np.int64(1), pyramid.counters[POSTINGS])
     while work > 0 and pyramid.counters[DEAD] > 0:
         place = pyramid.counters[CURSOR]
         if pyramid.rows[place, _OWNER] > TOMB:
-            work -= _clean(records, pyramid, place)
-        work -= 1
+            work -= 1 + _clean(records, pyramid, place)
+        elif place & 15 == 0:  # a free row costs next to nothing, but sixteen of them something
+            work -= 1
         pyramid.counters[CURSOR] = (place + 1) & (len(pyramid.rows) - 1)
