@@ -16,7 +16,7 @@ SHORT = 16
 FAR_DEG = 1e9
 """West and east of a half of a rectangle that crosses the antimeridian, where it has no end."""
 CODES_MOST = 65535
-"""Codes are below; 0 stands for no keyword."""
+"""Codes are below; 0 stands for no keyword, and this one for none that a message can have."""
 
 # Places of ``Stores.state``: where what is in use of each pool ends, the first free part of each pool, more one (0: none), and the
 # partitions of the term table: two numbers each, where it starts, and (log2 of its rows) << 32 | rows in use.

@@ -16,6 +16,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     ALL_TERMS,
     ANY_TERM,
     BLOCK,
+    BLOCKS,
     BOUNDS,
     CHILD,
     CODE,
@@ -226,7 +227,7 @@ def _open_groups(index, messages, n, groups, found, ends, low):
         x0, y0, scale_x, scale_y = index.group_f8[g, X0], index.group_f8[g, Y0], index.group_f8[g, SCALE_X], index.group_f8[g, SCALE_Y]
         x_low, y_low = step_of(box[m, 0], x0, scale_x), step_of(box[m, 1], y0, scale_y)
         x_high, y_high = step_of(box[m, 2], x0, scale_x), step_of(box[m, 3], y0, scale_y)
-        mask = covered(index.group_u2, 96 * g + BOUNDS, x_low, y_low, x_high, y_high) & 0xFFFF
+        mask = covered(index.group_u2, 96 * g + BOUNDS, x_low, y_low, x_high, y_high) & ((1 << np.int64(index.group_i4[g, BLOCKS])) - 1)
         edges[i] = x_low | y_low << 16 | x_high << 32 | y_high << 48
         if out > room:
             return np.int64(-1)
