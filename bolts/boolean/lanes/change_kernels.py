@@ -126,11 +126,11 @@ def _promote(index, work, row, first, n):
         for e in range(4):
             work.codes[i, e] = index.record_u2[r, RECORD_CODE + e]
         work.marks[i], work.places[i], work.order[i] = index.record_i4[r, RECORD_SLOT], RECORD_PLACE + r, i
-    g = new_group(index, index.table[row, 0], np.int64(-1))
+    g = new_group(index, index.terms.table[row, 0], np.int64(-1))
     read_boxes(index, work, 0, n)
     fit_frame(index, work, g, 0, n, 0.25)
     lay(index, work, g, 0, n, True)
-    set_list(index, row, GROUP, 0, 0, g)
+    set_list(index.terms, row, GROUP, 0, 0, g)
     return g
 
 
@@ -139,20 +139,20 @@ def _demote(index, work, row, g):
     """Make a run of records of a group with few postings."""
     n = gather(index, work, g, 0)
     read_boxes(index, work, 0, n)
-    first, code = new_records(index, 3), hashed(index.table[row, 0])
+    first, code = new_records(index, 3), hashed(index.terms.table[row, 0])
     for i in range(n):
         _write_record(index, first + i, work.boxes[i], work.codes[i], work.marks[i], code)
         move(index, work.marks[i], work.places[i], RECORD_PLACE + first + i)
     for i in range(n):
         settle(index, work.marks[i])
     free_group(index, g)
-    set_list(index, row, RECORDS, n, 3, first)
+    set_list(index.terms, row, RECORDS, n, 3, first)
 
 
 @njit(cache=True)
 def _enter(index, work, costs, row, posting, codes, mark):
     """Put a posting into the list of a row; return its place."""
-    kind, n, size_class, where = list_is(index, row)
+    kind, n, size_class, where = list_is(index.terms, row)
     if kind == NONE:
         kind, n, size_class, where = np.int64(RECORDS), np.int64(0), np.int64(0), new_records(index, 0)
     if kind == RECORDS:
@@ -166,8 +166,8 @@ def _enter(index, work, costs, row, posting, codes, mark):
                 _copy_record(index, where + i, larger + i)
             free_records(index, where, size_class)
             where, size_class = larger, size_class + 1
-        _write_record(index, where + n, posting, codes, mark, hashed(index.table[row, 0]))
-        set_list(index, row, RECORDS, n + 1, size_class, where)
+        _write_record(index, where + n, posting, codes, mark, hashed(index.terms.table[row, 0]))
+        set_list(index.terms, row, RECORDS, n + 1, size_class, where)
         return RECORD_PLACE + where + n
     return put(index, work, costs, row, kind, where, posting, codes, mark)
 
@@ -178,29 +178,29 @@ def _leave(index, work, place):
     if place >= RECORD_PLACE:
         r = place - RECORD_PLACE
         for e in range(4):
-            drop_code(index, np.int64(index.record_u2[r, RECORD_CODE + e]))
-        row = find_records(index, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r)
-        _, n, size_class, where = list_is(index, row)
+            drop_code(index.terms, np.int64(index.record_u2[r, RECORD_CODE + e]))
+        row = find_records(index.terms, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r)
+        _, n, size_class, where = list_is(index.terms, row)
         if r != where + n - 1:
             _copy_record(index, where + n - 1, r)
         if n > 1:
-            set_list(index, row, RECORDS, n - 1, size_class, where)
+            set_list(index.terms, row, RECORDS, n - 1, size_class, where)
         else:
             free_records(index, where, size_class)
-            set_list(index, row, NONE, 0, 0, 0)
+            set_list(index.terms, row, NONE, 0, 0, 0)
         return
     g, lane = (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
     for e in range(4):
-        drop_code(index, np.int64(index.block[b, CODE + LANES * e + j]))
+        drop_code(index.terms, np.int64(index.block[b, CODE + LANES * e + j]))
     clear_lane(index, b, j)
     dead, used = np.int64(index.group_i4[g, DEAD]) + 1, np.int64(index.group_i4[g, USED])
     index.group_i4[g, DEAD] = dead
     if 2 * dead > used:
-        shrink(index, work, find(index, index.group[g, TERM]), g)
+        shrink(index, work, find(index.terms, index.group[g, TERM]), g)
     if index.group_i4[g, USED] >= 0 and index.group_i4[g, PARENT] < 0 and index.group_i4[g, USED] - index.group_i4[g, DEAD] <= _FEW:
-        row = find(index, index.group[g, TERM])
-        kind, _, _, where = list_is(index, row)
+        row = find(index.terms, index.group[g, TERM])
+        kind, _, _, where = list_is(index.terms, row)
         if kind == GROUP and where == g:
             _demote(index, work, row, g)
 
@@ -226,14 +226,14 @@ def _make_rows(index, batch, i):
     conjunction = batch.kinds[i] == _AND
     if conjunction:
         end = batch.offsets[i + 1]
-        if index.state[CODES_END] + end - begin > index.codes.shape[0] and index.codes.shape[0] <= CODES_MOST:
+        if index.state[CODES_END] + end - begin > index.terms.codes.shape[0] and index.terms.codes.shape[0] <= CODES_MOST:
             return NEED_CODES, False
     new = 0
     for t in range(begin, end):
-        row = row_of(index, batch.programs[t])
+        row = row_of(index.terms, batch.programs[t])
         if row < 0:
             return NEED_TABLE, False
-        new += t > begin and index.table[row, 1] & 0xFFFF == 0
+        new += t > begin and index.terms.table[row, 1] & 0xFFFF == 0
     return 0, conjunction and new <= index.state[FREE_CODES] + CODES_MOST - index.state[CODES_END]
 
 
@@ -257,7 +257,7 @@ def _write_program(index, batch, i, coded, postings):
     body = program_head(index, first)[3]
     for k in range(length):
         if kind == ALL_CODES:
-            index.program_u2[body + k] = take_code(index, find(index, batch.programs[begin + _CODED + k]))
+            index.program_u2[body + k] = take_code(index.terms, find(index.terms, batch.programs[begin + _CODED + k]))
         else:
             index.program[body + k] = batch.programs[begin + k]
     index.places[batch.slots[i]] = -first - 1
@@ -267,7 +267,7 @@ def _write_program(index, batch, i, coded, postings):
 @njit(cache=True)
 def clear(stores):
     """Make the term table of an index that holds nothing."""
-    open_table(opened(stores))
+    open_table(opened(stores).terms)
 
 
 @njit(cache=True)
@@ -303,10 +303,10 @@ def insert(stores, batch, progress):
                 return NEED_POOLS
             for e in range(4):
                 keyword = batch.offsets[i] + 1 + e
-                codes[e] = take_code(index, find(index, batch.programs[keyword])) if coded and 1 + e < n else 0
+                codes[e] = take_code(index.terms, find(index.terms, batch.programs[keyword])) if coded and 1 + e < n else 0
             west = -FAR_DEG if halves == 2 and k & 1 else box[0]
             east = FAR_DEG if halves == 2 and not k & 1 else box[2]
-            row = find(index, batch.programs[first + k // halves])
+            row = find(index.terms, batch.programs[first + k // halves])
             place = _enter(index, work, costs, row, (west, box[1], east, box[3]), codes, slot if plain else slot + FLAG)
             if plain:
                 index.places[slot] = place
@@ -341,7 +341,7 @@ def remove(stores, slots, progress):
                 _leave(index, work, place)
             if kind == ALL_CODES:
                 for k in range(length):
-                    drop_code(index, np.int64(index.program_u2[body + k]))
+                    drop_code(index.terms, np.int64(index.program_u2[body + k]))
             free_program(index, first, program_units(kind, postings, length))
         index.places[slot] = 0
         progress[0] = i + 1
@@ -357,7 +357,7 @@ def _first_term(index, place):
     if place >= RECORD_PLACE:
         r = place - RECORD_PLACE
         codes = index.record_u2[r, RECORD_CODE : RECORD_CODE + 4]
-        return index.table[find_records(index, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r), 0], codes
+        return index.terms.table[find_records(index.terms, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r), 0], codes
     g, lane = (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
     return index.group[g, TERM], index.block[b, CODE + j : CODE + j + 4 * LANES : LANES]
@@ -388,11 +388,11 @@ def describe(stores, slots, offsets, kinds, programs):
             for e in range(4):
                 if codes[e]:
                     if write:
-                        programs[n] = index.codes[codes[e], 0]
+                        programs[n] = index.terms.codes[codes[e], 0]
                     n += 1
             for k in range(length):
                 if write:
-                    programs[n] = index.codes[index.program_u2[body + k], 0]
+                    programs[n] = index.terms.codes[index.program_u2[body + k], 0]
                 n += 1
         else:
             if write:

@@ -19,6 +19,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     BOUNDS,
     CLAMPED,
     CODE,
+    CODES_MOST,
     DEAD,
     DEAD_SLOT,
     FAR_DEG,
@@ -219,11 +220,11 @@ def write_lane(index, b, j, edges, codes, mark):
 
 @njit(cache=True)
 def clear_lane(index, b, j):
-    """Let a lane hold nothing: no rectangle overlaps it."""
+    """Let a lane hold nothing: no point is in it, and no message has its code."""
     index.block[b, j] = index.block[b, LANES + j] = _TOP
     index.block[b, 2 * LANES + j] = index.block[b, 3 * LANES + j] = 0
     for e in range(4):
-        index.block[b, CODE + LANES * e + j] = 0
+        index.block[b, CODE + LANES * e + j] = CODES_MOST
     index.block_i4[b, SLOT + j] = DEAD_SLOT
 
 

@@ -57,6 +57,9 @@ COLUMNS = {
 }
 """Measure -> heading, digits."""
 
+_FIRST_TABLE = 7
+"""Columns of the first of two tables: a terminal has room for no more."""
+
 
 def compare(
     workload: Workload,
@@ -140,10 +143,15 @@ def show(found: Mapping[str, Any]) -> None:
     """Print the table of a workload."""
     kind = WORKLOADS.get(found["workload"])
     title = f"{found['workload']}{': ' + kind.title if kind else ''}; {found['subscriptions']:,} subscriptions of {found['keywords']:.1f} words, messages of {found['words']:.1f}; compiling takes {found['compile_us']:.2f} us"
-    columns = [name for name in COLUMNS if any(name in row for row in found["indexes"].values())]
     least = min((row["message_us"] for row in found["indexes"].values()), default=1.0)
-    rows = [[name, f"{row['message_us'] / least:,.1f}", *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in columns)] for name, row in found["indexes"].items()]
-    print_table(title, ["", "times the least", *(COLUMNS[c][0] for c in columns)], rows)
+    columns = list(COLUMNS)
+    for part in (columns[:_FIRST_TABLE], columns[_FIRST_TABLE:]):
+        first = part[0] == columns[0]
+        rows = []
+        for name, row in found["indexes"].items():
+            ratio = [f"{row['message_us'] / least:,.1f}"] if first else []
+            rows.append([name, *ratio, *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in part)])
+        print_table(title if first else "", ["", *(["times the least"] if first else []), *(COLUMNS[c][0] for c in part)], rows)
     print("  all indexes find the same" if found["equal"] else "\n".join(f"  WRONG: {error}" for error in found["errors"]), flush=True)
 
 

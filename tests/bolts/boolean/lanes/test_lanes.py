@@ -57,17 +57,17 @@ def messages_near(rng, boxes, n, words=30, most=12):
 @pytest.mark.parametrize("words", [1, 8, 400])
 def test_long_lists_become_groups_and_trees(words):
     rng = np.random.default_rng(words)
-    boxes, offsets, terms = conjunctions(rng, 12_000, words)
+    boxes, offsets, terms = conjunctions(rng, 12_000, words, extent_deg=12.0)
     index = make_index("lanes")
     for first in range(0, 12_000, 1000):
         index.insert_conjunctions(np.arange(first, first + 1000), boxes[first : first + 1000], offsets[first : first + 1001], terms)
     index._check()
     kinds = {int(word) >> 16 & 7 for term, word in index._rows["table"].array.tolist() if 0 <= term < words}
-    assert kinds == {1: {kernels.TREE}, 8: {kernels.TREE, kernels.GROUP}, 400: {kernels.RECORDS, kernels.GROUP, kernels.TREE}}[words] or kernels.TREE in kinds
+    assert kernels.TREE in kinds if words < 100 else {kernels.RECORDS, kernels.GROUP} <= kinds
     batch = messages_near(rng, boxes, 60, words)
     found = pairs(index.match(batch))
     assert found == slow_matches(boxes, offsets, terms, batch)
-    assert len(found) >= 60 if words < 100 else found
+    assert len(found) > (60 if words < 100 else 0)
 
 
 @pytest.mark.parametrize("spread", [(160.0, 80.0), (0.01, 0.01), (0.0, 0.0)])
@@ -134,7 +134,7 @@ def test_many_slots_of_one_message_are_sorted():
             values[5:500] = 77
         wanted = values.copy()
         wanted[3 : n + 3] = np.sort(values[3 : n + 3])
-        sort_slots(values, 3, n + 3, most, np.zeros(n + 16, np.int32))
+        sort_slots(values, 3, n + 3, most, np.zeros(n + 16, np.int32), np.zeros((40, 4), np.int64))
         assert (values == wanted).all()
 
 
