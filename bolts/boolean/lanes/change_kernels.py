@@ -42,6 +42,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     RECORDS_END,
     SHORT,
     TERM,
+    TREE,
     USED,
     free_group,
     free_program,
@@ -58,8 +59,9 @@ from dskype.bolts.boolean.lanes._kernels import (
     settle,
 )
 from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, new_work, read_boxes
-from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, list_is, open_table, row_of, set_list, take_code
+from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
+from dskype.bolts.boolean.lanes.vector_kernels import fetch
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
@@ -264,6 +266,77 @@ def _write_program(index, batch, i, coded, postings):
     return True
 
 
+# What follows asks the memory for what the next subscriptions will need, so that it arrives while others are dealt with.
+
+
+@njit(cache=True, inline="always")
+def _fetch_block(index, g, lane):
+    at = 160 * (np.int64(index.group_i4[g, BLOCK]) + lane // LANES)
+    for line in range(5):
+        fetch(index.block, at + 32 * line)
+
+
+@njit(cache=True, inline="always")
+def _fetch_terms(index, batch, i):
+    for t in range(batch.offsets[i], batch.offsets[i + 1]):
+        start, _, at = home(index.state, hashed(batch.programs[t]))
+        fetch(index.terms.table, 2 * (start + at))
+
+
+@njit(cache=True, inline="always")
+def _fetch_list(index, batch, i):
+    row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
+    if row >= 0:
+        kind, _, _, where = list_is(index.terms, row)
+        if kind == GROUP:
+            for line in range(3):
+                fetch(index.group, 24 * where + 8 * line)
+        elif kind == TREE:
+            for line in range(5):
+                fetch(index.node, 96 * where + 16 * line)
+        elif kind == RECORDS:
+            fetch(index.record, 8 * where)
+
+
+@njit(cache=True, inline="always")
+def _fetch_tail(index, batch, i):
+    row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
+    if row >= 0:
+        kind, _, _, where = list_is(index.terms, row)
+        if kind == GROUP:
+            _fetch_block(index, where, np.int64(index.group_i4[where, USED]))
+
+
+@njit(cache=True, inline="always")
+def _fetch_ahead(index, batch, i):
+    """Ask for what subscription ``i`` and the following ones will need."""
+    n = batch.slots.shape[0]
+    if i + 6 < n:
+        _fetch_terms(index, batch, i + 6)
+    if i + 4 < n:
+        _fetch_list(index, batch, i + 4)
+    if i + 2 < n:
+        _fetch_tail(index, batch, i + 2)
+
+
+@njit(cache=True, inline="always")
+def _fetch_gone(index, slots, i):
+    """Ask for what is needed to take slot ``i`` and the following ones out."""
+    n = slots.shape[0]
+    if i + 12 < n:
+        fetch(index.places, slots[i + 12])
+    if i + 8 < n:
+        place = np.int64(index.places[slots[i + 8]])
+        if place >= RECORD_PLACE:
+            fetch(index.record, 8 * (place - RECORD_PLACE))
+        elif place > 0:
+            fetch(index.group, 24 * ((place - 1) // GROUP_LANES))
+    if i + 4 < n:
+        place = np.int64(index.places[slots[i + 4]])
+        if 0 < place < RECORD_PLACE:
+            _fetch_block(index, (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES)
+
+
 @njit(cache=True)
 def clear(stores):
     """Make the term table of an index that holds nothing."""
@@ -278,6 +351,7 @@ def insert(stores, batch, progress):
     """
     index, work, costs, codes = opened(stores), new_work(), np.empty(LANES, np.float32), np.zeros(4, np.uint16)
     for i in range(progress[0], batch.slots.shape[0]):
+        _fetch_ahead(index, batch, i)
         slot, box = batch.slots[i], batch.boxes[i]
         first, last = _triggers(batch, i)
         halves = 1 if box[0] <= box[2] else 2
@@ -326,6 +400,7 @@ def remove(stores, slots, progress):
     for i in range(progress[0], slots.shape[0]):
         if _is_tight(index):
             return NEED_POOLS
+        _fetch_gone(index, slots, i)
         slot = slots[i]
         place = np.int64(index.places[slot])
         if place > 0:
