@@ -142,7 +142,7 @@ def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str
         follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.results], start)))
         texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
         while True:
-            results = [r for r in map(Result.of, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
+            results = [r for r in map(Result.from_record, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
             results = [r for r in results if once.first(r.result_id)]
             found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
             yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
@@ -164,7 +164,7 @@ def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, a
             texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None)))
         while True:
             records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]
-            states = [(id, r, TopK.of(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
+            states = [(id, r, TopK.from_json(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
             yield [_state_text(id, r.timestamp, state, texts, as_json) for id, r, state in states if state is not None or r.value is None]
 
 

@@ -32,7 +32,7 @@ from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
-from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, started_before, take_term
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
@@ -543,7 +543,7 @@ class TopologyDriver:
                 )
             )
             return
-        log.warning("the query of component %s of topology %s failed and starts again in %g s: %s", component, self.plan.name, delay_s, shown[:500])
+        log.warning("the query of component %s of topology %s %s in %g s: %s", component, self.plan.name, RESTARTED, delay_s, shown[:500])
         self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
         self._reports.restarted(component)
         self._reports.error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
