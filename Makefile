@@ -30,7 +30,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
-	@$(BIN)/python -m dskype.deploy.machine.prepare
+	@$(BIN)/python -m dskype.deploy.cli.prepare
 
 run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@mkdir -p build

@@ -1,1 +1,1 @@
-"""The bolts of DSkype; the indexes below ``topk``, ``boolean`` and ``window`` are libraries over arrays."""
+"""The bolts of DSkype. The packages ``topk``, ``boolean`` and ``window`` are libraries over arrays that know nothing of topologies."""

@@ -1,4 +1,4 @@
-"""The score, in one place: every index gets bit-identical values from it."""
+"""The score. All indexes use these functions, so their scores are equal to the last bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The aggregation bolt: merges what the message tasks have found into one answer."""
+"""The aggregation bolt: merges the partial answers of all message tasks into one answer."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.checks import require_component
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.streams import ANSWERS, FIELDS
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.errors import InvalidTopologyException, explain
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["AggregationBolt"]
 
 
 class _Part(NamedTuple):
-    """What one message task has found."""
+    """The partial answer of one message task, in rank order."""
 
     seqs: np.ndarray
     positions: np.ndarray
@@ -27,7 +27,7 @@ class _Part(NamedTuple):
 
 
 class _Collected(NamedTuple):
-    """What has come for a request so far."""
+    """The partial answers to one request so far."""
 
     subscription: str
     count: int
@@ -37,9 +37,9 @@ class _Collected(NamedTuple):
 class AggregationBolt(BatchBolt):
     """Waits for the partial answers of all message tasks to a request, and sends their best to the task that asked.
 
-    Takes ``partials`` (fields(subscription), from the message bolt); emits ``answers`` (direct, to the subscription bolt).
-    What the answer is does not depend on the order in which the partials come: rank is a total order. Nothing is kept
-    of a request that has been answered.
+    Input: ``partials`` (fields(subscription), from the message bolt). Output: ``answers`` (direct, to the subscription bolt).
+    The order in which partial answers come does not matter, because rank is a total order. Nothing is kept of a request
+    that has been answered.
 
     :param message_bolt: id of the bolt whose tasks answer; default ``message-bolt``.
     """
@@ -48,18 +48,15 @@ class AggregationBolt(BatchBolt):
         self._message_bolt = message_bolt
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check that the message bolt is there."""
-        if self._message_bolt not in topology.components:
-            raise InvalidTopologyException(
-                explain("The message bolt is not there.", given=self._message_bolt, legal=", ".join(sorted(topology.components)), component=component_id)
-            )
+        """Check that the topology has the message bolt."""
+        require_component(topology, component_id, self._message_bolt, "The message bolt is not there.")
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``answers``."""
         declarer.declare_stream(ANSWERS, FIELDS[ANSWERS], direct=True)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Get ready, empty."""
+        """Start without requests."""
         self._collector = collector
         self._tasks = len(context.get_component_tasks(self._message_bolt))
         self._collected: dict[tuple[int, int], _Collected] = {}  # by asking task and request
@@ -67,7 +64,7 @@ class AggregationBolt(BatchBolt):
         self._answered = context.register_counter("requests_answered")
 
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Take partial answers, and send the answers that they complete."""
+        """Collect partial answers, and send the answers that are now complete."""
         done: list[tuple[int, int, _Collected]] = []
         requests, subscriptions, tasks, counts = (column_to_list(column) for column in batch.columns[:4])
         offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
@@ -87,7 +84,7 @@ class AggregationBolt(BatchBolt):
             self._send(done)
 
     def _send(self, done: list[tuple[int, int, _Collected]]) -> None:
-        """Merge completed requests and send them, those of one asking task together."""
+        """Merge complete requests and send the answers, one batch per asking task."""
         done.sort(key=lambda entry: entry[0])  # stable: a task's answers stay in order of their completion
         parts = [part for _, _, collected in done for part in collected.parts]
         lengths = [sum(len(part.seqs) for part in collected.parts) for _, _, collected in done]
@@ -98,15 +95,15 @@ class AggregationBolt(BatchBolt):
         starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(done)]
         bounds = offsets.tolist()
         for first, stop in itertools.pairwise(starts):
-            own = offsets[first : stop + 1]
+            task_offsets = offsets[first : stop + 1]
             self._collector.emit_direct_batch(
                 int(tasks[first]),
                 [
                     np.array([request for _, request, _ in done[first:stop]], np.int64),
                     [collected.subscription for _, _, collected in done[first:stop]],
-                    csr_to_lists(own, seqs),
-                    csr_to_lists(own, positions),
-                    csr_to_lists(own, scores),
+                    csr_to_lists(task_offsets, seqs),
+                    csr_to_lists(task_offsets, positions),
+                    csr_to_lists(task_offsets, scores),
                     [names[a:b] for a, b in zip(bounds[first:stop], bounds[first + 1 : stop + 1])],
                 ],
                 ANSWERS,
@@ -116,7 +113,7 @@ class AggregationBolt(BatchBolt):
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what has come for requests that are not complete, by columns."""
+        """Return the partial answers to incomplete requests, as columns."""
         keys, entries = list(self._collected), list(self._collected.values())
         parts = [part for entry in entries for part in entry.parts]
         return {
@@ -134,7 +131,7 @@ class AggregationBolt(BatchBolt):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take it over."""
+        """Continue from a snapshot."""
         bounds = np.concatenate([[0], np.cumsum(state["lengths"])]).tolist()
         parts = [_Part(state["seqs"][a:b], state["positions"][a:b], state["scores"][a:b], ids) for a, b, ids in zip(bounds, bounds[1:], state["ids"])]
         self._collected, start = {}, 0
@@ -150,11 +147,11 @@ def _concat(arrays: list[np.ndarray], dtype: Any) -> np.ndarray:
 
 
 def _merge(lengths: list[int], counts: list[int], parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (offsets, seqs, positions, scores, rows) of the best of each group of candidates, in rank order.
+    """Return (offsets, seqs, positions, scores, rows) of the best candidates of each group, in rank order.
 
-    :param lengths: how many candidates each group has; ``parts`` holds them group after group.
-    :param counts: how many are wanted of each.
-    :returns: ``rows`` says which candidates these are.
+    :param lengths: number of candidates in each group; ``parts`` holds the candidates, group after group.
+    :param counts: number of candidates wanted from each group.
+    :returns: ``rows`` are the indexes of the chosen candidates.
     """
     seqs, positions = _concat([p.seqs for p in parts], np.int64), _concat([p.positions for p in parts], np.int64)
     scores = _concat([p.scores for p in parts], np.float64)

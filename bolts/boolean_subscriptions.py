@@ -1,4 +1,4 @@
-"""The boolean subscriptions of a task of the subscription bolt."""
+"""The boolean subscriptions of a subscription task."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dskype.bolts import boolean
 from dskype.bolts.busiest import Busiest
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.slot_metadata import SlotMetadata
-from dskype.bolts.subscriptions import BooleanSubscription
+from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.settings import Settings
 
 __all__ = ["BooleanSubscriptions"]
 
 _NEVER_MS = np.iinfo(np.int64).max
 _TTL_SLACK_MS = 60_000
-"""How much earlier than others a message may have arrived that is applied after them, where several partitions are read.
-With time windows one that is ahead of its arrival waits for its time: then ``dskype.window.ahead.ms`` if that is more."""
+"""How much earlier than others a message may have arrived that is applied after them, because it was read from another partition.
+With time windows a message from the future waits for its time, so ``dskype.window.ahead.ms`` counts if it is more."""
 
 
 class BooleanSubscriptions:
-    """An index of boolean subscriptions by slot, their names, and when they expire.
+    """Boolean subscriptions by slot: their index, names and times of expiry.
 
     :param settings: of the topology.
     """
@@ -32,42 +32,47 @@ class BooleanSubscriptions:
         self._index = boolean.make_index(settings.boolean_index, settings.boolean_index_options)
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
-        """Subscription -> slot. Names are removed by the owner: a slot may outlive its name."""
+        """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
         self.busiest = Busiest(settings.results_per_s, self.metadata.name)
         self._slack_ms = max(_TTL_SLACK_MS, settings.ahead_ms)
-        self._ends_ms: dict[int, int] = {}  # slot -> when it ends
+        self._ends_ms = np.zeros(0, np.int64)  # by slot; those behind it do not end
         self._expiring: list[tuple[int, int, str]] = []  # heap of (end in ms, slot, registration)
 
     def open(self, name: str, registration: str, subscription: BooleanSubscription) -> int:
         """Begin a subscription; return its slot."""
-        slot = self.metadata.free_slot()
+        slot = self.metadata.allocate()
         self.slots[name] = slot
         self.metadata.set(slot, name, registration, subscription.meta)
         self._index.insert(slot, subscription.bbox, subscription.expression)
         if subscription.expires_ms is not None:
+            self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
             heapq.heappush(self._expiring, (subscription.expires_ms, slot, registration))
         return slot
 
+    def _cover(self, slot: int) -> None:
+        """Let ``_ends_ms`` have an entry for a slot."""
+        if slot >= len(self._ends_ms):
+            self._ends_ms = np.concatenate((self._ends_ms, np.full(slot + 16 - len(self._ends_ms) + slot // 2, _NEVER_MS, np.int64)))
+
     def forget(self, slot: int) -> None:
         """Empty a slot."""
         self._index.remove(slot)
-        self._ends_ms.pop(slot, None)
-        self.metadata.clear(slot)
-        self.metadata.free.append(slot)
+        self._ends_ms[slot : slot + 1] = _NEVER_MS
+        self.metadata.release(slot)
 
     def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
-        """Return (rows, slots): which messages match which subscriptions that had not expired when the message arrived."""
+        """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
         rows, slots = self._index.match(arrived.messages)
-        if self._expiring:
-            ends_ms = [self._ends_ms.get(slot, _NEVER_MS) for slot in slots.tolist()]
-            alive = arrived.arrival_ms[rows] < np.array(ends_ms, np.int64)
+        if self._expiring and len(slots):
+            self._cover(int(slots.max()))
+            alive = arrived.arrival_ms[rows] < self._ends_ms[slots]
             rows, slots = rows[alive], slots[alive]
         self.busiest.count(slots)
         return rows, slots
 
     def pop_expired(self, arrived: Arrived) -> list[int]:
-        """Return the slots of subscriptions that have expired, as no message that may still come can have arrived before they did."""
+        """Return the slots of expired subscriptions. A subscription counts as expired when no message can follow that arrived before its expiry."""
         found: list[int] = []
         if not self._expiring:
             return found
@@ -82,15 +87,22 @@ class BooleanSubscriptions:
         """Return the number of slots in use."""
         return len(self._index)
 
+    def _expiries(self) -> list[list[int]]:
+        slots = np.flatnonzero(self._ends_ms < _NEVER_MS)
+        return np.stack((slots, self._ends_ms[slots]), axis=1).tolist()
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as arrays and plain values."""
-        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": [[slot, end_ms] for slot, end_ms in self._ends_ms.items()]}
+        return {"boolean": self._index.snapshot(), "filters": self.metadata.snapshot(), "ends_ms": self._expiries()}
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._index.restore(state["boolean"])
         self.metadata.restore(state["filters"])
         self.slots = self.metadata.by_name()
-        self._ends_ms = dict(state["ends_ms"])
-        self._expiring = [(end_ms, slot, self.metadata.registration(slot)) for slot, end_ms in self._ends_ms.items()]
+        self._ends_ms = np.zeros(0, np.int64)
+        for slot, ends_ms in state["ends_ms"]:
+            self._cover(slot)
+            self._ends_ms[slot] = ends_ms
+        self._expiring = [(ends_ms, slot, self.metadata.registration(slot)) for slot, ends_ms in self._expiries()]
         heapq.heapify(self._expiring)

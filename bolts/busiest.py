@@ -1,10 +1,12 @@
-"""Which subscriptions make so many results that the others suffer: counted by slot, named now and then."""
+"""Counts results by subscription, and reports subscriptions with so many results that others may suffer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+
+from dskype.bolts.topk.pool import grown
 
 __all__ = ["Busiest"]
 
@@ -13,11 +15,11 @@ _NAMED = 3
 
 
 class Busiest:
-    """Counts the results of subscriptions and names those that made too many in the last ten seconds or so.
+    """Counts the results of subscriptions, and names those with too many in the last ten seconds or so.
 
-    It is a measurement and not state: after a crash it starts again at zero. 4 bytes per slot; counting is O(results).
+    The counts are a measurement, not state: after a crash they start at zero. 4 bytes per slot; counting is O(results).
 
-    :param per_s: results per second above which a subscription is named; None: none is.
+    :param per_s: results per second above which a subscription is named; None: never.
     :param name: returns the id of the subscription in a slot, or None.
     """
 
@@ -31,15 +33,12 @@ class Busiest:
         """Count one result for each entry of ``slots``."""
         if self._per_s is None or not len(slots):
             return
-        if (top := int(slots.max())) >= len(self._counts):
-            counts = np.zeros(max(top + 1, 2 * len(self._counts)), np.int32)
-            counts[: len(self._counts)] = self._counts
-            self._counts = counts
+        self._counts = grown(self._counts, int(slots.max()) + 1, 0)
         np.add.at(self._counts, slots, 1)
         self._total += len(slots)
 
     def pop_report(self, now_ms: int) -> str | None:
-        """Return a report of the last seconds, and count from zero again; None: no subscription is to be named, or it is not yet time."""
+        """Return a report of the last seconds and reset the counts. None: it is too early, or no subscription made too many."""
         if self._per_s is None:
             return None
         if self._since_ms is None:
@@ -52,10 +51,10 @@ class Busiest:
         if total > most:
             slots = np.flatnonzero(self._counts > most)
             slots = slots[np.argsort(-self._counts[slots], kind="stable")][:_NAMED].tolist()
-            told = [f"{name[:80]!r} {self._counts[slot] / elapsed_s:,.0f}" for slot in slots if (name := self._name(slot)) is not None]
-            if told:
+            named = [f"{name[:80]!r} {self._counts[slot] / elapsed_s:,.0f}" for slot in slots if (name := self._name(slot)) is not None]
+            if named:
                 found = (
-                    f"results per second of the busiest subscriptions: {', '.join(told)}; of all here {total / elapsed_s:,.0f}; "
+                    f"results per second of the busiest subscriptions: {', '.join(named)}; of all here {total / elapsed_s:,.0f}; "
                     f"named above {self._per_s:,} (dskype.limits.results.per.second)"
                 )
         if total:

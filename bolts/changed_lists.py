@@ -1,4 +1,4 @@
-"""Which top-k lists have to be written, and when."""
+"""Decides which top-k lists have to be written, and when."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
 class ChangedLists:
-    """Marks the lists that have changed since they were written, and lets each be written once in an interval at most.
+    """Marks lists that changed since they were written, and lets each be written at most once per interval.
 
-    A list that was not written for an interval is due as soon as it changes; one that keeps changing is due an interval after it was last written. So
-    lists are written a few at a time, as they change, and not all together at the end of an interval.
+    A list is due as soon as it changes, but not before an interval has passed since it was last written. So lists are written a few at a
+    time as they change, and not all together at the end of an interval.
 
-    Lists are known by slots, small numbers that are used again. 9 bytes a slot; all calls are linear in their slots, :meth:`pop_due` in all slots.
+    Lists are identified by slots. 9 bytes per slot; calls are linear in their slots, :meth:`pop_due` in all slots.
 
-    :param interval_ms: 0: what changed is due at once.
+    :param interval_ms: the interval; 0: a changed list is due at once.
     """
 
     def __init__(self, interval_ms: int) -> None:
@@ -36,7 +36,7 @@ class ChangedLists:
     def mark(self, slots: np.ndarray) -> None:
         """Mark lists as changed.
 
-        :param slots: of integers; they may repeat.
+        :param slots: integers, which may repeat.
         """
         if len(slots):
             n = int(slots.max()) + 1
@@ -44,16 +44,16 @@ class ChangedLists:
             self._changed[slots] = True
 
     def discard(self, slots: np.ndarray) -> None:
-        """Take the mark from lists that have it."""
+        """Remove the marks of lists."""
         self._changed[slots[slots < len(self._changed)]] = False
 
     def forget(self, slot: int) -> None:
-        """Forget all about a slot: the next list in it belongs to another subscription."""
+        """Forget a slot: its next list belongs to another subscription."""
         if slot < len(self._changed):
             self._changed[slot], self._written_ms[slot] = False, _LONG_AGO
 
     def pop_due(self, now_ms: int, held: Iterable[int] = ()) -> np.ndarray:
-        """Return the slots of the lists that are due (int32, rising); they count as written now.
+        """Return the slots of due lists (int32, rising), which count as written now.
 
         :param held: slots of lists that cannot be written now; they stay marked.
         """
@@ -70,5 +70,5 @@ class ChangedLists:
         return [self._changed, self._written_ms]
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._changed, self._written_ms = (np.array(column) for column in state)

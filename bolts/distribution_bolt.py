@@ -1,4 +1,4 @@
-"""The distribution bolt: turns texts into weighted keywords and sends messages and subscriptions where they belong."""
+"""The distribution bolt: turns texts into weighted keywords, and sends messages and subscriptions to the tasks that need them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.checks import require_component
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.bolts.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.distribution import Distributor, check_distributor, distributor_class, distributor_files, start_distributor
-from dskype.spouts import expression, streams
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.spouts import streams
+from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.settings import Settings
@@ -29,13 +31,13 @@ __all__ = ["DistributionBolt"]
 class DistributionBolt(BatchBolt):
     """Distributes messages and subscriptions (journal paper, section 7.2).
 
-    Takes ``messages`` (shuffle) and ``subscriptions`` (fields(subscription)); emits ``matching`` and ``placements`` to the
-    tasks of the subscription bolt that the distributor names, and ``window`` to the one task of the message bolt that
-    keeps the message: its sequence number modulo their number.
+    Input: ``messages`` (shuffle) and ``subscriptions`` (fields(subscription)). Output: ``matching`` and ``placements``, to the subscription
+    tasks that the distributor names, and ``window``, to the one message task that keeps the message (its sequence number modulo their
+    number).
 
-    With a distributor that replicates it also takes ``shortages`` (fields(subscription)) and ``switched`` (all) from the
-    subscription bolt and ``plans`` (all) from the subscription spout, and emits ``registrations`` (fields(subscription)) to the
-    result bolt; see :mod:`dskype.bolts.replication`. What a placement looks like is in :mod:`dskype.bolts.replication.messages`.
+    With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
+    bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. See
+    :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
 
     :param subscription_bolt: id of the subscription bolt; default ``subscription-bolt``.
     :param message_bolt: id of the message bolt; default ``message-bolt``.
@@ -47,19 +49,11 @@ class DistributionBolt(BatchBolt):
         self._subscription_bolt, self._message_bolt = subscription_bolt, message_bolt
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check the settings and that both bolts are there."""
+        """Check the settings, and that the topology has both bolts."""
         settings = Settings.from_conf(conf)
         check_distributor(settings, must_exist=False)
         for other in (self._subscription_bolt, self._message_bolt):
-            if other not in topology.components:
-                raise InvalidTopologyException(
-                    explain(
-                        "The distribution bolt sends to a component that is not there.",
-                        given=other,
-                        legal=", ".join(sorted(topology.components)),
-                        component=component_id,
-                    )
-                )
+            require_component(topology, component_id, other, "The distribution bolt sends to a component that is not there.")
         if distributor_class(settings.distributor).replicates:
             inputs = topology.components[component_id].inputs
             for stream in self.feedback_streams:
@@ -74,7 +68,7 @@ class DistributionBolt(BatchBolt):
                     )
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-        """Return the vocabulary, and the files that the distributor's plan is from."""
+        """Return the vocabulary, and the files that the distributor's plan comes from."""
         settings = Settings.from_conf(conf)
         found = {("dskype.distributor.options", *key): file for key, file in distributor_files(settings).items()}
         return found | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
@@ -86,7 +80,7 @@ class DistributionBolt(BatchBolt):
         declarer.declare_stream(streams.REGISTRATIONS, streams.FIELDS[streams.REGISTRATIONS])
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Load the vocabulary (one copy per process), and make the distributor and the strategy that it needs."""
+        """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._component = collector, context.get_this_component_id()
         self._tokenizer = Tokenizer(settings.stop_words)
@@ -109,34 +103,35 @@ class DistributionBolt(BatchBolt):
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""
         stream = batch.get_source_stream_id()
         if stream == streams.MESSAGES:
-            self._distribute(batch)
+            self._distribute_messages(batch)
         elif stream == streams.SUBSCRIPTIONS:
             for subscription, registration, record in batch.rows():
-                self._place(subscription, registration, record)
+                self._handle_subscription(subscription, registration, record)
         else:
             self._placement.handle(batch)
 
     def on_watermark(self, watermark: int) -> None:
-        """Note the watermark: placements say as of when they are in force, and are reviewed now and then."""
+        """Record the watermark: placements say from when on they hold, and are reviewed from time to time."""
         self._placement.advance(watermark)
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def _distribute(self, batch: TupleBatch) -> None:
+    def _distribute_messages(self, batch: TupleBatch) -> None:
         seq, position, ids, lat, lon, texts, arrival_ms = batch.columns
         offsets, terms, weights = self._vocabulary.weigh_texts(texts, self._tokenizer)
-        messages = MessageBatch(np.array(seq), np.array(position), np.array(lat), np.array(lon), offsets, terms, weights)
-        columns = [messages.seq, messages.position, ids, messages.lat, messages.lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
+        lat, lon, areas = columns_to_areas(lat, lon)
+        messages = MessageBatch(np.array(seq), np.array(position), lat, lon, offsets, terms, weights, areas)
+        columns = [messages.seq, messages.position, ids, lat, lon, csr_to_lists(offsets, terms), csr_to_lists(offsets, weights)]
         routes = self._placement.routes(messages)
-        matching = [*columns, arrival_ms]
+        matching = [*columns[:3], *areas_to_columns(lat, lon, areas), *columns[5:], arrival_ms]
         if routes is None:
             for task in self._subscription_tasks:
                 self._collector.emit_direct_batch(task, matching, streams.MATCHING)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks, streams.MATCHING)
-        self._to_message_bolts(columns, messages.seq)
+        self._send_to_message_tasks(columns, messages.seq)
 
-    def _to_message_bolts(self, columns: list[Any], seq: np.ndarray) -> None:
+    def _send_to_message_tasks(self, columns: list[Any], seq: np.ndarray) -> None:
         tasks = self._message_tasks
         if len(tasks) == 1:
             self._collector.emit_direct_batch(tasks[0], columns, streams.WINDOW)
@@ -144,41 +139,39 @@ class DistributionBolt(BatchBolt):
             self._send_rows(columns, np.arange(len(seq)), seq % len(tasks), tasks, streams.WINDOW)
 
     def _send_rows(self, columns: list[Any], rows: np.ndarray, targets: np.ndarray, tasks: list[int], stream: str) -> None:
-        """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order: all are taken at once, and each task gets a slice."""
+        """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order. The rows are sorted by task once, and each task gets a slice."""
         order = np.argsort(targets, kind="stable")
         bounds = np.searchsorted(targets[order], np.arange(len(tasks) + 1)).tolist()
-        taken = [take_column(column, rows[order]) for column in columns]
+        sorted_columns = [take_column(column, rows[order]) for column in columns]
         for task, start, stop in zip(tasks, bounds, bounds[1:]):
             if start < stop:
-                self._collector.emit_direct_batch(task, [slice_column(column, start, stop) for column in taken], stream)
+                self._collector.emit_direct_batch(task, [slice_column(column, start, stop) for column in sorted_columns], stream)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
-    def _place(self, name: str, registration: str, record: Mapping[str, Any] | None) -> None:
+    def _handle_subscription(self, name: str, registration: str, record: Mapping[str, Any] | None) -> None:
         if record is None:
             self._placement.unregister(name, registration)
-        elif not self._placement.has_room(name, self._refusals.most):
+        elif not self._placement.has_room(name, self._refusals.limit):
             self._refusals.refuse(name, registration)
         else:
             self._placement.register(name, registration, self._subscription(record))
 
     def _subscription(self, record: Mapping[str, Any]) -> Subscription:
-        """Return the subscription in a record of the subscription spout, with ids for words."""
+        """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
             return TopkSubscription(record["k"], record["alpha"], record["lat"], record["lon"], terms, weights, record.get("meta"))
-        words = expression.terms(record["expression"])
-        ids = dict(zip(words, self._vocabulary.ids(words).tolist()))
-        return BooleanSubscription(record["bbox"], expression.map_terms(record["expression"], ids.__getitem__), record.get("expires_ms"), record.get("meta"))
+        return BooleanSubscription(record["bbox"], self._vocabulary.map_expression(record["expression"]), record.get("expires_ms"), record.get("meta"))
 
     def snapshot(self) -> Any:
-        """Return which vocabulary was used, the plan that is in force, and what lives where."""
+        """Return the digest of the vocabulary and the state of the placement strategy."""
         return {"vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot.
+        """Continue from a snapshot.
 
-        :raises IllegalArgumentException: the vocabulary is another one. Term ids are ranks in it, and the ids that were sent out are by the old one.
+        :raises IllegalArgumentException: the vocabulary has changed. Term ids are ranks in it, and other tasks hold ids of the old one.
         """
         if self._vocabulary.digest != state["vocabulary"]:
             raise IllegalArgumentException(

@@ -1,4 +1,4 @@
-"""The message bolt: keeps its share of the window, and answers for it at exactly the watermark that was asked for."""
+"""The message bolt: keeps its part of the window, and answers requests exactly as of their watermarks."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.checks import require_component
 from dskype.bolts.window.base import Answers, MessageWindow, QueryBatch, make_window
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
 from dskype.spouts.settings import Settings
 from dskype.spouts.streams import FIELDS, PARTIALS, PROGRESS, REQUESTS, WINDOW
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
+from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["MessageBolt"]
 
 _BEFORE_ALL = -1
 _AT_ONCE = 256
-"""Queries evaluated by one call: enough to share the work, few enough to bound the memory for their answers."""
+"""Queries evaluated by one call: enough to share work, few enough to bound the memory for their answers."""
 
 
 class _Requests(NamedTuple):
-    """Requests by columns: their numbers, subscriptions, the tasks that asked, and what they ask."""
+    """Requests as columns: number, subscription, asking task, and query."""
 
     request: np.ndarray
     subscription: list[str]
     task: np.ndarray
     queries: QueryBatch
 
-    def take(self, rows: np.ndarray) -> _Requests:
-        return _Requests(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.take(rows))
+    def select(self, rows: np.ndarray) -> _Requests:
+        return _Requests(self.request[rows], [self.subscription[i] for i in rows.tolist()], self.task[rows], self.queries.select(rows))
 
     @classmethod
     def concat(cls, parts: Sequence[_Requests]) -> _Requests:
@@ -51,17 +52,17 @@ class _Requests(NamedTuple):
 class MessageBolt(BatchBolt):
     """Evaluates subscriptions over the messages of its task, as of a past or present watermark.
 
-    Takes ``window`` (direct, from distribution bolts: each message goes to one task), ``requests`` and ``progress`` (all,
-    from subscription bolts); emits ``partials`` (fields(subscription), to the aggregation bolt).
+    Input: ``window`` (direct, from distribution bolts: each message goes to one task), ``requests`` and ``progress`` (all,
+    from subscription bolts). Output: ``partials`` (fields(subscription), to the aggregation bolt).
 
-    - Messages come from several distribution tasks; they are inserted in order of (position, seq) when the bolt's
+    - Messages come from several distribution tasks. They are inserted in order of (position, seq) when the bolt's
       watermark passes them, so at watermark *w* the window holds exactly the messages up to *w*.
-    - A request at watermark *w* waits until the bolt's watermark has reached *w*. Those that can be answered at the same
-      moment are evaluated together.
-    - A message is kept while anybody may ask for it: until every subscription task has announced (``progress``) a
-      watermark whose window begins behind it, and no waiting request needs it.
+    - A request at watermark *w* waits until the bolt's watermark reaches *w*. Requests that become answerable at the same
+      time are evaluated together.
+    - A message is kept as long as a request may need it: until every subscription task has announced (``progress``) a
+      watermark whose window begins after it, and no waiting request needs it.
 
-    All of it is a function of the inbox: a restored task that gets its inbox again emits the same.
+    The output follows from the inbox alone: a restored task that reads its inbox again emits the same.
 
     :param window_index: name of the window's implementation; default ``dskype.window.index`` of the configuration.
     :param window_index_options: its options; default ``dskype.window.index.options``, or none where ``window_index`` is given.
@@ -75,14 +76,9 @@ class MessageBolt(BatchBolt):
         self._subscription_bolt = subscription_bolt
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check the settings, the window's name and options, and that the subscription bolt is there."""
+        """Check the settings, the window's name and options, and that the topology has the subscription bolt."""
         self._make_window(Settings.from_conf(conf))
-        if self._subscription_bolt not in topology.components:
-            raise InvalidTopologyException(
-                explain(
-                    "The subscription bolt is not there.", given=self._subscription_bolt, legal=", ".join(sorted(topology.components)), component=component_id
-                )
-            )
+        require_component(topology, component_id, self._subscription_bolt, "The subscription bolt is not there.")
 
     def _make_window(self, settings: Settings) -> MessageWindow:
         if self._window_index is None:
@@ -95,7 +91,7 @@ class MessageBolt(BatchBolt):
         declarer.declare_stream(PARTIALS, FIELDS[PARTIALS])
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Get ready, empty."""
+        """Start with an empty window."""
         settings = Settings.from_conf(conf)
         self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
         self._collector = collector
@@ -105,7 +101,7 @@ class MessageBolt(BatchBolt):
         self._ahead: list[tuple[MessageBatch, pa.StringArray]] = []  # messages above the watermark
         self._waiting: list[_Requests] = []  # requests above the watermark
         self._progress: dict[int, int] = {}  # subscription task -> the watermark it announced
-        self._freed: int | None = None  # positions up to here are not needed any more
+        self._freed: int | None = None  # no request can need positions up to here
         context.register_gauge("window_messages", lambda: len(self._window))
         context.register_gauge("window_bytes", lambda: self._window.memory_bytes)
         context.register_gauge("pending_requests", lambda: sum(len(r.request) for r in self._waiting))
@@ -114,12 +110,12 @@ class MessageBolt(BatchBolt):
     # -- input ------------------------------------------------------------------------------------
 
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Take messages, requests or progress."""
+        """Handle messages, requests or progress."""
         stream = batch.get_source_stream_id()
         if stream == WINDOW:
-            self._take_messages(batch)
+            self._receive_messages(batch)
         elif stream == REQUESTS:
-            self._take_requests(batch)
+            self._receive_requests(batch)
         elif stream == PROGRESS:
             task = batch.get_source_task()
             self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, batch[0]))
@@ -135,7 +131,7 @@ class MessageBolt(BatchBolt):
             )
 
     def on_watermark(self, watermark: int) -> None:
-        """Insert the messages up to ``watermark``, and answer what can be answered."""
+        """Insert the messages up to ``watermark``, and answer the requests up to it."""
         self._watermark = watermark
         self._insert_due()
         due, self._waiting = _split(self._waiting, watermark)
@@ -143,18 +139,9 @@ class MessageBolt(BatchBolt):
             self._answer(_Requests.concat(due))
             self._free()
 
-    def _take_messages(self, batch: TupleBatch) -> None:
+    def _receive_messages(self, batch: TupleBatch) -> None:
         seq, position, ids, lat, lon, terms, weights = batch.columns
-        offsets, flat_terms = lists_to_csr(terms, np.int64)
-        messages = MessageBatch(
-            np.asarray(seq, np.int64),
-            np.asarray(position, np.int64),
-            np.asarray(lat, np.float64),
-            np.asarray(lon, np.float64),
-            offsets,
-            flat_terms,
-            lists_to_csr(weights, np.float64)[1],
-        )
+        messages = MessageBatch.from_columns(seq, position, lat, lon, terms, weights, copy=False)
         names = to_strings(ids)
         late = messages.position <= self._watermark
         if late.any():
@@ -167,11 +154,11 @@ class MessageBolt(BatchBolt):
                     hint="a task upstream announced a watermark before all of its messages were sent",
                 )
             )
-            messages, names = messages.take(rows), names.take(pa.array(rows))
+            messages, names = messages.select(rows), names.take(pa.array(rows))
         if messages.n:
             self._ahead.append((messages, names))
 
-    def _take_requests(self, batch: TupleBatch) -> None:
+    def _receive_requests(self, batch: TupleBatch) -> None:
         request, subscription, watermark, count, alpha, lat, lon, terms, weights = batch.columns
         offsets, flat_terms = lists_to_csr(terms, np.int64)
         queries = QueryBatch(
@@ -203,7 +190,7 @@ class MessageBolt(BatchBolt):
                 ahead.append((messages, ids))
             else:
                 for rows, part in ((np.flatnonzero(passed), due), (np.flatnonzero(~passed), ahead)):
-                    part.append((messages.take(rows), ids.take(pa.array(rows))))
+                    part.append((messages.select(rows), ids.take(pa.array(rows))))
         if not due:
             return
         self._ahead = ahead
@@ -212,11 +199,11 @@ class MessageBolt(BatchBolt):
         if self._freed is not None:
             order = order[messages.position[order] > self._freed]
         if len(order) < messages.n or (order[1:] < order[:-1]).any():
-            messages, ids = messages.take(order), ids.take(pa.array(order))
+            messages, ids = messages.select(order), ids.take(pa.array(order))
         self._window.insert(messages, ids)
 
     def _free(self) -> None:
-        """Forget the messages that no task can ask for any more."""
+        """Forget the messages that no request can need."""
         if len(self._progress) < self._askers or not self._progress:
             return
         lowest = min([*self._progress.values(), *(int(r.queries.watermark.min()) for r in self._waiting)])
@@ -227,9 +214,9 @@ class MessageBolt(BatchBolt):
     # -- answers ----------------------------------------------------------------------------------
 
     def _answer(self, asked: _Requests) -> None:
-        """Evaluate requests whose watermark is reached, and send what was found."""
+        """Evaluate requests whose watermark is reached, and send the partial answers."""
         watermark = asked.queries.watermark
-        before = watermark <= _BEFORE_ALL  # the window before the first message
+        before = watermark <= _BEFORE_ALL  # asked before the first message: the window was empty
         if self._freed is not None:
             gone = ~before & (watermark < self._freed + self._extent)
             if gone.any():
@@ -242,10 +229,10 @@ class MessageBolt(BatchBolt):
                     )
                 )
                 rows = np.flatnonzero(~gone)
-                asked, before = asked.take(rows), before[rows]
+                asked, before = asked.select(rows), before[rows]
         for start in range(0, len(asked.request), _AT_ONCE):
             rows = np.arange(start, min(start + _AT_ONCE, len(asked.request)))
-            part = asked if len(rows) == len(asked.request) else asked.take(rows)
+            part = asked if len(rows) == len(asked.request) else asked.select(rows)
             self._send(part, self._evaluate(part.queries, before[rows]))
         self._answered.inc(len(asked.request))
 
@@ -253,7 +240,7 @@ class MessageBolt(BatchBolt):
         if not before.any():
             return self._window.topk(queries, self._extent, self._diagonal_deg)
         rows = np.flatnonzero(~before)
-        answers = self._window.topk(queries.take(rows), self._extent, self._diagonal_deg)
+        answers = self._window.topk(queries.select(rows), self._extent, self._diagonal_deg)
         lengths = np.zeros(len(before), np.int64)
         lengths[rows] = np.diff(answers.offsets)
         return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
@@ -275,18 +262,18 @@ class MessageBolt(BatchBolt):
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the window and all that waits."""
+        """Return the window, and the messages and requests that wait."""
         return {
             "window": self._window.snapshot(),
             "watermark": self._watermark,
             "freed": self._freed,
             "progress": dict(self._progress),
-            "ahead": [[list(messages), ids] for messages, ids in self._ahead],
+            "ahead": [[messages.columns(), ids] for messages, ids in self._ahead],
             "waiting": [[r.request, r.subscription, r.task, list(r.queries)] for r in self._waiting],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take it over."""
+        """Continue from a snapshot."""
         self._window.restore(state["window"])
         self._watermark, self._freed, self._progress = state["watermark"], state["freed"], dict(state["progress"])
         self._ahead = [(MessageBatch(*messages), to_strings(ids)) for messages, ids in state["ahead"]]
@@ -294,7 +281,7 @@ class MessageBolt(BatchBolt):
 
 
 def _split(parts: list[_Requests], watermark: int) -> tuple[list[_Requests], list[_Requests]]:
-    """Return the requests up to ``watermark``, and the others; each in their order."""
+    """Return the requests up to ``watermark``, and the others, both in order."""
     due: list[_Requests] = []
     later: list[_Requests] = []
     for part in parts:
@@ -302,6 +289,6 @@ def _split(parts: list[_Requests], watermark: int) -> tuple[list[_Requests], lis
         if reached.all() or not reached.any():
             (due if reached.any() else later).append(part)
         else:
-            due.append(part.take(np.flatnonzero(reached)))
-            later.append(part.take(np.flatnonzero(~reached)))
+            due.append(part.select(np.flatnonzero(reached)))
+            later.append(part.select(np.flatnonzero(~reached)))
     return due, later

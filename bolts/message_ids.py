@@ -1,37 +1,36 @@
-"""The ids of the messages that a task's results may name."""
+"""The ids of messages, by sequence number."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 __all__ = ["MessageIds"]
 
 _SPARSEST = 8
-"""Sequence numbers per message from which on a table of them all is not worth its memory."""
+"""The most sequence numbers per message for which a table of them all is worth its memory."""
 
 
 class _Run:
-    """Messages sorted by sequence number, with their ids in an Arrow array; immutable."""
+    """Messages sorted by sequence number, with their ids in an Arrow array. Immutable."""
 
     __slots__ = ("_first", "_rows", "ids", "newest", "positions", "seqs")
 
     def __init__(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
         order = np.argsort(seqs, kind="stable")
         if (order[1:] < order[:-1]).any():
-            import pyarrow as pa
-
             seqs, positions, ids = seqs[order], positions[order], ids.take(pa.array(order))
         self.seqs, self.positions, self.ids = seqs, positions, ids
         self.newest = int(positions.max())
         self._first, self._rows = int(seqs[0]), None
         if (span := int(seqs[-1]) - self._first + 1) <= _SPARSEST * len(seqs):
-            self._rows = np.full(span + 2, -1, np.int32)  # -1 at both ends: numbers outside are clipped to there
+            self._rows = np.full(span + 2, -1, np.int32)  # -1 at both ends, where numbers outside are clipped to
             self._rows[seqs - (self._first - 1)] = np.arange(len(seqs), dtype=np.int32)
 
     def rows(self, seqs: np.ndarray) -> np.ndarray:
-        """Return the rows of messages, -1 for those that are not there; by a table where most numbers are."""
+        """Return the rows of messages, or -1. Uses a table if most numbers are present, else binary search."""
         if self._rows is None:
             at = np.searchsorted(self.seqs, seqs)
             at[at == len(self.seqs)] = 0
@@ -42,9 +41,8 @@ class _Run:
 class MessageIds:
     """Maps sequence numbers to message ids, for as long as the messages are needed.
 
-    Ids come in batches and are looked up in batches. Batches are kept sorted and merged in pairs of similar size, so there
-    are O(log n) of them. A lookup asks each, by a table, or by binary search where few numbers are present. The first lookup after a change joins all
-    ids into one array. A message and its id take 40 to 68 bytes.
+    Ids are added and looked up in batches. Batches are kept sorted, and those of similar size are merged, so there are O(log n) of them.
+    A lookup searches each. The first lookup after a change joins all ids into one array. A message and its id take 40 to 68 bytes.
     """
 
     def __init__(self) -> None:
@@ -54,15 +52,13 @@ class MessageIds:
     def __len__(self) -> int:
         return sum(len(run.seqs) for run in self._runs)
 
-    def add(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
-        """Remember messages; those known already may come again.
+    def remember(self, seqs: np.ndarray, positions: np.ndarray, ids: Any) -> None:
+        """Remember the ids of messages, some of which may be known already.
 
         :param seqs: int64[n].
         :param positions: int64[n]; see :meth:`free`.
         :param ids: n ids as JSON text: pyarrow string array or list.
         """
-        import pyarrow as pa
-
         if not len(seqs):
             return
         if not isinstance(ids, pa.Array):
@@ -80,8 +76,6 @@ class MessageIds:
 
         :raises KeyError: one is not known.
         """
-        import pyarrow as pa
-
         found, first = np.full(len(seqs), -1, np.int64), 0
         for run in self._runs:
             at = run.rows(seqs)
@@ -94,7 +88,7 @@ class MessageIds:
         return self._all.take(pa.array(found))
 
     def positions(self, seqs: np.ndarray) -> np.ndarray:
-        """Return the positions of messages that are known, int64[n]; -1 for others."""
+        """Return the positions of messages, int64[n]; -1 for unknown ones."""
         found = np.full(len(seqs), -1, np.int64)
         for run in self._runs:
             at = run.rows(seqs)
@@ -103,9 +97,7 @@ class MessageIds:
         return found
 
     def free(self, position: int) -> None:
-        """Forget messages with this position or a lower one: at once where that costs nothing, else when half of a batch is old."""
-        import pyarrow as pa
-
+        """Forget messages up to a position. A batch goes when all of it is old, and shrinks when more than half of it is."""
         kept = []
         for run in self._runs:
             if run.newest <= position:
@@ -121,5 +113,5 @@ class MessageIds:
         return [[run.seqs, run.positions, run.ids] for run in self._runs]
 
     def restore(self, state: Any) -> None:
-        """Take over a state."""
+        """Continue from a snapshot."""
         self._runs, self._all = [_Run(np.array(seqs), np.array(positions), ids) for seqs, positions, ids in state], None

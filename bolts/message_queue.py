@@ -1,24 +1,24 @@
-"""Messages that the watermark has not passed."""
+"""A queue of messages that wait for the watermark."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import lists_to_csr
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["Arrived", "MessageQueue"]
 
 
 class Arrived(NamedTuple):
-    """Messages with what a subscription bolt needs to know of each beside place and text.
+    """Messages with their ids and arrival times.
 
-    :ivar messages: by columns.
-    :ivar ids: as JSON text, a pyarrow string array.
-    :ivar arrival_ms: int64[], when each one arrived.
+    :ivar messages: the messages as columns.
+    :ivar ids: their ids as JSON text, a pyarrow string array.
+    :ivar arrival_ms: int64[], their arrival times.
     """
 
     messages: MessageBatch
@@ -26,14 +26,12 @@ class Arrived(NamedTuple):
     arrival_ms: np.ndarray
 
     def select(self, rows: np.ndarray) -> Arrived:
-        """Return some rows, in the given order."""
-        import pyarrow as pa
-
-        return Arrived(self.messages.take(rows), self.ids.take(pa.array(rows)), self.arrival_ms[rows])
+        """Return the messages at ``rows``, in that order."""
+        return Arrived(self.messages.select(rows), self.ids.take(pa.array(rows)), self.arrival_ms[rows])
 
 
 class MessageQueue:
-    """Keeps messages until a watermark passes them, and returns them in order."""
+    """Keeps messages until a watermark passes them, then returns them in order."""
 
     def __init__(self) -> None:
         self._batches: list[Arrived] = []
@@ -44,27 +42,12 @@ class MessageQueue:
 
     def append(self, batch: TupleBatch) -> None:
         """Add a frame of the stream ``matching``."""
-        import pyarrow as pa
-
         seq, position, ids, lat, lon, terms, weights, arrival_ms = batch.columns
-        offsets, flat_terms = lists_to_csr(terms, np.int64)
-        flat_weights = lists_to_csr(weights, np.float64)[1]
-        # Copies: what comes in a frame may be a view of its bytes.
-        messages = MessageBatch(
-            np.array(seq, np.int64),
-            np.array(position, np.int64),
-            np.array(lat, np.float64),
-            np.array(lon, np.float64),
-            np.array(offsets, np.int64),
-            np.array(flat_terms, np.int64),
-            np.array(flat_weights, np.float64),
-        )
+        messages = MessageBatch.from_columns(seq, position, lat, lon, terms, weights)
         self._batches.append(Arrived(messages, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), np.array(arrival_ms, np.int64)))
 
     def pop_until(self, watermark: int) -> Arrived:
-        """Remove and return the messages up to a watermark, in rising (position, sequence number)."""
-        import pyarrow as pa
-
+        """Remove and return the messages up to a watermark, in rising order of (position, sequence number)."""
         due, left = [], []
         for batch in self._batches:
             passed = batch.messages.position <= watermark
@@ -85,8 +68,8 @@ class MessageQueue:
 
     def snapshot(self) -> Any:
         """Return the messages as arrays."""
-        return [[list(messages), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
+        return [[messages.columns(), ids, arrival_ms] for messages, ids, arrival_ms in self._batches]
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._batches = [Arrived(MessageBatch(*map(np.array, messages)), ids, np.array(arrival_ms)) for messages, ids, arrival_ms in state]

@@ -1,4 +1,4 @@
-"""Dead letters about good subscriptions for which a task has no room."""
+"""Refuses valid subscriptions for which a task has no room, by dead letters."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from dskype.topology.planning.plan import dead_letters_topic
 __all__ = ["LIMIT_STAGE", "Refusals"]
 
 LIMIT_STAGE = "limit"
-"""The header ``stage`` of such a dead letter. It has no value: the record is in its topic, which is compacted."""
+"""The header ``stage`` of such a dead letter. The dead letter has no value, because the compacted topic keeps the record."""
 
 
 class Refusals:
     """Refuses subscriptions beyond the number that a task may hold.
 
-    :param most: ``dskype.limits.subscriptions``.
-    :param collector: the bolt's.
-    :param context: the bolt's.
+    :param limit: ``dskype.limits.subscriptions``.
+    :param collector: collector of the bolt.
+    :param context: context of the bolt.
     """
 
-    def __init__(self, most: int, collector: Any, context: Any) -> None:
-        self.most, self._collector, self._context = most, collector, context
+    def __init__(self, limit: int, collector: Any, context: Any) -> None:
+        self.limit, self._collector, self._context = limit, collector, context
         self._counter = context.register_counter("refused_subscriptions")
 
     def refuse(self, subscription: str, registration: str) -> None:
-        """Refuse a subscription: a dead letter, an error report, and a count."""
+        """Refuse a subscription: send a dead letter, report the error, and count it."""
         context, plan = self._context, self._context.plan
         component, task = context.get_this_component_id(), context.get_this_task_id()
         reason = explain(
-            f"A task has room for {self.most:,} subscriptions (dskype.limits.subscriptions), and has as many.",
+            f"A task has room for {self.limit:,} subscriptions (dskype.limits.subscriptions), and has as many.",
             given=subscription[:80],
             component=component,
             hint="unregister some, use more tasks, or raise the limit where there is memory",

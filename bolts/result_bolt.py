@@ -1,4 +1,4 @@
-"""The result bolt: writes results to Kafka and whole top-k states to the configured store."""
+"""The result bolt: writes results to Kafka, and whole top-k lists to the configured store."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from dskype.distribution import distributor_class
 from dskype.spouts import streams
 from dskype.spouts.settings import Settings
 from dskype.topology.components import BatchBolt
-from dskype.topology.config import Config
+from dskype.topology.config import RECORD_BYTES, Config
 
 __all__ = ["ResultBolt"]
 
 
 class ResultBolt(BatchBolt):
-    """Takes streams ``results`` and ``lists``, grouped by subscription, from subscription bolts (see :class:`ResultPublisher`).
+    """Writes results that arrive on the streams ``results`` and ``lists``, grouped by subscription, from subscription bolts.
 
-    With a distributor that replicates it also takes ``registrations`` from distribution bolts, and merges what replicas have found:
-    see :mod:`dskype.bolts.replication.merger`.
+    :class:`ResultPublisher` describes these streams. With a distributor that replicates, input is also ``registrations``, from
+    distribution bolts, and the results of replicas are merged: see :mod:`dskype.bolts.replication.merger`.
 
-    Deltas and events go to Kafka; states go to the store ``dskype.store``, and with the store's option ``topic`` to Kafka as
-    well. All of it is encoded here, so the work is spread over this bolt's tasks.
+    Deltas and events go to Kafka. States go to the store ``dskype.store``, and with the store's option ``topic`` to Kafka as
+    well. They are encoded here, so that this bolt's tasks share the work.
 
-    A store outside Kafka may be away. Then states wait in this bolt's state, the newest per subscription, and are tried again
-    with every batch and every tick; metrics ``states-waiting``, ``states-written``, ``states-stale`` and ``store-failures``
-    tell, and the outage is reported once. Nothing else waits for the store, but a call may take its timeout.
+    A store outside Kafka may be away. Then the newest state of each subscription waits in this bolt's own state, and is tried again
+    with every batch and every tick. The metrics ``states-waiting``, ``states-written``, ``states-stale`` and ``store-failures``
+    show it, and the outage is reported once. Nothing else waits for the store, but a call may take as long as its timeout.
 
-    :param tick_secs: how often to try again when no results come; None: no ticks (for the store ``kafka``, which needs none).
+    :param tick_secs: seconds between attempts when no results come; None: no ticks (for the store ``kafka``, which needs none).
     """
 
     def __init__(self, tick_secs: int | None = 2) -> None:
@@ -49,20 +49,28 @@ class ResultBolt(BatchBolt):
         return None if self._tick_secs is None else {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: self._tick_secs}
 
     def wants_watermarks(self, conf: Mapping[str, Any]) -> bool:
-        """Only what is merged waits for watermarks."""
+        """Return True if results are merged; only merging waits for watermarks."""
         return distributor_class(Settings.from_conf(conf).distributor).replicates
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Refuse an unknown store and options that it cannot use."""
+        """Refuse an unknown store, or options that it cannot use."""
         settings = Settings.from_conf(conf)
         make_store(settings.store, settings.store_options)
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Open the store; a server that is away is no reason not to start."""
+        """Open the store. A server that is away does not prevent the start."""
         settings = Settings.from_conf(conf)
         topology, run = context.plan.name, run_of(context.get_storm_id())
         self._collector = collector
-        self._publisher = ResultPublisher(collector, topology, settings, via_bolt=True, run=run)
+        self._publisher = ResultPublisher(
+            collector,
+            topology,
+            settings,
+            via_bolt=True,
+            run=run,
+            task=context.get_this_task_id(),
+            record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
+        )
         self._store = make_store(settings.store, settings.store_options)
         self._store.open(Opening(topology, run, collector))
         self._topic: KafkaStore | None = None
@@ -99,9 +107,12 @@ class ResultBolt(BatchBolt):
         self._write_merged()
 
     def on_watermark(self, watermark: int) -> None:
-        """Publish what has waited for the watermark."""
+        """Publish what waited for the watermark."""
         for matches in self._strategy.advance(watermark):
-            self._write_deltas(matches)
+            if self._publisher.groups_matches:
+                self._publisher.merged_matches(matches)
+            else:
+                self._write_deltas(matches)
         self._write_merged()
 
     def _handle_lists(self, batch: Any) -> None:
@@ -115,18 +126,18 @@ class ResultBolt(BatchBolt):
             elif not self._strategy.keeps_list(record[0], task):
                 items.append(Removal(name, *record[:2]) if record[2] is None else TopkList(name, *record))
         if items:
-            self._write_states(self._encoded(items))
+            self._write_states(self._encode_states(items))
 
     def _write_deltas(self, batch: DeltaBatch) -> None:
-        """Write deltas as they are decoded: "" is no meta."""
+        """Write decoded deltas, in which "" stands for no meta."""
         import pyarrow.compute as pc
 
         if len(batch.ops):
-            none = pc.equal(batch.metas, "")
-            self._publisher.write_deltas(batch._replace(metas=None if pc.all(none).as_py() else pc.if_else(none, None, batch.metas)))
+            without = pc.equal(batch.metas, "")
+            self._publisher.write_deltas(batch._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, batch.metas)))
 
     def _write_merged(self) -> None:
-        """Write what has been merged; lists at most every ``topk_interval_ms``."""
+        """Write merged results; lists at most every ``topk_interval_ms``."""
         publisher, now_ms = self._publisher, self._context.clock_ms()
         if publisher.wants_states and now_ms - self._written_ms >= self._settings.topk_interval_ms and self._strategy.write_lists():
             self._written_ms = now_ms
@@ -138,17 +149,17 @@ class ResultBolt(BatchBolt):
                 publisher.write_deltas(batch)
         if publisher.wants_states:
             if found.items:
-                self._write_states(self._encoded(found.items))
+                self._write_states(self._encode_states(found.items))
             if found.lists is not None:
                 names, registrations, watermarks, *lists = found.lists
                 self._write_states(publisher.encode_states(names.tolist(), registrations.tolist(), watermarks.tolist(), *lists))
 
-    def _encoded(self, items: list[TopkList | Removal]) -> list[State | Removal]:
-        """Return lists with their JSON, and removals."""
-        wholes = [item for item in items if isinstance(item, TopkList)]
-        if not wholes:
+    def _encode_states(self, items: list[TopkList | Removal]) -> list[State | Removal]:
+        """Return the items with each list encoded as JSON."""
+        lists = [item for item in items if isinstance(item, TopkList)]
+        if not lists:
             return items
-        names, registrations, watermarks, messages, scores = zip(*wholes)
+        names, registrations, watermarks, messages, scores = zip(*lists)
         states = iter(
             self._publisher.encode_states(
                 list(names),
@@ -166,11 +177,11 @@ class ResultBolt(BatchBolt):
             for removals, group in groupby(items, lambda item: isinstance(item, Removal)):
                 (self._topic.remove if removals else self._topic.put)(list(group))
         if self._buffer is not None:
-            self._buffer.add(items)
+            self._buffer.enqueue(items)
             self._flush()
 
     def execute_tick(self, tup: Any) -> None:
-        """Try to write what waits."""
+        """Try to write the states that wait."""
         self._write_merged()
         if self._buffer is not None:
             self._flush()
@@ -185,7 +196,7 @@ class ResultBolt(BatchBolt):
         waiting.inc(len(buffer) - waiting.get_count())
 
     def cleanup(self) -> None:
-        """Try once more, and close."""
+        """Try to write once more, and close the store."""
         if self._buffer is not None:
             self._flush()
         self._store.close()
@@ -193,11 +204,11 @@ class ResultBolt(BatchBolt):
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return what waits for the store, for replicas or for the watermark."""
+        """Return the results that wait for the store, for replicas or for the watermark."""
         return {"v": 1, "waiting": [] if self._buffer is None else self._buffer.snapshot(), "written_ms": self._written_ms, **self._strategy.snapshot()}
 
     def restore(self, state: Any) -> None:
-        """Take over what waited."""
+        """Continue from a snapshot."""
         if self._buffer is not None:
             self._buffer.restore(state["waiting"])
         self._written_ms = state.get("written_ms", 0)

@@ -1,4 +1,4 @@
-"""Skype on one machine: the top-k engine and the window of messages, put together (Wang et al., Skype, VLDB 2016)."""
+"""Skype on one machine: the top-k engine together with the message window (Wang et al., Skype, VLDB 2016)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NO_SLOTS = np.zeros(0, np.int32)
 
 
 class Skype:
-    """Keeps the exact top-k messages of many subscriptions over a sliding window, all by itself.
+    """Keeps the exact top-k messages of many subscriptions over a sliding window, in one process.
 
-    Subscriptions live in *slots*. After every call all lists are exact at :attr:`watermark`: what has to be evaluated again (a new
-    subscription, or one whose buffer has run low) is looked up in the window at once. Within one :meth:`advance` a
-    subscription that runs low keeps its list, and jumps at the end; advance by less to see every step.
+    Subscriptions live in *slots*. After every call all lists are exact at :attr:`watermark`: a subscription that has to be evaluated, because
+    it is new or its buffer has run low, is looked up in the window at once. Within one :meth:`advance` the list of a subscription that runs
+    low does not change until the end; advance in smaller steps to see every change.
 
     The same calls give the same results, in any process and with any index.
 
@@ -50,8 +50,8 @@ class Skype:
     :param index: of the subscriptions: a name in ``dskype.bolts.topk.engine.INDEXES``.
     :param buffer: of the results: a name in ``dskype.bolts.topk.engine.BUFFERS``.
     :param window_index: of the messages: a name in ``dskype.bolts.window.base.WINDOWS``.
-    :param index_options: keyword arguments of the index; ``buffer_options``, ``window_options`` alike.
-    :raises IllegalArgumentException: for what cannot be.
+    :param index_options: keyword arguments of the index; ``buffer_options`` and ``window_options`` likewise.
+    :raises IllegalArgumentException: an argument or option is not usable.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Skype:
         self.engine = TopkEngine(extent, diagonal_deg, index, buffer, index_options, buffer_options)
         self.window = make_window(window_index, window_options)
         self.evaluations = 0
-        """How many subscriptions have been looked up in the window, the first time included."""
+        """How often a subscription was looked up in the window, the first times included."""
 
     @classmethod
     def from_texts(
@@ -77,7 +77,7 @@ class Skype:
     ) -> TextSkype:
         """Return a :class:`TextSkype` for plain texts.
 
-        :param texts: a sample of texts like those to come: it says how common words are. May be empty: all are equally common.
+        :param texts: a sample of texts like those to come, which says how common words are. If it is empty, all words are equally common.
         :param window: |W|, or with ``timed`` the span in ms.
         :param options: of :class:`Skype`.
         """
@@ -95,7 +95,7 @@ class Skype:
 
     @property
     def extent(self) -> int:
-        """Of the window, in positions."""
+        """The extent of the window, in positions."""
         return self.engine.extent
 
     # -- subscriptions ----------------------------------------------------------------------------
@@ -103,15 +103,15 @@ class Skype:
     def register(
         self, k: Any, alpha: Any, lat: Any, lon: Any, offsets: Any, terms: Any, weights: Any, *, known: Callable[[np.ndarray], Lists] | None = None
     ) -> np.ndarray:
-        """Register subscriptions; return their slots (int32[n], rising). Their lists are there at once.
+        """Register subscriptions; return their slots (int32[n], rising). Their lists are available at once.
 
         One subscription may be given by plain numbers, and ``offsets=None``.
 
         :param k: int[n], how many messages each wants, >= 1.
         :param alpha: float64[n] in 0..1, weight of the distance; ``lat``, ``lon``: float64[n], degrees.
         :param offsets: int64[n + 1]; the keywords of *i* are ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) with their ``weights``.
-        :param known: returns what :meth:`look_up` would, given how many messages are wanted (int64[n]); for callers that have looked these
-            subscriptions up in this window before.
+        :param known: a function that returns what :meth:`look_up` would, from the numbers of messages wanted (int64[n]). Callers that have
+            looked these subscriptions up in this window before can pass it.
         """
         if offsets is None:
             k, alpha, lat, lon, offsets = [k], [alpha], [lat], [lon], [0, len(terms)]
@@ -132,19 +132,19 @@ class Skype:
         return slots
 
     def unregister(self, slots: Any) -> None:
-        """Remove subscriptions (int[n], or one); the slots may come back."""
+        """Remove subscriptions (int[n], or one); their slots may be used again."""
         self.engine.remove(np.atleast_1d(np.asarray(slots, np.int32)))
 
     # -- messages ---------------------------------------------------------------------------------
 
     def advance(self, messages: MessageBatch | None = None, ids: Sequence[str] | pa.StringArray | None = None, watermark: int | None = None) -> Changes:
-        """Process messages, and what expires, up to a watermark; return how lists changed.
+        """Process messages and expiry up to a watermark; return how lists changed.
 
         :param messages: after the former watermark, in rising order of (position, seq). Count windows: position = seq; time windows:
             position = ms, and all messages of one ms come together. None: only time passes.
-        :param ids: what to call each message; default: its seq.
+        :param ids: the id of each message; default: its seq.
         :param watermark: default: the last message's position.
-        :returns: ``due`` is empty: it has been seen to.
+        :returns: ``due`` is empty, because due subscriptions have been evaluated.
         """
         messages = MessageBatch.empty() if messages is None else messages
         if watermark is None:
@@ -152,10 +152,10 @@ class Skype:
         changes = self.engine.advance(messages, watermark)
         self.window.insert(messages, list(map(str, messages.seq.tolist())) if ids is None else ids)
         self.window.free(watermark - self.extent)
-        return _together([changes, *self._settle(changes.due)])
+        return _join_changes([changes, *self._settle(changes.due)])
 
     def _settle(self, due: np.ndarray) -> list[Changes]:
-        """Evaluate pending subscriptions at the current watermark until none is."""
+        """Evaluate subscriptions at the current watermark until none is pending."""
         parts: list[Changes] = []
         while len(due):
             again = []
@@ -170,9 +170,9 @@ class Skype:
         return self.engine.resolve(slots, answers.offsets, answers.seqs, answers.positions, answers.scores)
 
     def look_up(self, slots: np.ndarray, count: np.ndarray) -> Lists:
-        """Return the best messages of the window for subscriptions, straight from the index of messages, in rank order.
+        """Return the best messages of the window for subscriptions, in rank order, straight from the index of messages.
 
-        :param slots: int32[n]; ``count``: int64[n], how many of them.
+        :param slots: int32[n]; ``count``: int64[n], the number of messages for each.
         """
         table = self.engine.index.table
         lon, lat, alpha = np.ascontiguousarray(table.place[slots, :3].T)
@@ -197,13 +197,13 @@ class Skype:
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole state: values that :func:`dskype.topology.core.frames.pack_state` takes."""
+        """Return the whole state, as values that :func:`dskype.topology.core.frames.pack_state` accepts."""
         return {"format": _FORMAT, "window": type(self.window).__name__, "engine": self.engine.snapshot(), "messages": self.window.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot; this object must be new, with the same extent, diagonal, buffer and window index; the index may be another.
+        """Continue from a snapshot. This object must be new and have the same extent, diagonal, buffer and window index; the index may differ.
 
-        :raises IllegalArgumentException: it is not.
+        :raises IllegalArgumentException: something else differs, or this object is not new.
         """
         mine = {"format": _FORMAT, "window": type(self.window).__name__}
         for name, value in mine.items():
@@ -225,7 +225,7 @@ class Skype:
 
 
 class TextSkype:
-    """Skype for plain texts: subscriptions have names, messages have ids; all else is :class:`Skype`'s.
+    """Skype for plain texts, with names for subscriptions and ids for messages; see :class:`Skype`.
 
     >>> cafes = ["Espresso bar at the station", "Tea house", "Espresso to go", "Ice cream and espresso"]
     >>> skype = Skype.from_texts(cafes, window=3)
@@ -237,10 +237,10 @@ class TextSkype:
     >>> sorted(changed)
     ['ann']
 
-    :param skype: what does the work; new.
-    :param vocabulary: how common words are.
-    :param tokenizer: what makes words of texts.
-    :param space: where messages may be; ``skype`` has its diagonal.
+    :param skype: a new engine, with the diagonal of ``space``.
+    :param vocabulary: says how common words are.
+    :param tokenizer: cuts texts into words.
+    :param space: where messages may be.
     :param timed: whether the window is a span in ms.
     """
 
@@ -255,11 +255,11 @@ class TextSkype:
         return len(self._slots)
 
     def subscribe(self, name: str, keywords: str | Sequence[str], *, lat: float, lon: float, k: int = 20, alpha: float = 0.5) -> None:
-        """Register a subscription, in place of one of that name.
+        """Register a subscription. It replaces one of the same name.
 
         :param keywords: a text, or words.
-        :param k: how many messages it wants.
-        :param alpha: 0..1, weight of the distance; the rest is that of the words.
+        :param k: number of messages.
+        :param alpha: weight of the distance, 0..1; the words have the rest.
         """
         self._refuse_outside(name, lat, lon)
         words = self.tokenizer.tokens(keywords if isinstance(keywords, str) else " ".join(keywords))
@@ -272,23 +272,25 @@ class TextSkype:
     def unsubscribe(self, name: str) -> None:
         """Remove a subscription.
 
-        :raises IllegalArgumentException: there is none of that name.
+        :raises IllegalArgumentException: there is no subscription of that name.
         """
         slot = self._slot(name)
         self.skype.unregister(slot)
         del self._slots[name], self._names[slot]
 
     def publish(self, messages: Iterable[Sequence[Any]]) -> dict[str, list[tuple[str, float]]]:
-        """Let messages arrive; return the lists that have changed by them, by the names of subscriptions.
+        """Publish messages; return the lists that changed, by name of the subscription.
 
-        :param messages: (id, text, lat, lon), with time windows (id, text, lat, lon, ms): later than those of former calls, in order.
+        :param messages: (id, text, lat, lon), or with time windows (id, text, lat, lon, ms), in order and later than those of former calls.
         """
         rows = list(messages)
         if not rows:
             return {}
         columns = list(zip(*rows, strict=True))
         if len(columns) != 4 + self.timed:
-            raise IllegalArgumentException(explain("Not a message.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)"))
+            raise IllegalArgumentException(
+                explain("A message has the wrong number of fields.", given=rows[0], legal="(id, text, lat, lon, ms)" if self.timed else "(id, text, lat, lon)")
+            )
         for id, _, lat, lon, *_ in rows:
             self._refuse_outside(id, lat, lon)
         seqs = np.arange(self._seq, self._seq + len(rows), dtype=np.int64)
@@ -300,22 +302,22 @@ class TextSkype:
         return self._changed(changes)
 
     def pass_time(self, ms: int) -> dict[str, list[tuple[str, float]]]:
-        """Let time pass until ``ms`` (time windows); return the lists that have changed by what has expired."""
+        """Let time pass until ``ms`` (time windows); return the lists that changed because messages expired."""
         return self._changed(self.skype.advance(watermark=ms))
 
     def results(self, name: str) -> list[tuple[str, float]]:
         """Return the messages of a subscription as (id, score), best first.
 
-        :raises IllegalArgumentException: there is none of that name.
+        :raises IllegalArgumentException: there is no subscription of that name.
         """
         return self.skype.top(self._slot(name))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state; the vocabulary is not in it."""
+        """Return the state, without the vocabulary."""
         return {"skype": self.skype.snapshot(), "names": list(self._slots), "slots": list(self._slots.values()), "seq": self._seq}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot of another one with the same vocabulary; see :meth:`Skype.restore`."""
+        """Continue from a snapshot that was taken with the same vocabulary; see :meth:`Skype.restore`."""
         self.skype.restore(state["skype"])
         self._slots = dict(zip(state["names"], map(int, state["slots"])))
         self._names = {slot: name for name, slot in self._slots.items()}
@@ -329,15 +331,15 @@ class TextSkype:
             raise IllegalArgumentException(explain("There is no such subscription.", given=name))
         return self._slots[name]
 
-    def _refuse_outside(self, what: Any, lat: float, lon: float) -> None:
+    def _refuse_outside(self, name: Any, lat: float, lon: float) -> None:
         if not self.space.contains(lat, lon):
-            raise IllegalArgumentException(explain("The place is outside the data space.", given=f"{what}: lat {lat}, lon {lon}", legal=str(self.space)))
+            raise IllegalArgumentException(explain("The place is outside the data space.", given=f"{name}: lat {lat}, lon {lon}", legal=str(self.space)))
 
 
-def _together(parts: list[Changes]) -> Changes:
-    """Join changes up to a watermark and those of evaluations at it."""
+def _join_changes(parts: list[Changes]) -> Changes:
+    """Join the changes up to a watermark with those of evaluations at it."""
     if len(parts) == 1:
         return parts[0]
     columns = [np.concatenate(column) for column in zip(*(part[:6] for part in parts))]
-    order = np.lexsort((columns[0], columns[5]))  # stable: those of one slot and watermark are of one part, and in order
+    order = np.lexsort((columns[0], columns[5]))  # stable: changes of one slot and watermark come from one part, in order
     return Changes(*(column[order] for column in columns), _NO_SLOTS, np.unique(np.concatenate([part.touched for part in parts])))

@@ -1,9 +1,9 @@
-"""The subscription bolt: keeps the results of the subscriptions that live on it, exact at every watermark.
+"""The subscription bolt: keeps the results of its subscriptions exact at every watermark.
 
-How a top-k list stays exact is in :mod:`dskype.bolts.topk_subscriptions`. With a distributor that replicates, a subscription may live on
-several tasks: :mod:`dskype.bolts.replication` has the protocol, :mod:`dskype.bolts.replication.replicas` says why it stays exact.
+:mod:`dskype.bolts.topk_subscriptions` explains how a top-k list stays exact. With a distributor that replicates, a subscription may live on
+several tasks: :mod:`dskype.bolts.replication` has the protocol, and :mod:`dskype.bolts.replication.replicas` explains why results stay exact.
 
-Everything is a function of the inbox: a task that is restored from a snapshot and gets its inbox again does the same.
+The output follows from the inbox alone: a restored task that reads its inbox again emits the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from dskype.bolts import boolean
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import MessageQueue
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
@@ -22,51 +23,46 @@ from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
 from dskype.distribution import distributor_class
 from dskype.spouts import streams
-from dskype.spouts.settings import CHANGEABLE_SETTINGS, Settings
+from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
-from dskype.topology.config import Config
-from dskype.topology.errors import InvalidTopologyException, explain
+from dskype.topology.config import RECORD_BYTES, Config
 from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
 _SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests ends_ms frozen fresh changed replicas coverage placements".split()
-"""Keys of a snapshot in their order; the last three with a distributor that replicates."""
+"""Keys of a snapshot, in order; the last three only with a distributor that replicates."""
 
 
 class SubscriptionBolt(BatchBolt):
     """Matches messages with the subscriptions of its task; see the module.
 
-    Takes ``matching`` and ``placements`` (direct, from distribution bolts) and ``answers`` (direct, from aggregation
-    bolts); emits ``requests`` and ``progress`` (all, to message bolts), ``results`` and ``lists`` (fields(subscription), to the
-    result bolt), or writes results straight to their topics where no other component has to see them. With a distributor that
-    replicates also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts.
+    Input: ``matching`` and ``placements`` (direct, from distribution bolts), and ``answers`` (direct, from aggregation bolts).
+    Output: ``requests`` and ``progress`` (all, to message bolts), and ``results`` and ``lists`` (fields(subscription), to the
+    result bolt). If no other component has to see the results, they are written straight to their topics. With a distributor
+    that replicates, output is also ``shortages`` (fields(subscription)) and ``switched`` (all), to distribution bolts.
 
     :param distribution_bolt: id of the distribution bolt; default ``distribution-bolt``.
     """
 
     changeable_settings = CHANGEABLE_SETTINGS
+    default_settings = DEFAULTS
 
     def __init__(self, distribution_bolt: str = "distribution-bolt") -> None:
         self._distribution_bolt = distribution_bolt
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
-        """Check the settings, and the names of indexes and buffers."""
+        """Check the settings, the names of indexes and buffers, and that the topology has the distribution bolt."""
         settings = Settings.from_conf(conf)
         make_engine(settings)
         boolean.make_index(settings.boolean_index, settings.boolean_index_options)
-        if self._distribution_bolt not in topology.components:
-            raise InvalidTopologyException(
-                explain(
-                    "The distribution bolt is not there.", given=self._distribution_bolt, legal=", ".join(sorted(topology.components)), component=component_id
-                )
-            )
+        require_component(topology, component_id, self._distribution_bolt, "The distribution bolt is not there.")
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """Return the topics of results."""
-        topics, config = Topics.of(topology), topic_config(Settings.from_conf(conf))
-        return {getattr(topics, name): config[name] for name in ("results", "topk", "registrations")}
+        topics, config = Topics.for_topology(topology), topic_config(Settings.from_conf(conf))
+        return {getattr(topics, name): config[name] for name in ("results", "matches", "topk", "registrations") if name in config}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams."""
@@ -74,36 +70,44 @@ class SubscriptionBolt(BatchBolt):
             declarer.declare_stream(stream, streams.FIELDS[stream])
 
     def get_component_configuration(self) -> dict[str, Any]:
-        """Return a tick every second: lists that changed last are written though no further message comes."""
+        """Ask for a tick every second, so that the last changed lists are written even if no more messages come."""
         return {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: 1}
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Get ready, empty."""
+        """Start without subscriptions."""
         settings = self._settings = Settings.from_conf(conf)
         self._collector, self._context = collector, context
         replicates = distributor_class(settings.distributor).replicates
         publisher = ResultPublisher(
-            collector, context.plan.name, settings, via_bolt=replicates or settings.store != "kafka", run=run_of(context.get_storm_id())
+            collector,
+            context.plan.name,
+            settings,
+            via_bolt=replicates or settings.store != "kafka",
+            run=run_of(context.get_storm_id()),
+            task=context.get_this_task_id(),
+            record_bytes=conf.get(Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES, RECORD_BYTES),
         )
         refusals = Refusals(settings.subscriptions_max, collector, context)
         counters = {name: context.register_counter(name) for name in ("deltas", "states", "matches", "evaluations", "unknown_unregistered")}
         self._announced = BEFORE_ALL
         self._queue = MessageQueue()
         topk = self._topk = TopkSubscriptions(settings, collector, publisher, counters)
-        filters = self._boolean = BooleanSubscriptions(settings)
+        boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
             sources = len(context.get_component_tasks(self._distribution_bolt))
-            self._owner: SubscriptionOwner = ReplicatedOwner(topk, filters, publisher, counters, collector, context, sources, settings.window_kind == "count")
+            self._owner: SubscriptionOwner = ReplicatedOwner(
+                topk, boolean_subscriptions, publisher, counters, collector, context, sources, settings.window_kind == "count"
+            )
         else:
-            self._owner = SingleOwner(topk, filters, publisher, counters, refusals)
-        context.register_gauge("subscriptions", lambda: len(topk.slots) + len(filters.slots))
+            self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)
+        context.register_gauge("subscriptions", lambda: len(topk.slots) + len(boolean_subscriptions.slots))
         context.register_gauge("pending_evaluations", lambda: topk.evaluations)
         context.register_gauge("queued_messages", lambda: len(self._queue))
 
     # -- input ------------------------------------------------------------------------------------
 
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Take in messages, placements or answers."""
+        """Handle messages, placements or answers."""
         stream = batch.get_source_stream_id()
         if stream == streams.MATCHING:
             self._queue.append(batch)
@@ -129,7 +133,7 @@ class SubscriptionBolt(BatchBolt):
             self._collector.emit((watermark,), streams.PROGRESS)
 
     def execute_tick(self, tup: Tuple) -> None:
-        """Write the lists that are due, and name the subscriptions that make too many results."""
+        """Write the lists that are due, and report subscriptions with too many results."""
         now_ms = self._context.clock_ms()
         self._topk.write_lists(now_ms)
         for busiest in (self._topk.busiest, self._boolean.busiest):
@@ -139,7 +143,7 @@ class SubscriptionBolt(BatchBolt):
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return everything, as arrays and plain values."""
+        """Return the whole state as arrays and plain values."""
         state = {
             "watermark": self._topk.watermark,
             "announced": self._announced,
@@ -151,7 +155,7 @@ class SubscriptionBolt(BatchBolt):
         return {key: state[key] for key in _SNAPSHOT_KEYS if key in state}
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._announced = state["announced"]
         self._queue.restore(state["queue"])
         self._topk.restore(state)

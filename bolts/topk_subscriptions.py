@@ -1,17 +1,17 @@
-"""The top-k subscriptions of a task of the subscription bolt, and their evaluations.
+"""The top-k subscriptions of a subscription task, and their evaluations.
 
 How a list stays exact (journal paper, sections 6 and 7.2):
 
-1. Messages are applied in rising (position, sequence number), when the watermark has passed them: at watermark *w* the
-   task has applied exactly the messages of the window's history up to *w*.
-2. An *active* subscription's buffer ranks before everything of the window that it does not hold, and has at least k live
-   entries or holds everything; so its first k are the top-k of the window.
-3. A new subscription, and one whose buffer falls below k, is *pending*: the task asks all message bolts for the window as
-   of its own watermark ``w_req`` and goes on collecting what arrives, without threshold. The answer is exact as of
-   ``w_req``; together with what has arrived since, it is complete, and the subscription is active again. While it is
-   pending nothing is published for it; then its list jumps from the last published one to the present one.
-4. The task announces the watermarks below which it will not ask any more (``progress``), so message bolts can forget.
-   An announcement never overtakes a request: both travel on the same channels, in order.
+1. Messages are applied in rising order of (position, sequence number) when the watermark has passed them. So at watermark
+   *w* the task has applied exactly the messages up to *w*.
+2. The entries in the buffer of an *active* subscription rank before all other messages of the window. The buffer has at least
+   k live entries, or holds every matching message. So its first k entries are the top-k of the window.
+3. A new subscription, and one whose buffer falls below k, is *pending*: the task asks all message tasks for the window as
+   of its own watermark ``w_req``, and collects all matching messages that arrive from then on. The answer is exact as of
+   ``w_req``; together with the collected messages it is complete, and the subscription becomes active. Nothing is published
+   for a pending subscription; afterwards its list jumps from the last published one to the present one.
+4. The task announces watermarks below which it will not ask any more (``progress``), so that message tasks can forget
+   messages. An announcement never overtakes a request, because both travel in order on the same channels.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dskype.bolts.message_queue import Arrived
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.slot_metadata import SlotMetadata
-from dskype.bolts.subscriptions import TopkSubscription
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
+from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
+from dskype.spouts.batch import select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.spouts.settings import Settings
-from dskype.topology.core.values import column_rows
-from dskype.topology.tuples import TupleBatch
+from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["BEFORE_ALL", "Answers", "TopkSubscriptions", "make_engine"]
 
@@ -45,15 +45,15 @@ BEFORE_ALL = -1
 
 
 def make_engine(settings: Settings) -> TopkEngine:
-    """Return an empty engine."""
+    """Return an empty engine with the settings of a topology."""
     return TopkEngine(settings.extent, settings.space.diagonal_deg, settings.index, settings.buffer, settings.index_options, settings.buffer_options)
 
 
 class Answers(NamedTuple):
-    """What the window holds for pending slots.
+    """Answers to the requests of pending slots.
 
     :ivar slots: int32[n].
-    :ivar lists: their answers.
+    :ivar lists: one answer per slot.
     """
 
     slots: np.ndarray
@@ -61,12 +61,12 @@ class Answers(NamedTuple):
 
 
 class TopkSubscriptions:
-    """An engine, and what it does not know of its slots: names, message ids, requests on their way, and lists to be written.
+    """An engine, and what it does not know: names of subscriptions, message ids, open requests, and lists to be written.
 
-    :param settings: of the topology.
-    :param collector: the bolt's.
-    :param publisher: of results.
-    :param counters: ``states`` and ``evaluations``.
+    :param settings: settings of the topology.
+    :param collector: collector of the bolt.
+    :param publisher: publisher of results.
+    :param counters: counters ``states`` and ``evaluations``.
     """
 
     def __init__(self, settings: Settings, collector: Any, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
@@ -85,20 +85,20 @@ class TopkSubscriptions:
 
     @property
     def watermark(self) -> int:
-        """Up to which messages have been applied."""
+        """The watermark up to which messages have been applied."""
         return self.engine.watermark
 
     @property
     def evaluations(self) -> int:
-        """How many requests are on their way."""
+        """The number of open requests."""
         return len(self._request_of)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
     def open(self, rows: Sequence[tuple[str, str, TopkSubscription]], complete: bool) -> np.ndarray:
-        """Begin subscriptions (name, registration, what it asks for); return their slots.
+        """Begin subscriptions, given as (name, registration, subscription); return their slots.
 
-        :param complete: the window is known to be empty. Else they are pending, and are to be asked for.
+        :param complete: the window is known to be empty. Otherwise the subscriptions are pending, and :meth:`ask` has to follow.
         """
         asked = [subscription for _, _, subscription in rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
@@ -121,7 +121,7 @@ class TopkSubscriptions:
         return slots
 
     def forget(self, slot: int) -> None:
-        """Empty a slot; an answer that comes later is ignored."""
+        """Empty a slot; a later answer is ignored."""
         self.engine.remove(np.array([slot], np.int32))
         self.metadata.clear(slot)
         self.changed.forget(slot)
@@ -131,7 +131,7 @@ class TopkSubscriptions:
             del self._requests[request]
 
     def subscription(self, slot: int) -> TopkSubscription:
-        """Return what the subscription in a slot asks for."""
+        """Return the subscription in a slot."""
         one = np.array([slot], np.int32)
         found = self.engine.subscriptions(one)
         place = (float(found[name][0]) for name in ("alpha", "lat", "lon"))
@@ -140,9 +140,9 @@ class TopkSubscriptions:
     # -- messages ---------------------------------------------------------------------------------
 
     def advance(self, arrived: Arrived, watermark: int) -> Changes:
-        """Apply the messages up to a watermark; return how lists changed, and what has fallen due."""
+        """Apply messages up to a watermark; return how lists changed, and which slots fell due."""
         before = self.watermark
-        self.ids.add(arrived.messages.seq, arrived.messages.position, arrived.ids)
+        self.ids.remember(arrived.messages.seq, arrived.messages.position, arrived.ids)
         changes = self.engine.advance(arrived.messages, watermark)
         self.busiest.count(changes.slot)
         for slot in changes.due.tolist():
@@ -150,17 +150,17 @@ class TopkSubscriptions:
         return changes
 
     def free_ids(self) -> None:
-        """Forget the ids of messages that no list holds."""
+        """Forget the ids of messages that can be in no list."""
         self.ids.free(min([self.watermark, *self._frozen.values()]) - self.engine.extent)
 
     # -- evaluations ------------------------------------------------------------------------------
 
     def is_asked(self, slot: int) -> bool:
-        """Tell whether a request for a slot is on its way."""
+        """Tell whether a request for a slot is open."""
         return slot in self._request_of
 
     def ask(self, slots: np.ndarray) -> None:
-        """Ask the message bolts for the windows of slots as of the present watermark; answers to earlier requests are ignored."""
+        """Request the windows of slots as of the present watermark; answers to earlier requests will be ignored."""
         n = len(slots)
         if not n:
             return
@@ -189,28 +189,25 @@ class TopkSubscriptions:
         )
 
     def pop_answers(self, batch: TupleBatch) -> Answers | None:
-        """Return the answers in a frame to requests that still count; they are no longer on their way. None: there are none."""
+        """Close the open requests that a frame answers, and return the answers; None if there are none."""
         requests = np.array(batch["request"]).tolist()
         rows = [i for i, request in enumerate(requests) if request in self._requests]
         if not rows:
             return None
         offsets, seqs = lists_to_csr(batch["seqs"], np.int64)
         positions, scores = lists_to_csr(batch["positions"], np.int64)[1], lists_to_csr(batch["scores"], np.float64)[1]
-        ids = [name for names in column_rows(batch["ids"]) for name in names]
+        ids = [name for names in column_to_list(batch["ids"]) for name in names]
         if len(rows) < len(requests):
-            index = np.concatenate([np.arange(offsets[i], offsets[i + 1]) for i in rows])
-            lengths = np.diff(offsets)[rows]
-            offsets = np.zeros(len(rows) + 1, np.int64)
-            np.cumsum(lengths, out=offsets[1:])
+            offsets, index = select_lists(offsets, np.array(rows))
             seqs, positions, scores, ids = seqs[index], positions[index], scores[index], [ids[i] for i in index.tolist()]
         slots = [self._requests.pop(requests[row]) for row in rows]
         for slot in slots:
             del self._request_of[slot]
-        self.ids.add(seqs, positions, ids)
+        self.ids.remember(seqs, positions, ids)
         return Answers(np.array(slots, np.int32), Lists(offsets, seqs, positions, scores))
 
     def resolve(self, answers: Answers) -> Changes:
-        """Merge answers into the lists; return how these changed, and which slots are due again."""
+        """Merge answers into the lists; return how lists changed, and which slots are due again."""
         changes = self.engine.resolve(answers.slots, *answers.lists)
         due = set(changes.due.tolist())
         for slot in answers.slots.tolist():
@@ -221,18 +218,18 @@ class TopkSubscriptions:
     # -- results ----------------------------------------------------------------------------------
 
     def deltas(self, changes: Changes, rows: np.ndarray | slice = slice(None)) -> DeltaBatch:
-        """Return changes, or some rows of them, with the names of what they are about."""
+        """Return changes, or some rows of them, as deltas with the names of subscriptions and the ids of messages."""
         names, registrations, metas = self.metadata.columns(changes.slot[rows])
         messages = self.ids.get(changes.seq[rows])
         return DeltaBatch(names, registrations, changes.op[rows], changes.watermark[rows], messages, changes.score[rows], changes.rank[rows], metas)
 
     def mark_changed(self, slots: np.ndarray) -> None:
-        """Note that lists are to be written, if lists are wanted."""
+        """Mark lists to be written, if lists are published at all."""
         if self._publisher.wants_states:
             self.changed.mark(slots)
 
     def write_lists(self, now_ms: int) -> None:
-        """Write the lists that changed, each at most every ``topk_interval_ms``; pending ones wait."""
+        """Write changed lists, each at most every ``topk_interval_ms``; those of pending subscriptions wait."""
         slots = self.changed.pop_due(now_ms, self._frozen)
         if not len(slots):
             return
@@ -256,7 +253,7 @@ class TopkSubscriptions:
         }
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self.engine.restore(state["engine"])
         self.ids.restore(state["ids"])
         self._asked = state["asked"]

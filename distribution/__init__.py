@@ -1,4 +1,4 @@
-"""Distributors: which subscription bolts a subscription lives on, and which of them need a message."""
+"""Distributors: which subscription tasks hold a subscription, and which of them need a message."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DISTRIBUTORS: dict[str, type[Distributor]] = {
     kind.name: kind
     for kind in (HashingDistributor, LocationDistributor, KeywordDistributor, PrefixDistributor, SpatialFirstDistributor, KeywordFirstDistributor)
 }
-"""Distributors by the name that ``dskype.distributor`` gives."""
+"""Distributors by their names in ``dskype.distributor``."""
 
 
 def distributor_class(name: str) -> type[Distributor]:
@@ -64,16 +64,16 @@ def distributor_class(name: str) -> type[Distributor]:
 def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> Distributor:
     """Return a distributor by its name.
 
-    :raises IllegalArgumentException: the name is not known, or the options or the plan make no sense.
+    :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     return distributor_class(name)(tasks, options, plan)
 
 
 def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:
-    """Refuse settings with which :func:`start_distributor` would fail, without learning anything.
+    """Refuse settings with which :func:`start_distributor` would fail, without learning a plan.
 
-    :param must_exist: False: a file that is not there passes. The topology says so at its first start; a resumed one has copies of its own.
-    :raises IllegalArgumentException: the name is not known, or the options are not; a file is not there.
+    :param must_exist: False: do not refuse a missing file. The topology reports it at its first start; a resumed topology has its own copies.
+    :raises IllegalArgumentException: the name or an option is not known, or a file is missing.
     """
     kind, source, options = distributor_class(settings.distributor), *_source(settings)
     missing = [file for file in distributor_files(settings).values() if not Path(file).is_file()]
@@ -86,19 +86,19 @@ def check_distributor(settings: Settings, *, must_exist: bool = True) -> None:
     else:
         kind(1, options)
     if missing and must_exist:
-        raise IllegalArgumentException(explain("A file of dskype.distributor.options is not there.", given=missing[0], legal="a file where the topology runs"))
+        raise IllegalArgumentException(explain("A file of dskype.distributor.options is missing.", given=missing[0], legal="a file where the topology runs"))
 
 
 def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, plan: Mapping[str, Any] | None = None) -> Distributor:
-    """Return the distributor that a topology's settings ask for; every task that calls this gets the same.
+    """Return the distributor that a topology's settings ask for. Every task that calls this gets the same one.
 
     Besides the distributor's own, the options may have ``plan``: a file of ``dskype partition learn``, or
-    ``sample``: ``{messages: FILE, subscriptions: FILE}``, records as JSON lines from which a plan is learned here and now.
+    ``sample``: ``{messages: FILE, subscriptions: FILE}``, records as JSON lines from which this function learns a plan.
 
-    :param tasks: of the subscription bolt.
-    :param vocabulary: by which the sample is read.
-    :param plan: the one that is in force since the topology began; None: the options say which, or the distributor does.
-    :raises IllegalArgumentException: the name is not known, or the options or the plan make no sense.
+    :param tasks: number of tasks of the subscription bolt.
+    :param vocabulary: gives the term ids of the sample.
+    :param plan: the plan in force; None: the plan that the options name, or else the distributor's default.
+    :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
     source, options = _source(settings)
     if plan is None and "plan" in source:
@@ -112,15 +112,15 @@ def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, pl
 
 
 def distributor_files(settings: Settings) -> dict[tuple[str, ...], str]:
-    """Return the files that :func:`start_distributor` reads, by where they are named in the options: ``("sample", "messages")``."""
+    """Return the files that :func:`start_distributor` reads, by their place in the options, e.g. ``("sample", "messages")``."""
     source, _ = _source(settings)
     return {("plan",): source["plan"]} if "plan" in source else {("sample", kind): file for kind, file in source.get("sample", {}).items()}
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
-    """Read the file of a plan.
+    """Read a plan from a file.
 
-    :raises IllegalArgumentException: it is none, or not there.
+    :raises IllegalArgumentException: the file is missing or does not hold a plan.
     """
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -129,16 +129,16 @@ def read_plan(path: str | Path) -> dict[str, Any]:
             explain("The file of a plan cannot be read.", given=str(path), legal="a file of 'dskype partition learn'", hint=str(ex) or type(ex).__name__)
         ) from None
     if not isinstance(plan, dict) or type(plan.get("tasks")) is not int or plan["tasks"] < 1 or not isinstance(plan.get("distributor"), str):
-        raise IllegalArgumentException(explain("The file is no plan.", given=str(path), legal="a file of 'dskype partition learn'"))
+        raise IllegalArgumentException(explain("The file does not hold a plan.", given=str(path), legal="a file of 'dskype partition learn'"))
     return plan
 
 
 def _source(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return where the plan is from (``plan`` or ``sample``, or nothing), and the distributor's own options."""
+    """Return the source of the plan (``plan``, ``sample`` or nothing), and the distributor's own options."""
     options = dict(settings.distributor_options)
     source = {key: options.pop(key) for key in ("plan", "sample") if options.get(key) is not None and settings.distributor != "hashing"}
     if len(source) == 2:
-        raise IllegalArgumentException(explain("dskype.distributor.options have a plan or a sample.", given="both"))
+        raise IllegalArgumentException(explain("dskype.distributor.options must have either a plan or a sample.", given="both"))
     if "plan" in source and not isinstance(source["plan"], str):
         raise IllegalArgumentException(explain("The option plan of dskype.distributor.options is not usable.", given=source["plan"], legal="a file's name"))
     files = source.get("sample", {"messages": "", "subscriptions": ""})

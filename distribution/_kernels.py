@@ -10,15 +10,15 @@ from numba import njit
 __all__ = ["FlatPlan", "Lines", "Routes", "Subscriptions", "cells_of", "place", "place_all", "prefix_lengths", "route"]
 
 MARGIN = 1e-9
-"""Added to every guard: more than all rounding errors of a score together."""
+"""Added to every guard; larger than all rounding errors of a score together."""
 
 
 class Lines(NamedTuple):
-    """Trees of lines that cut the world. Line *i* sends a place to ``below[i]`` or ``above[i]``; a place on the line is above it.
+    """Trees of lines that cut the world. Line *i* sends a place to ``below[i]`` or ``above[i]``. A place on the line counts as above.
 
     :ivar axis: int64[lines], 0: the line is at a latitude; 1: at a longitude.
     :ivar at: float64[lines], degrees.
-    :ivar below: int64[lines], the next line if >= 0, else ~number of a cell or group.
+    :ivar below: int64[lines], the next line if >= 0, else ``~number`` of a cell or group.
     :ivar above: int64[lines], like ``below``.
     """
 
@@ -29,7 +29,7 @@ class Lines(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """Which tasks need the messages with a term: those of the last entry whose bound is not above the term.
+    """Which tasks need the messages with a term. The last entry whose bound is not above the term has them.
 
     :ivar bounds: int64[entries], first term of each entry, rising from 0.
     :ivar offsets: int64[entries + 1]; the tasks of entry *e* are ``tasks[offsets[e]:offsets[e + 1]]``, rising.
@@ -44,17 +44,17 @@ class Routes(NamedTuple):
 class FlatPlan(NamedTuple):
     """A distribution plan as arrays.
 
-    A subscription goes from ``root`` along the lines to a cell, there to the last of ``ranges[cells[c]:cells[c + 1]]`` that is not above
-    its term, and from the range's root along the lines to a group of tasks.
+    A subscription goes from ``root`` along the lines to cell *c*, there to the last of ``ranges[cells[c]:cells[c + 1]]`` that is not above
+    its term, and from the root of that range along the lines to a group of tasks.
 
-    :ivar root: the first line if >= 0, else ~cell.
-    :ivar lines: of the trees above the ranges and below them.
+    :ivar root: the first line if >= 0, else ``~cell``.
+    :ivar lines: lines of the trees above and below the ranges.
     :ivar cells: int64[cells + 1], into ``ranges``.
     :ivar ranges: int64[], first term of each range, rising within a cell.
-    :ivar roots: int64[], of each range its first line if >= 0, else ~group.
+    :ivar roots: int64[], the first line of each range if >= 0, else ``~group``.
     :ivar group_offsets: int64[groups + 1], into ``group_tasks``.
     :ivar group_tasks: int64[], 0 to tasks - 1.
-    :ivar routes: for messages.
+    :ivar routes: routes of messages.
     """
 
     root: int
@@ -68,7 +68,7 @@ class FlatPlan(NamedTuple):
 
 
 class Subscriptions(NamedTuple):
-    """Many subscriptions.
+    """Many subscriptions as columns.
 
     :ivar k: int64[n], >= 1.
     :ivar alpha: float64[n], 0 to 1.
@@ -90,7 +90,7 @@ class Subscriptions(NamedTuple):
 
 @njit(cache=True, inline="always")
 def _last_not_above(sorted_values, low, high, value):
-    """Return the last index in [low, high) whose value is not above ``value``; low if none is."""
+    """Return the last index in [low, high) whose value is not above ``value``, or ``low`` if there is none."""
     while high - low > 1:
         middle = (low + high) >> 1
         if sorted_values[middle] <= value:
@@ -102,7 +102,7 @@ def _last_not_above(sorted_values, low, high, value):
 
 @njit(cache=True, inline="always")
 def _descend(node, lines, lat, lon):
-    """Return the number of the cell or group that holds a point, from a line on."""
+    """Follow the lines from ``node`` to a point; return the number of its cell or group."""
     axis, at, below, above = lines.axis, lines.at, lines.below, lines.above
     while node >= 0:
         x = lat if axis[node] == 0 else lon
@@ -112,10 +112,10 @@ def _descend(node, lines, lat, lon):
 
 @njit(cache=True)
 def route(offsets, terms, tasks, routes):
-    """Return (rows int64[m], tasks int32[m]): the union of the tasks of each message's terms; those of a message rise.
+    """Return (rows int64[m], tasks int32[m]): message ``rows[i]`` goes to ``tasks[i]``, each message to the tasks of its terms, rising, each once.
 
     :param offsets: int64[n + 1], into ``terms`` (int64).
-    :param tasks: how many tasks there are.
+    :param tasks: number of tasks.
     """
     bounds, route_offsets, route_tasks = routes.bounds, routes.offsets, routes.tasks
     n = len(offsets) - 1
@@ -135,7 +135,7 @@ def route(offsets, terms, tasks, routes):
                 most += route_offsets[e + 1] - route_offsets[e]
         total += min(most, tasks)
     rows, to = np.empty(total, np.int64), np.empty(total, np.int32)
-    last = np.full(tasks, -1, np.int64)  # the last message that went to a task
+    last = np.full(tasks, -1, np.int64)  # the last message that goes to each task
     found = 0
     for i in range(n):
         begin = found
@@ -167,7 +167,10 @@ def route(offsets, terms, tasks, routes):
 
 @njit(cache=True)
 def _covered(entry, placed, route_offsets, route_tasks):
-    """Tell whether one of the chosen tasks gets every message with a term. ``entry`` is of the routes, or -1 - task of an unknown term."""
+    """Tell whether one of the chosen tasks gets every message with a term.
+
+    :param entry: the entry of the routes for the term; -1 - task for an unknown term.
+    """
     if entry < 0:
         return placed[-1 - entry]
     for q in range(route_offsets[entry], route_offsets[entry + 1]):
@@ -178,12 +181,12 @@ def _covered(entry, placed, route_offsets, route_tasks):
 
 @njit(cache=True)
 def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, plan, placed):
-    """Choose tasks, keywords from the first on, until no message that misses them all scores ``limit``; return the guard.
+    """Choose tasks keyword by keyword until a message that goes to none of them cannot score ``limit``; return the guard.
 
-    :param limit: -inf: until all keywords are covered; inf: one keyword is enough.
+    :param limit: -inf: all keywords have to be covered; inf: one keyword is enough.
     :param id_hash: CRC-32 of the subscription's id.
     :param plan: a :class:`FlatPlan`.
-    :param placed: bool[tasks], all False; becomes the choice.
+    :param placed: bool[tasks], all False on entry; the chosen tasks are set to True.
     """
     n = len(terms)
     if n == 0:
@@ -220,7 +223,7 @@ def place(terms, weights, alpha, lat, lon, limit, id_hash, tasks, plan, placed):
 
 @njit(cache=True)
 def place_all(subscriptions, limits, hashes, tasks, plan):
-    """Return (offsets int64[n + 1], tasks int32[], guards float64[n]): :func:`place` for many.
+    """Apply :func:`place` to many subscriptions; return (offsets int64[n + 1], tasks int32[], guards float64[n]).
 
     :param subscriptions: :class:`Subscriptions`.
     :param limits: float64[n]; ``hashes``: int64[n].
@@ -250,8 +253,9 @@ def place_all(subscriptions, limits, hashes, tasks, plan):
 
 @njit(cache=True)
 def prefix_lengths(offsets, weights, alpha, limits):
-    """Return the lengths of loose prefixes, at least 1 (journal paper, Definition 12): the fewest keywords, from the first on, so that
-    ``alpha + (1 - alpha) * norm(weights of the others)`` is below the limit.
+    """Return the lengths of loose prefixes (journal paper, Definition 12).
+
+    A prefix is the fewest keywords, at least one, such that ``alpha + (1 - alpha) * norm(weights of the others)`` is below the limit.
     """
     n = len(offsets) - 1
     lengths = np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""Assigns words that occur together to the same task: the vocabulary as a graph that is partitioned, with its documents as edges."""
+"""Assigns words that occur together to the same task, by partitioning the vocabulary with documents as hyperedges."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from dskype.distribution.plans import Node, joined, leaf
 __all__ = ["learn_cooccurring"]
 
 _PARTITIONS = 4096
-"""Partitions at most: more fit the sample better and the future worse, and a plan has to fit into a record of Kafka."""
+"""Most partitions. More would fit the sample better and the future worse, and a plan has to fit into a Kafka record."""
 
 _LEAST = 8
-"""Keywords of subscriptions that a partition has on average at least: of fewer nothing is learned."""
+"""Fewest keywords of subscriptions that partitions have on average; from fewer nothing can be learned."""
 
 _SWEEPS, _ROUNDS = 20, 3
-"""Of a round, which begins with nothing assigned: what it comes to says how much is too much for a task in the next one."""
+"""Sweeps per round, and rounds. Each round starts with nothing assigned; its mean loads set the caps of the next round."""
 
 _CAP, _LOOSE, _LAST = 1.05, 0.3, 4
-"""What the load of a task may be through the mean; by how much more in the first sweeps, so that partitions can get past each other, less and less up to the last ones."""
+"""The cap on a task's load divided by the mean; how much higher it is in the first sweep, so that partitions can pass each other; and the number of
+last sweeps with the plain cap. In between the extra shrinks to 0."""
 
 
 class _Documents(NamedTuple):
     """Documents by partition: those of partition *p* are ``rows[start[p]:start[p + 1]]``, each once.
 
-    :ivar n: how many documents there are.
+    :ivar n: number of documents.
     """
 
     n: int
@@ -44,28 +45,29 @@ class _Documents(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many documents each partition has."""
+        """The number of documents of each partition."""
         return np.diff(self.start)
 
     def weights(self, weight: np.ndarray) -> np.ndarray:
-        """Return the weights of each partition's documents, float64[partitions]."""
+        """Return the total weight of each partition's documents, float64[partitions]."""
         sums = np.concatenate([[0.0], np.cumsum(weight[self.rows])])
         return sums[self.start[1:]] - sums[self.start[:-1]]
 
 
 def learn_cooccurring(sample: Sample, lengths: np.ndarray, work: np.ndarray, overhead: float, tasks: int) -> Node:
-    """Return ranges of the vocabulary with tasks, so that the words of a document are on few of them.
+    """Return ranges of the vocabulary with tasks, so that the words of a document are on few tasks.
 
-    The vocabulary is cut into many short consecutive ranges of like frequency, frequent words alone. (Words of one frequency are in alphabetical order, so
-    rare neighbours are of one script and often of one language; what a range's known words tell holds for unknown ones.) Every range is then assigned, the
-    largest first and all of them again and again, to the task where most of its documents are already (linear deterministic greedy, restreamed:
-    Stanton and Kliot, KDD 2012; Nishimura and Ugander, KDD 2013). A task takes only what keeps two loads within a cap: subscriptions x messages, and
-    work. A range that is too much for one task is shared by several, which draw the other words of its documents.
+    The vocabulary is cut into many short ranges of consecutive words; a frequent word is a range of its own. (Words of one frequency are in
+    alphabetical order, so rare neighbours share a script and often a language: what holds for the sample's words in a range holds for the others.)
+    Ranges are then assigned, the largest first, to the task that has most of their documents already, and this sweep is repeated (linear
+    deterministic greedy, restreamed: Stanton and Kliot, KDD 2012; Nishimura and Ugander, KDD 2013). A task takes a range only while two loads
+    stay within a cap: subscriptions x messages, and work. A range that is too large for one task is shared by several, which attract the other
+    words of its documents.
 
     O(sweeps x tasks x postings).
 
-    :param lengths: int64[n], how many keywords of each subscription count, the first ones.
-    :param work: float64[n], of the subscriptions; ``overhead``: that of a message that comes to a task.
+    :param lengths: int64[n], how many keywords of each subscription count, from the first on.
+    :param work: float64[n], work of each subscription; ``overhead``: work of a message that comes to a task.
     """
     m = sample.messages
     owners, terms = first_terms(sample.offsets, sample.terms, lengths)
@@ -87,7 +89,7 @@ def learn_cooccurring(sample: Sample, lengths: np.ndarray, work: np.ndarray, ove
 
 
 def _short_ranges(terms: np.ndarray, m_terms: np.ndarray, count: int) -> np.ndarray:
-    """Return the first terms of about so many ranges, rising from 0: each is as long as its part of all keywords is not above average, or is one word."""
+    """Return the first terms of about ``count`` ranges, rising from 0. A range has at most an average share of all keywords, or is one word."""
     vocabulary = int(max(terms.max(initial=-1), m_terms.max(initial=-1))) + 1
     if vocabulary == 0:
         return np.zeros(1, np.int64)
@@ -98,8 +100,8 @@ def _short_ranges(terms: np.ndarray, m_terms: np.ndarray, count: int) -> np.ndar
 def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, tasks: int) -> tuple[list[list[int]], np.ndarray]:
     """Return the tasks of each partition, and its load: its part of its tasks' subscriptions x messages, per message."""
     product, work_of, heard = s.sizes * m.sizes.astype(np.float64), s.weights(work), overhead * m.sizes
-    spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)  # as hashes of ids will do it
-    # At first, assume that all words of a document are at different tasks.
+    spread = np.random.default_rng(0).integers(0, 1 << 31, s.n)  # stands for the hashes of ids
+    # In the first round, assume that all words of a document are on different tasks.
     product_mean, work_mean = float(s.sizes.sum()) * float(m.sizes.sum()) / tasks**2, float(work_of.sum() + heard.sum()) / tasks
     for _ in range(_ROUNDS):
         sizes = np.maximum(product / max(1e-12, product_mean), (work_of + heard) / max(1e-12, work_mean))
@@ -125,7 +127,7 @@ def _assigned(s: _Documents, m: _Documents, work: np.ndarray, overhead: float, t
 
 
 def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int) -> dict[int, list[int]]:
-    """Return the tasks of each shared partition: those that have least so far."""
+    """Return the tasks of each shared partition: those with the least load so far."""
     load, groups = np.zeros(tasks), {}
     for p in shared.tolist():
         group = np.sort(np.argsort(load, kind="stable")[: among[p]])
@@ -135,9 +137,9 @@ def _groups(shared: np.ndarray, sizes: np.ndarray, among: np.ndarray, tasks: int
 
 
 class _State:
-    """Where documents are while partitions are assigned; at first only the shared partitions are.
+    """Where documents are while partitions are assigned. At first only shared partitions are assigned.
 
-    :ivar arrays: for the kernel.
+    :ivar arrays: the state as the kernel reads and changes it.
     """
 
     def __init__(self, s: _Documents, m: _Documents, groups: dict[int, list[int]], tasks: int) -> None:
@@ -148,11 +150,11 @@ class _State:
         if not groups:
             return
         rows = [s.rows[s.start[p] : s.start[p + 1]] for p in groups]
-        for (p, group), own in zip(groups.items(), rows):
-            shared[np.ix_(own, group)] += 1
+        for (p, group), documents in zip(groups.items(), rows):
+            shared[np.ix_(documents, group)] += 1
             heard[np.ix_(m.rows[m.start[p] : m.start[p + 1]], group)] += 1
         self.arrays.messages[:] = (heard > 0).sum(axis=0)
-        owners, number = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+        owners, number = np.concatenate(rows), np.repeat(np.arange(len(rows)), list(map(len, rows)))
         self._shared = (
             np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=s.n))]).astype(np.int64),
             number[np.argsort(owners, kind="stable")],
@@ -161,7 +163,7 @@ class _State:
         )
 
     def count_shared(self, spread: np.ndarray, work: np.ndarray) -> None:
-        """Count again the subscriptions that are at a task only for a shared partition, because none of its tasks has another word of theirs."""
+        """Recount the subscriptions that are at a task only for a shared partition, because none of its tasks has another of their words."""
         if self._shared is not None:
             self.arrays.subscriptions[:] -= self._rest[0]
             self.arrays.work[:] -= self._rest[1]
@@ -171,7 +173,7 @@ class _State:
 
 
 def _loads(s: _Documents, m: _Documents, assigned: list[list[int]], state: kernels.Assignment, tasks: int) -> np.ndarray:
-    """Return the parts that partitions have in the loads of their tasks, half by their subscriptions and half by their messages."""
+    """Return the share of each partition in the loads of its tasks, half by its subscriptions and half by its messages."""
     numbers, to = np.repeat(np.arange(len(assigned)), [len(group) for group in assigned]), np.concatenate([np.array(group, np.int64) for group in assigned])
     spread = np.bincount(numbers)[numbers]
     loads = state.subscriptions * state.messages / m.n

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
+from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["HashingDistributor"]
 
 
 class HashingDistributor(Distributor):
-    """Places a subscription by its id: the CRC-32 of the id modulo the number of tasks. Every task needs every message.
+    """Places a subscription by the CRC-32 of its id, modulo the number of tasks. Every task needs every message.
 
     Replication 1, communication N. There is nothing to learn.
     """
 
     name = "hashing"
     replicates = False
-    by_id = True
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         refuse_options(self.name, options)
@@ -30,15 +30,19 @@ class HashingDistributor(Distributor):
 
     @classmethod
     def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the only plan there is."""
+        """Return the only plan; there is nothing to learn."""
         return cls(tasks, options).plan()
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
-        """Return its one task; only the id matters."""
-        return Placed([zlib.crc32(subscription.encode()) % self.tasks])
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
+        """Return its one task, which depends on the id alone."""
+        return Placed(self.tasks_of_name(name))
+
+    def tasks_of_name(self, name: str) -> list[int]:
+        """Return the one task of a subscription."""
+        return [zlib.crc32(name.encode()) % self.tasks]
 
     def message_tasks(self, messages: MessageBatch) -> None:
-        """Return None: every task."""
+        """Return None: every task needs every message."""
         return
 
     def plan(self) -> dict[str, Any]:

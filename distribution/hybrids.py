@@ -21,8 +21,9 @@ __all__ = ["KeywordFirstDistributor", "SpatialFirstDistributor"]
 class _Hybrid(PrefixDistributor):
     """Two levels of partitions: ``n1`` on the first, ``n2`` inside each of them.
 
-    :param options: besides those of the prefix distributor, ``n1`` and ``n2`` (n1 * n2 = tasks; of one the other follows; of none n1 is the greatest
-        divisor of the number of tasks up to its square root) and ``keywords``: ``prefix`` (default), or ``keyword``: all keywords count.
+    :param options: besides those of the prefix distributor, ``n1`` and ``n2`` with n1 * n2 = tasks (if one is missing it follows from the other; if
+        both are missing, n1 is the greatest divisor of the number of tasks up to its square root), and ``keywords``: ``prefix`` (default), or
+        ``keyword``: all keywords count.
     """
 
     legal_options = ("method", "slack", "n1", "n2", "keywords")
@@ -57,11 +58,11 @@ class _Hybrid(PrefixDistributor):
         return {**found, "n1": n1, "n2": n2}
 
     def limit(self, threshold: float | None) -> float:
-        """Return what the guard has to be below."""
+        """Return the score that the guard has to stay below."""
         return -np.inf if self.options["keywords"] == "keyword" else super().limit(threshold)
 
     def prefixes(self, sample: Sample) -> np.ndarray:
-        """Return how many keywords count."""
+        """Return how many keywords of each subscription count."""
         return np.diff(sample.offsets) if self.options["keywords"] == "keyword" else super().prefixes(sample)
 
     @classmethod
@@ -72,15 +73,15 @@ class _Hybrid(PrefixDistributor):
 class SpatialFirstDistributor(_Hybrid):
     """Places a subscription by its place in one of ``n1`` cells, and there by its keywords on some of ``n2`` tasks.
 
-    A message goes to the tasks of its keywords in every cell: communication is up to n1 times that of the prefix distributor. All cells get
-    every message, so they have equally many subscriptions; each has ranges of keywords of its own.
+    A message goes to the tasks of its keywords in every cell, so communication is up to n1 times that of the prefix distributor. Since all cells
+    get every message, they hold equally many subscriptions. Each cell has its own ranges of keywords.
     """
 
     name = "spatial-first"
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
-        """Return equal areas with equal ranges."""
+        """Return cells of equal area, each with equal ranges."""
         return _replaced(uniform_tree(range(options["n1"])), lambda cell: uniform_ranges(_block(cell, options["n2"])), options["n2"])
 
     @classmethod
@@ -99,8 +100,8 @@ class SpatialFirstDistributor(_Hybrid):
 class KeywordFirstDistributor(_Hybrid):
     """Places a subscription by its keywords in some of ``n1`` ranges, and in each by its place on one of ``n2`` tasks.
 
-    A message goes to all tasks of the ranges of its keywords: communication is up to n2 times that of a prefix distributor with n1 tasks. All
-    tasks of a range get the same messages, so they have equally many subscriptions.
+    A message goes to all tasks of the ranges of its keywords, so communication is up to n2 times that of a prefix distributor with n1 tasks. Since
+    all tasks of a range get the same messages, they hold equally many subscriptions.
     """
 
     name = "keyword-first"
@@ -108,7 +109,7 @@ class KeywordFirstDistributor(_Hybrid):
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
-        """Return equal ranges with equal areas."""
+        """Return equal ranges, each with cells of equal area."""
         n2 = options["n2"]
         return {
             "ranges": [
@@ -127,8 +128,10 @@ class KeywordFirstDistributor(_Hybrid):
         parts = []
         for part, end in zip(ranges, [*ends, np.iinfo(np.int64).max]):
             rows = np.unique(owners[(terms >= part["from"]) & (terms < end)])
-            own = [task for block in part["node"]["tasks"] for task in _block(block, n2)]
-            parts.append({"from": part["from"], "node": learn_tree(sample.lat[rows], sample.lon[rows], none, none, own, weighed=False, balanced=balanced)})
+            tasks_of_range = [task for block in part["node"]["tasks"] for task in _block(block, n2)]
+            parts.append(
+                {"from": part["from"], "node": learn_tree(sample.lat[rows], sample.lon[rows], none, none, tasks_of_range, weighed=False, balanced=balanced)}
+            )
         return {"ranges": parts}
 
 
@@ -137,18 +140,18 @@ def _block(number: int, size: int) -> range:
 
 
 def _cells_of(tree: Node, sample: Sample) -> np.ndarray:
-    """Return the first task of the leaf of each subscription, int64[n]."""
+    """Return the first task of each subscription's leaf, int64[n]."""
     flat = flatten(tree)
     return flat.group_tasks[flat.group_offsets[kernels.cells_of(sample.lat, sample.lon, flat.root, flat.lines)]]
 
 
 def _replaced(node: Node, make: Callable[[int], Node], n2: int) -> Node:
-    """Return a tree of cells whose leaves are what ``make(cell)`` returns."""
+    """Return a tree of cells with ``make(cell)`` in place of each leaf."""
     if "axis" in node:
         return {**node, "below": _replaced(node["below"], make, n2), "above": _replaced(node["above"], make, n2)}
     first, *others = node["tasks"]
     ranges = make(first)
     for part in ranges["ranges"]:  # cells that cannot be told apart share their subscriptions
-        own = part["node"]["tasks"]
-        part["node"]["tasks"] = [*own, *(task + (other - first) * n2 for other in others for task in own)]
+        tasks = part["node"]["tasks"]
+        part["node"]["tasks"] = [*tasks, *(task + (other - first) * n2 for other in others for task in tasks)]
     return ranges

@@ -23,12 +23,12 @@ __all__ = ["KeywordDistributor", "PrefixDistributor", "checked_slack", "loose_li
 class KeywordDistributor(Partitioned):
     """Places a subscription on the task of each of its keywords; a message goes to the tasks of its keywords.
 
-    Tasks own consecutive ranges of the vocabulary in the order of frequency, of equal cost (Algorithm 4). Replication and communication are at
-    most the number of keywords. Boolean subscriptions: every message that satisfies one has one of a few keywords (AND: those of one
-    operand, OR: those of all); it lives on their tasks.
+    Tasks own consecutive ranges of the vocabulary, which is ordered by frequency; the ranges have equal cost (Algorithm 4). Replication and
+    communication are at most the number of keywords. A boolean subscription lives on the tasks of its trigger, a few keywords of which
+    every message that satisfies it has one: for an AND those of one operand, for an OR those of all operands.
 
-    :param options: besides ``method``, ``cost`` of a range: ``product`` (default, equation 16), or ``work``: the subscriptions with a keyword in it,
-        of which those with fewer than k messages weigh little, and an overhead for each message.
+    :param options: besides ``method``, the ``cost`` of a range: ``product`` (default, equation 16), or ``work``: its subscriptions, which weigh less if
+        their lists are not full, plus an overhead for each message.
     """
 
     name = "keyword"
@@ -36,7 +36,7 @@ class KeywordDistributor(Partitioned):
     methods = ("together", *METHODS)
 
     def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
-        """Return the cost of each task for a sample that has been placed and routed."""
+        """Return the cost of each task for a sample that was placed and routed."""
         if self.options.get("cost") != "work" or routes is None:
             return super().task_loads(sample, offsets, tasks, routes)
         weights = work_of(sample)
@@ -45,7 +45,7 @@ class KeywordDistributor(Partitioned):
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
-        """Return ranges of equal length on a scale of the logarithm."""
+        """Return ranges of equal length on a logarithmic scale."""
         return uniform_ranges(range(tasks))
 
     @classmethod
@@ -67,19 +67,21 @@ def checked_slack(name: str, options: Mapping[str, Any]) -> float:
 
 
 def loose_limit(threshold: float | None, slack: float) -> float:
-    """Return the limit for which a prefix is computed: a part of the threshold lower; inf without a threshold: one keyword is enough."""
+    """Return the limit for which a prefix is computed: somewhat below the threshold. Without a threshold it is inf: one keyword is enough."""
     if threshold is None:
         return np.inf
     return threshold if math.isinf(threshold) else threshold - slack * abs(threshold)
 
 
 class PrefixDistributor(KeywordDistributor):
-    """Places a subscription on the tasks of its loose prefix only: the rarest keywords, so many that no message without one of them scores as
-    much as the threshold, wherever it is (Definition 12, Lemma 7). A message goes to the tasks of its keywords.
+    """Places a subscription on the tasks of its loose prefix only. A message goes to the tasks of its keywords.
 
-    Keywords after the prefix that happen to be with a task of it count as covered. Without a threshold the rarest keyword has to do.
+    The loose prefix is the shortest list of rarest keywords such that no message without any of them reaches the threshold, wherever it is
+    (Definition 12, Lemma 7). Later keywords that belong to a task of the prefix count as covered. Without a threshold the rarest keyword alone
+    is the prefix.
 
-    :param options: besides ``method`` and ``cost``, ``slack`` (default 0.1): the prefix is computed for ``threshold - slack * |threshold|``, so it seldom has to grow.
+    :param options: besides ``method`` and ``cost``, ``slack`` (default 0.1): the prefix is computed for ``threshold - slack * |threshold|``, so that
+        it seldom has to grow.
     """
 
     name = "prefix"
@@ -92,7 +94,7 @@ class PrefixDistributor(KeywordDistributor):
         return {**found, "slack": checked_slack(cls.name, found)}
 
     def limit(self, threshold: float | None) -> float:
-        """Return what the guard has to be below."""
+        """Return the score that the guard has to stay below."""
         return loose_limit(threshold, self.options["slack"])
 
     def prefixes(self, sample: Sample) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""Cuts places and keywords into parts of equal cost: Algorithms 3 and 4 of the journal paper, and what balances better."""
+"""Cuts places and keywords into parts of equal cost: Algorithms 3 and 4 of the journal paper, and methods that balance better."""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from dskype.distribution import learning_kernels as kernels
 from dskype.distribution.plans import Node, leaf
 
-__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "select_rows", "uniform_ranges", "uniform_tree"]
+__all__ = ["Cost", "Postings", "best_line", "first_terms", "learn_ranges", "learn_tree", "uniform_ranges", "uniform_tree"]
 
 _ROUNDS = 16
 _GOOD = 1.03
@@ -23,7 +23,7 @@ _MARK_LEVELS = 3
 
 
 class _Points(NamedTuple):
-    """Places of subscriptions and of messages; without messages only subscriptions count."""
+    """Places of subscriptions and of messages. Without messages, only subscriptions count."""
 
     s_lat: np.ndarray
     s_lon: np.ndarray
@@ -52,7 +52,7 @@ class _Points(NamedTuple):
 
 
 def _line(points: _Points, below_share: float, bias: float, longer_first: bool) -> tuple[str, float] | None:
-    """Return the line that parts the cost in a proportion, or None if all places are the same."""
+    """Return the line that divides the cost in a given proportion, or None if all places are the same."""
     power = 2 if points.weighed else 1
     found: list[tuple[float, float, str, float]] = []
     for axis, s, m in (("lat", points.s_lat, points.m_lat), ("lon", points.s_lon, points.m_lon)):
@@ -61,7 +61,7 @@ def _line(points: _Points, below_share: float, bias: float, longer_first: bool) 
         if not len(at):
             continue
         if below_share == 0.5 and not bias:
-            off = np.abs(below - above) / max(points.cost, 1.0)  # the paper's: least difference
+            off = np.abs(below - above) / max(points.cost, 1.0)  # as in the paper: the least difference
         else:
             off = np.abs(np.log((below + 1e-9) / (above + 1e-9)) - power * math.log(below_share / (1 - below_share)) - bias)
         best = int(np.argmin(off))
@@ -76,7 +76,10 @@ def _line(points: _Points, below_share: float, bias: float, longer_first: bool) 
 
 
 def best_line(s_lat: np.ndarray, s_lon: np.ndarray, m_lat: np.ndarray, m_lon: np.ndarray, weights: np.ndarray | None = None) -> tuple[str, float] | None:
-    """Return the line (axis, at) that halves the cost of a cell best; None if all subscriptions are at one place. Weights of subscriptions: default 1."""
+    """Return the line (axis, at) that halves the cost of a cell best, or None if all subscriptions are at one place.
+
+    :param weights: float64[], of subscriptions; default: 1.
+    """
     return _line(_Points(s_lat, s_lon, np.ones(len(s_lat)) if weights is None else weights, m_lat, m_lon, len(m_lat) > 0), 0.5, 0.0, True)
 
 
@@ -93,21 +96,20 @@ def learn_tree(
 ) -> Node:
     """Return a tree with a leaf for each task.
 
-    Its cost is what Algorithm 3 equalises: subscriptions inside x the probability of a message inside; without ``weighed``, subscriptions alone
-    (where every message comes to every cell).
-
+    :param weighed: the cost of a leaf is that of Algorithm 3: subscriptions inside x the probability of a message inside. False: the subscriptions
+        alone, for distributors that send every message to every cell.
     :param weights: float64[], of subscriptions; default: 1.
-    :param balanced: move the lines, again and again, by how much the leaves on both sides differ in the end; False: Algorithm 3 as it is,
-        the costliest cell is halved until there are enough.
+    :param balanced: build the tree repeatedly, and move each line according to the difference between the leaves on both sides. False: use
+        Algorithm 3 unchanged, which halves the costliest cell until there are enough.
     """
     points = _Points(s_lat, s_lon, np.ones(len(s_lat)) if weights is None else weights, m_lat, m_lon, weighed and len(m_lat) > 0)
     total = float(max(1, len(m_lat))) if points.weighed else 1.0
 
-    def finished(part: _Points, own: list[int]) -> Node:
-        return leaf(own, part.cost / total, **part.marks())
+    def make_leaf(part: _Points, tasks: list[int]) -> Node:
+        return leaf(tasks, part.cost / total, **part.marks())
 
     if not balanced:
-        return _halved_tree(points, list(tasks), finished)
+        return _halved_tree(points, list(tasks), make_leaf)
     bias: dict[str, float] = {}
 
     def build(part: _Points, own: list[int], path: str, step: float, mean: dict[str, float]) -> Node:
@@ -118,7 +120,7 @@ def learn_tree(
         if line is None:
             mean[path] = part.cost / len(own) / len(own) if len(own) > 1 and part.weighed else part.cost / len(own)
             costs.append(part.cost / len(own))
-            return finished(part, own)
+            return make_leaf(part, own)
         below, above = part.parted(*line)
         node = {"axis": line[0], "at": line[1], "below": build(below, own[:n], path + "0", step, mean), "above": build(above, own[n:], path + "1", step, mean)}
         one, other = mean[path + "0"], mean[path + "1"]
@@ -139,7 +141,7 @@ def learn_tree(
     return best[1]
 
 
-def _halved_tree(points: _Points, tasks: list[int], finished: Any) -> Node:
+def _halved_tree(points: _Points, tasks: list[int], make_leaf: Callable[[_Points, list[int]], Node]) -> Node:
     heap: list[tuple[float, int, _Points, dict[str, Any]]] = []
     root: dict[str, Any] = {}
     heapq.heappush(heap, (-points.cost, 0, points, root))
@@ -157,12 +159,12 @@ def _halved_tree(points: _Points, tasks: list[int], finished: Any) -> Node:
             heapq.heappush(heap, (-child.cost, count, child, slot[side]))
     cells = [*done, *((part, slot) for _, _, part, slot in sorted(heap, key=lambda h: h[1]))]
     for number, (part, slot) in enumerate(cells):
-        slot.update(finished(part, tasks[number :: len(cells)]))
+        slot.update(make_leaf(part, tasks[number :: len(cells)]))
     return root
 
 
 def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = (-180.0, -90.0, 180.0, 90.0)) -> Node:
-    """Return a tree of equal areas."""
+    """Return a tree whose leaves have equal areas."""
     if len(tasks) == 1:
         return leaf(list(tasks))
     west, south, east, north = box
@@ -178,20 +180,8 @@ def uniform_tree(tasks: Sequence[int], box: tuple[float, float, float, float] = 
 # -- keywords: Algorithm 4 ------------------------------------------------------------------------
 
 
-def select_rows(offsets: np.ndarray, values: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the rows of columns in CSR form."""
-    lengths = np.diff(offsets)[rows]
-    taken = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=taken[1:])
-    index = np.arange(taken[-1]) + np.repeat(offsets[:-1][rows] - taken[:-1], lengths)
-    return taken, [v[index] for v in values]
-
-
 def first_terms(offsets: np.ndarray, terms: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (rows, terms) of documents in CSR form: of each the first so many terms.
-
-    :param lengths: int64[n].
-    """
+    """Return (rows, terms): the first ``lengths[i]`` (int64[n]) terms of each document *i* in CSR form."""
     nth = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
     rows = np.repeat(np.arange(len(lengths)), np.diff(offsets))
     counted = nth < lengths[rows]
@@ -199,10 +189,12 @@ def first_terms(offsets: np.ndarray, terms: np.ndarray, lengths: np.ndarray) -> 
 
 
 class Postings(NamedTuple):
-    """Documents by keyword: those of term *t* are ``start[t]`` to ``start[t + 1]``.
+    """Documents by keyword: the postings of term *t* are ``start[t]`` to ``start[t + 1]``.
 
-    :ivar before: int64[], the term before it in its document; -1: none. ``after`` alike; a term that there is not: none.
-    :ivar weight: float64[], of its document.
+    :ivar n: number of documents.
+    :ivar before: int64[], the previous term of the document; -1: none.
+    :ivar after: int64[], the next term of the document; the size of the vocabulary: none.
+    :ivar weight: float64[], of the document.
     """
 
     n: int
@@ -213,7 +205,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def from_documents(cls, offsets: np.ndarray, terms: np.ndarray, vocabulary: int, weights: np.ndarray | None = None) -> Postings:
-        """Return the postings of documents with rising terms; unknown ones (negative ids) are passed over. Weights of documents: default 1."""
+        """Return the postings of documents with rising terms, without unknown terms (negative ids). Default weight of a document: 1."""
         terms = terms[offsets[0] : offsets[-1]]
         ends = (offsets - offsets[0])[1:-1]
         before = np.concatenate([[-1], np.maximum(terms[:-1], -1)])[: len(terms)]
@@ -230,12 +222,12 @@ class Postings(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a range of keywords costs a task.
+    """The cost of ranges of keywords.
 
-    :ivar s: subscriptions by the keywords that count.
-    :ivar m: messages.
-    :ivar overhead: of a message that comes to a task, as a part of a subscription; negative: the product of equation 16, subscriptions with a
-        keyword in the range x messages that have one.
+    :ivar s: postings of subscriptions, by the keywords that count.
+    :ivar m: postings of messages.
+    :ivar overhead: cost of a message that comes to a task; a subscription costs its weight. Negative: use the product of equation 16 instead,
+        subscriptions with a keyword in the range x messages with one.
     """
 
     s: Postings
@@ -248,26 +240,26 @@ class Cost(NamedTuple):
         return len(self.s.start) - 1
 
     def per_task(self, begin: int, end: int, among: int = 1) -> float:
-        """Return what each of so many tasks that share a range has to do, per message of the stream."""
+        """Return the cost per message of the stream for each of ``among`` tasks that share a range."""
         s, m = kernels.range_cost(begin, end, self.s, self.m)
         return s * m / among / max(1, self.m.n) if self.overhead < 0 else s / among + self.overhead * m
 
     def halve(self, begin: int, end: int) -> int:
-        """Return the term in (begin, end) that halves the cost of a range best; ``begin`` if the range has only one term."""
+        """Return the term in (begin, end) that halves the cost of a range best, or ``begin`` if the range has only one term."""
         return int(kernels.halve_range(begin, min(end, self.vocabulary), self.overhead, self.s, self.m))
 
     def marks(self, begin: int, end: int, levels: int = _MARK_LEVELS) -> list[int]:
-        """Return terms that halve a range, its halves and so on."""
+        """Return the terms that halve a range, its halves and so on, ``levels`` times."""
         at = self.halve(begin, end) if levels else begin
         return [] if at == begin else [*self.marks(begin, at, levels - 1), at, *self.marks(at, end, levels - 1)]
 
 
 def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, shared: bool = True) -> Node:
-    """Return ranges of the vocabulary with the tasks.
+    """Return ranges of the vocabulary with their tasks.
 
-    :param balanced: the least cap under which filling one range after the other needs no more tasks; False: Algorithm 4 as it is, the
-        costliest range is halved until there are enough.
-    :param shared: with ``balanced``: a keyword that is above the cap alone is shared by several tasks, each with a part of its subscriptions.
+    :param balanced: find the lowest cap on the cost of a range for which the tasks suffice. False: use Algorithm 4 unchanged, which halves the
+        costliest range until there are enough.
+    :param shared: with ``balanced``: several tasks share a keyword that exceeds the cap alone, each with a part of its subscriptions.
     """
     n, s, m = len(tasks), cost.s, cost.m
     parts = [(0, cost.vocabulary, 1)]  # begin, end, among how many tasks
@@ -291,7 +283,7 @@ def learn_ranges(cost: Cost, tasks: Sequence[int], *, balanced: bool = True, sha
 
 
 def _filled(parts: list[tuple[int, int, int]], n: int, cost: Cost, shared: bool) -> list[tuple[int, int, int]]:
-    """Halve the costliest part, or give it another task, until no task is left over."""
+    """Halve the costliest part, or give it another task, until all tasks are used."""
     heap = [(-cost.per_task(*part), *part) for part in parts]
     heapq.heapify(heap)
     done: list[tuple[int, int, int]] = []
@@ -314,18 +306,18 @@ def _filled(parts: list[tuple[int, int, int]], n: int, cost: Cost, shared: bool)
 def _ranges_node(parts: list[tuple[int, int, int]], tasks: list[int], cost: Cost) -> Node:
     found, at = [], 0
     for begin, end, among in parts:
-        own = tasks[at : at + among]
+        node = leaf(tasks[at : at + among], cost.per_task(begin, end, among) * among, term=cost.marks(begin, end))
         at += among
-        found.append({"from": begin, "node": leaf(own, cost.per_task(begin, end, among) * among, term=cost.marks(begin, end))})
+        found.append({"from": begin, "node": node})
     found[0]["from"] = 0
-    if at < len(tasks):  # words that are too few: who has none helps the costliest
+    if at < len(tasks):  # fewer words than tasks: the others help with the costliest range
         costliest = max(found, key=lambda part: part["node"]["load"] / len(part["node"]["tasks"]))["node"]
         costliest["tasks"] = [*costliest["tasks"], *tasks[at:]]
     return {"ranges": found}
 
 
 def uniform_ranges(tasks: Sequence[int]) -> Node:
-    """Return ranges of equal length on a scale of the logarithm of the rank, up to a million words."""
+    """Return ranges of equal length on a logarithmic scale of ranks, up to a million words."""
     parts, begin = [], 0
     for i, task in enumerate(tasks):
         begin = max(begin + 1, round(2 ** (20 * i / len(tasks)))) if i else 0

@@ -1,6 +1,6 @@
-"""Kernels that distribution plans are learned with. Imports numpy and numba only.
+"""Kernels for learning distribution plans. They import numpy and numba only.
 
-``s`` and ``m``, or ``s_postings`` and ``m_postings``, are the postings of subscriptions and of messages: dskype.distribution.learning.Postings.
+``s`` and ``m``, or ``s_postings`` and ``m_postings``, are the postings of subscriptions and of messages (dskype.distribution.learning.Postings).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Window(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Where documents are while partitions are assigned to tasks, see :func:`assign_partitions`, which changes all but ``shared``.
+    """Where documents are while :func:`assign_partitions` assigns partitions to tasks. It changes all arrays except ``shared``.
 
     :ivar single: uint16[subscriptions, tasks], how many of a subscription's single partitions are at a task.
     :ivar shared: uint16[subscriptions, tasks], how many of its shared partitions are there.
     :ivar heard: uint16[messages, tasks], how many of a message's partitions are there.
-    :ivar subscriptions: float64[tasks], how many each task has.
-    :ivar work: float64[tasks], the work of these.
-    :ivar messages: float64[tasks], how many each task gets.
+    :ivar subscriptions: float64[tasks], number of subscriptions of each task.
+    :ivar work: float64[tasks], their work.
+    :ivar messages: float64[tasks], number of messages that each task gets.
     """
 
     single: np.ndarray
@@ -64,12 +64,12 @@ class Assignment(NamedTuple):
 
 
 class SweepLimits(NamedTuple):
-    """What tasks may take in one sweep of :func:`assign_partitions`.
+    """Limits of one sweep of :func:`assign_partitions`.
 
     :ivar overhead: work of a message that comes to a task, > 0, in the unit of the subscriptions' work.
-    :ivar gain: what a message that is at a task already counts for; a subscription counts 1.
-    :ivar cap: of a task's load divided by the mean load. A task takes a partition only up to it; if no task can, the one that exceeds it least does.
-    :ivar product_mean: mean of subscriptions x messages of a task; negative: take the mean of the present state instead of both means.
+    :ivar gain: how much a message counts that is at a task already; a subscription counts 1.
+    :ivar cap: cap on a task's load divided by the mean load. If no task can take a partition within it, the one that exceeds it least does.
+    :ivar product_mean: mean of subscriptions x messages of a task; negative: use the means of the present state in place of both means.
     :ivar work_mean: mean work of a task.
     """
 
@@ -94,12 +94,14 @@ def range_cost(begin, end, s, m):
 
 @njit(cache=True)
 def cap_ranges(cap, overhead, most, shared, s_postings, m_postings, first, parts):
-    """Cut the vocabulary into ranges, each as long as its cost does not exceed the cap.
+    """Cut the vocabulary into the longest ranges whose cost does not exceed the cap.
 
-    :param overhead: a range costs the weights of its subscriptions, and this for each of its messages; negative: weights x messages.
-    :param shared: a single keyword above the cap is parted among as many tasks as it takes; else the cap does not count for it.
-    :param first: int64[most], becomes the first term of each range; ``parts`` alike: among how many tasks.
-    :returns: (ranges, tasks); tasks is ``most`` + 1 if they are too few.
+    :param overhead: a range costs the weights of its subscriptions, plus this for each of its messages; negative: weights x messages.
+    :param most: number of tasks.
+    :param shared: divide a single keyword above the cap among as many tasks as it needs; otherwise such a keyword may exceed the cap.
+    :param first: int64[most], set to the first term of each range.
+    :param parts: int64[most], set to the number of tasks of each range.
+    :returns: (number of ranges, number of tasks); the latter is ``most`` + 1 if the tasks do not suffice.
     """
     s_start, s_before, s_weight = s_postings.start, s_postings.before, s_postings.weight
     m_start, m_before = m_postings.start, m_postings.before
@@ -127,7 +129,7 @@ def cap_ranges(cap, overhead, most, shared, s_postings, m_postings, first, parts
         s += ds
         m += dm
         term += 1
-        if over:  # a keyword that is too much alone (with others that cost nothing)
+        if over:  # a single keyword exceeds the cap (with others that cost nothing)
             wanted = 1
             if shared and overhead < 0:
                 wanted = int(np.ceil(cost / cap))
@@ -150,7 +152,7 @@ def cap_ranges(cap, overhead, most, shared, s_postings, m_postings, first, parts
 
 @njit(cache=True)
 def halve_range(begin, end, overhead, s_postings, m_postings):
-    """Return the term in (begin, end) that parts a range into two of the most equal cost (journal paper, Algorithm 4); begin if there is none."""
+    """Return the term in (begin, end) that divides a range most evenly by cost (journal paper, Algorithm 4), or ``begin`` if there is none."""
     s_start, s_before, s_after, s_weight = s_postings.start, s_postings.before, s_postings.after, s_postings.weight
     m_start, m_before, m_after = m_postings.start, m_postings.before, m_postings.after
     n = end - begin
@@ -182,7 +184,7 @@ def halve_range(begin, end, overhead, s_postings, m_postings):
 
 @njit(cache=True)
 def short_ranges(mass, cap):
-    """Return int64[]: the first terms of ranges, rising from 0, each as long as its mass does not exceed the cap, or one term."""
+    """Return the first terms (int64[], rising from 0) of the longest ranges whose mass does not exceed the cap, or that are one term."""
     first = np.empty(len(mass), np.int64)
     first[0] = 0
     count, held = 1, 0.0
@@ -197,12 +199,12 @@ def short_ranges(mass, cap):
 
 @njit(cache=True)
 def shared_rest(offsets, shared, group_offsets, group_tasks, s_on, spread, work):
-    """Return (float64[tasks], float64[tasks]): how many subscriptions are at a task for shared partitions only, and their work.
+    """Return (float64[tasks], float64[tasks]): how many subscriptions are at each task for shared partitions only, and their work.
 
     :param offsets: int64[n + 1]; the shared partitions of subscription *i* are ``shared[offsets[i]:offsets[i + 1]]``, with the tasks
         ``group_tasks[group_offsets[p]:group_offsets[p + 1]]``.
-    :param s_on: uint16[n, tasks], how many other partitions it has at a task.
-    :param spread: int64[n], by which it takes one of a group.
+    :param s_on: uint16[n, tasks], how many other partitions each subscription has at a task.
+    :param spread: int64[n], stands for the hash by which a subscription chooses one task of a group.
     """
     tasks = s_on.shape[1]
     count, worked = np.zeros(tasks), np.zeros(tasks)
@@ -225,7 +227,7 @@ def shared_rest(offsets, shared, group_offsets, group_tasks, s_on, spread, work)
 
 @njit(cache=True)
 def _leave_task(state, s, m, partition, task, work):
-    """Take a partition away from a task: subtract from its loads what is no longer there."""
+    """Take a partition away from a task, and subtract what leaves with it from the task's loads."""
     for p in range(s.start[partition], s.start[partition + 1]):
         i = s.rows[p]
         state.single[i, task] -= 1
@@ -241,7 +243,7 @@ def _leave_task(state, s, m, partition, task, work):
 
 @njit(cache=True)
 def _join_task(state, s, m, partition, task, work):
-    """Give a partition to a task: add to its loads what was not there."""
+    """Give a partition to a task, and add what comes with it to the task's loads."""
     for p in range(s.start[partition], s.start[partition + 1]):
         i = s.rows[p]
         if state.single[i, task] == 0:
@@ -259,9 +261,10 @@ def _join_task(state, s, m, partition, task, work):
 def assign_partitions(order, label, s, m, state, work, limits):
     """Assign partitions, one after another, to the task that has most of their documents and whose two loads stay within the cap.
 
-    :param order: int64[], the partitions; ``label``: int64[], task of each partition, -1: none yet; is changed.
+    :param order: int64[], the partitions.
+    :param label: int64[], the task of each partition, or -1; changed here.
     :param s: the subscriptions by partition: those of *p* are ``s.rows[s.start[p]:s.start[p + 1]]``; ``m``: the messages, likewise.
-    :param state: an :class:`Assignment`, is changed.
+    :param state: an :class:`Assignment`; changed here.
     :param work: float64[subscriptions].
     :param limits: a :class:`SweepLimits`.
     :returns: how many partitions moved.
@@ -296,7 +299,7 @@ def assign_partitions(order, label, s, m, state, work, limits):
                 if single[i, t] > 0:
                     here[t] += 1.0
                     here_work[t] += work[i]
-                elif shared[i, t] > 0:  # it would be there for the shared one as well
+                elif shared[i, t] > 0:  # the subscription might be there anyway, for the shared partition
                     near[t] += 1.0
         for p in range(m_begin, m_end):
             j = m.rows[p]
@@ -314,7 +317,7 @@ def assign_partitions(order, label, s, m, state, work, limits):
             above += max(0.0, second - cap) ** 2 - max(0.0, (worked[t] + overhead * messages[t]) / max(work_mean, 1e-12) - cap) ** 2
             score = here[t] + near[t] + gain * heard[t] - 1e9 * above
             if beginning:
-                score -= 1e-3 * max(first, second)  # of equal ones the emptiest
+                score -= 1e-3 * max(first, second)  # among equals prefer the emptiest
             if score > most or (score == most and t == old):
                 best, most = t, score
         product -= subscriptions[best] * messages[best]
@@ -329,10 +332,10 @@ def assign_partitions(order, label, s, m, state, work, limits):
 
 @njit(cache=True)
 def axis_costs(s, w, m):
-    """Return (at, below, above) for each line between different coordinates: the line, and the costs on both sides.
+    """Return (at, below, above): every line between two different coordinates, and the costs on both sides of it.
 
     :param s: float64[n], coordinates of subscriptions, sorted; ``w``: float64[n], their weights.
-    :param m: float64[], those of messages, sorted; none: only subscriptions count.
+    :param m: float64[], coordinates of messages, sorted; empty: only subscriptions count.
     """
     n = len(s)
     at, below, above = np.empty(n), np.empty(n), np.empty(n)
@@ -352,7 +355,7 @@ def axis_costs(s, w, m):
 
 @njit(cache=True)
 def thresholds(subscriptions, window, diagonal_deg):
-    """Return (float64[n], int64[n]): the score of each subscription's k-th best message, -inf where there are fewer, and how many there are.
+    """Return the score of each subscription's k-th best message (float64[n], -inf if fewer match), and how many match (int64[n]).
 
     :param subscriptions: :class:`Subscriptions`; ``window``: a :class:`Window`.
     """
@@ -380,7 +383,7 @@ def thresholds(subscriptions, window, diagonal_deg):
         if count < k[i]:
             found[i] = -np.inf
             continue
-        best = np.full(k[i], -np.inf)  # a heap, its least first
+        best = np.full(k[i], -np.inf)  # a heap with the least score first
         for j in range(count):
             row = touched[j]
             dx, dy = m_lon[row] - lon[i], m_lat[row] - lat[i]

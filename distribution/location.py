@@ -11,8 +11,10 @@ import numpy as np
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import Placed, Sample
 from dskype.distribution.learning import learn_tree, uniform_tree
-from dskype.distribution.partitioned import Partitioned, centre, work_of
+from dskype.distribution.partitioned import Partitioned, work_of
 from dskype.distribution.plans import Node
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 
@@ -20,12 +22,13 @@ __all__ = ["LocationDistributor"]
 
 
 class LocationDistributor(Partitioned):
-    """Places a subscription by its place, a boolean one by the middle of its rectangle: the leaf of a KD-tree. Every task needs every message.
+    """Places a subscription by its place in a leaf of a KD-tree, a boolean one by the centre of its rectangle. Every task needs every message.
 
-    The tree's leaves have equal cost, subscriptions inside x the probability of a message inside (Algorithm 3): near messages are the
-    work, far ones are told by their distance. Replication 1, communication N.
+    The leaves have equal cost: subscriptions inside x the probability of a message inside (Algorithm 3). Near messages make the work;
+    distance rules far ones out. Replication 1, communication N.
 
-    :param options: besides ``method``, ``cost`` of a leaf: ``product`` (default, equation 15), or ``work``: its subscriptions, each by how full its list is.
+    :param options: besides ``method``, the ``cost`` of a leaf: ``product`` (default, equation 15), or ``work``: its subscriptions, weighed by how full
+        their lists are.
     """
 
     name = "location"
@@ -34,7 +37,7 @@ class LocationDistributor(Partitioned):
 
     @classmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
-        """Return equal areas."""
+        """Return cells of equal area."""
         return uniform_tree(range(tasks))
 
     @classmethod
@@ -52,14 +55,14 @@ class LocationDistributor(Partitioned):
             balanced=options["method"] == "balanced",
         )
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
-        """Return the one task of its place."""
-        lat, lon = centre(placement["bbox"]) if placement["type"] == "boolean" else (placement["lat"], placement["lon"])
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
+        """Return the task of its place."""
+        lat, lon = centre_of(*subscription.bbox) if isinstance(subscription, BooleanSubscription) else (subscription.lat, subscription.lon)
         node = self._root
         while "axis" in node:
             node = node["below"] if (lat if node["axis"] == "lat" else lon) < node["at"] else node["above"]
         tasks = node["tasks"]
-        return Placed([tasks[0] if len(tasks) == 1 else tasks[zlib.crc32(subscription.encode()) % len(tasks)]])
+        return Placed([tasks[0] if len(tasks) == 1 else tasks[zlib.crc32(name.encode()) % len(tasks)]])
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Place all subscriptions of a sample at once."""
@@ -67,7 +70,7 @@ class LocationDistributor(Partitioned):
         return super().place_all(without, np.full(sample.n, -np.inf), hashes)
 
     def message_tasks(self, messages: MessageBatch) -> RowTasks | None:
-        """Return None, every task; without those that have no partition."""
+        """Return None: every task needs every message. If some tasks have no partition, return the others."""
         used = self._flat.routes.tasks
         if len(used) == self.tasks:
             return None

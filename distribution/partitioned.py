@@ -1,4 +1,4 @@
-"""What distributors with partitions share: a plan of nodes, routing by it, its changes."""
+"""The base of distributors with partitions: a plan of nodes, routing by it, and changes of it."""
 
 from __future__ import annotations
 
@@ -11,53 +11,48 @@ import numpy as np
 
 from dskype.distribution import _kernels as kernels
 from dskype.distribution.base import PLAN_FORMAT, Distributor, Placed, Sample, check_plan, refuse_options
-from dskype.distribution.learning import Cost, Postings, best_line, first_terms, select_rows
+from dskype.distribution.learning import Cost, Postings, best_line, first_terms
 from dskype.distribution.plans import Leaf, Node, checked_root, edited, flatten, leaf, leaves
-from dskype.spouts.batch import MessageBatch
+from dskype.distribution.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.areas import centre_of
+from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "centre", "cover", "default_hashes", "measure", "postings", "work_of", "work_overhead"]
+__all__ = ["COSTS", "METHODS", "Measured", "Partitioned", "default_hashes", "measure", "postings", "trigger_terms", "work_of", "work_overhead"]
 
 METHODS = ("balanced", "paper")
 COSTS = ("product", "work")
 
 _IDLE = 0.05
-"""Work of a subscription without messages; 1 for one with a full list. Measured, as the next."""
+"""Work of a subscription without messages, where one with a full list has 1. Measured, as is the next."""
 _OVERHEAD = 0.15
-"""Work of the messages of all keywords together; 1 for that of all subscriptions."""
+"""Work of all messages at all their keywords, where all subscriptions together have 1."""
 
 
 def default_hashes(n: int) -> np.ndarray:
-    """Return CRC-32s as those of some ids."""
+    """Return ``n`` CRC-32s like those of ids."""
     return np.array([zlib.crc32(b"%d" % i) for i in range(n)], np.int64)
 
 
-def cover(expression: Any) -> list[int]:
-    """Return terms, rising, of which every message that satisfies an expression has one: few and rare ones.
+def trigger_terms(expression: Any) -> list[int]:
+    """Return a trigger of an expression, rising: few and rare terms such that every message that satisfies it has one of them.
 
-    >>> cover(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
+    >>> trigger_terms(["and", ["or", 3, 9], 40, ["or", 1, 2, 5]])
     [40]
-    >>> cover(["or", 7, ["and", 4, -6]])
+    >>> trigger_terms(["or", 7, ["and", 4, -6]])
     [-6, 7]
     """
-    return sorted(_cover(expression))
+    return sorted(_triggers(expression))
 
 
-def _cover(expression: Any) -> set[int]:
+def _triggers(expression: Any) -> set[int]:
     if not isinstance(expression, (list, tuple)):
         return {int(expression)}
-    covers = [_cover(part) for part in expression[1:]]
+    triggers = [_triggers(part) for part in expression[1:]]
     if expression[0] == "or":
-        return set().union(*covers)
-    return min(covers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
-
-
-def centre(bbox: Sequence[float]) -> tuple[float, float]:
-    """Return (lat, lon) of the middle of a rectangle, which may cross the antimeridian."""
-    west, south, east, north = bbox
-    lon = (west + east) / 2 if west <= east else (west + east + 360) / 2
-    return (south + north) / 2, lon - 360 if lon > 180 else lon
+        return set().union(*triggers)
+    return min(triggers, key=lambda terms: (len(terms), max(terms), sorted(terms)))
 
 
 class Partitioned(Distributor):
@@ -65,7 +60,7 @@ class Partitioned(Distributor):
 
     Unknown terms (negative ids) are in no partition: term *t* belongs to task ``(-1 - t) % tasks``.
 
-    :param options: ``method``: ``balanced`` (default), or ``paper``: Algorithms 3 and 4 as they are.
+    :param options: ``method``: ``balanced`` (default), or ``paper``: Algorithms 3 and 4 unchanged.
     """
 
     legal_options: ClassVar[tuple[str, ...]] = ("method",)
@@ -73,7 +68,7 @@ class Partitioned(Distributor):
     """Legal values of ``method``, the default first."""
 
     cuts: ClassVar[str] = "terms"
-    """What :meth:`split` cuts: ``terms`` or ``places``."""
+    """Along what :meth:`split` cuts: ``terms`` or ``places``."""
 
     def __init__(self, tasks: int, options: Mapping[str, Any] | None = None, plan: Mapping[str, Any] | None = None) -> None:
         super().__init__(tasks)
@@ -92,7 +87,7 @@ class Partitioned(Distributor):
 
     @classmethod
     def checked(cls, tasks: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return all options, checked."""
+        """Return all options with their defaults, checked."""
         legal = {"method": cls.methods, **({"cost": COSTS} if "cost" in cls.legal_options else {})}
         found = {**{option: values[0] for option, values in legal.items()}, **refuse_options(cls.name, options, cls.legal_options)}
         for option, values in legal.items():
@@ -104,22 +99,22 @@ class Partitioned(Distributor):
 
     @classmethod
     def planned(cls, tasks: int, root: Node, loads: Sequence[float]) -> dict[str, Any]:
-        """Return a plan."""
+        """Return a plan with a root and the loads of the tasks."""
         return {"v": PLAN_FORMAT, "distributor": cls.name, "tasks": tasks, "root": root, "loads": list(map(float, loads))}
 
     @classmethod
     @abstractmethod
     def uniform(cls, tasks: int, options: Mapping[str, Any]) -> Node:
-        """Return the root of a plan that knows of no sample."""
+        """Return the root of a plan without a sample."""
 
     @classmethod
     @abstractmethod
     def learned(cls, tasks: int, sample: Sample, options: Mapping[str, Any]) -> Node:
-        """Return the root of a plan for a sample."""
+        """Return the root of a plan that is learned from a sample."""
 
     @classmethod
     def learn(cls, tasks: int, sample: Sample, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a plan that balances the cost of the sample."""
+        """Return a plan that balances the cost of a sample."""
         root = cls.learned(tasks, sample, cls.checked(tasks, options)) if sample.n and sample.messages.n else cls.uniform(tasks, cls.checked(tasks, options))
         return cls.planned(tasks, root, measure(cls(tasks, options, cls.planned(tasks, root, [1.0] * tasks)), sample).loads)
 
@@ -128,38 +123,38 @@ class Partitioned(Distributor):
         return self._plan
 
     def loads(self) -> np.ndarray:
-        """Return subscriptions x the probability of a message, of each task (equations 15 and 16), as of the sample."""
+        """Return the loads in the plan: by default subscriptions x the probability of a message (equations 15 and 16), as measured with a sample."""
         return np.array(self._plan["loads"], np.float64)
 
     def task_loads(self, sample: Sample, offsets: np.ndarray, tasks: np.ndarray, routes: RowTasks | None) -> np.ndarray:
-        """Return the cost of each task for a sample that has been placed and routed."""
+        """Return the cost of each task for a sample that was placed and routed."""
         messages = np.full(self.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=self.tasks)
         return np.bincount(tasks, minlength=self.tasks) * (messages / max(1, sample.messages.n))
 
     # -- routing ----------------------------------------------------------------------------------
 
     def limit(self, threshold: float | None) -> float:
-        """Return the score below which the guard has to be; -inf: all keywords have to be covered. Default: that."""
+        """Return the score that the guard has to stay below; -inf (the default): all keywords have to be covered."""
         return -np.inf
 
-    def place(self, subscription: str, placement: Mapping[str, Any], threshold: float | None = None) -> Placed:
+    def place(self, name: str, subscription: Subscription, threshold: float | None = None) -> Placed:
         """Return where a subscription lives: on the tasks of its keywords, the rarest first, as many as the threshold asks for."""
-        if placement["type"] == "boolean":
-            terms = np.array(cover(placement["expression"]), np.int64)
-            lat, lon = centre(placement["bbox"])
+        if isinstance(subscription, BooleanSubscription):
+            terms = np.array(trigger_terms(subscription.expression), np.int64)
+            lat, lon = centre_of(*subscription.bbox)
             weights, alpha, limit = np.ones(len(terms)), 0.0, -np.inf
         else:
-            terms, weights = np.asarray(placement["terms"], np.int64), np.asarray(placement["weights"], np.float64)
-            lat, lon, alpha, limit = placement["lat"], placement["lon"], placement["alpha"], self.limit(threshold)
+            terms, weights = np.asarray(subscription.terms, np.int64), np.asarray(subscription.weights, np.float64)
+            lat, lon, alpha, limit = subscription.lat, subscription.lon, subscription.alpha, self.limit(threshold)
         placed = np.zeros(self.tasks, np.bool_)
-        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(subscription.encode()), self.tasks, self._flat, placed)
-        return Placed(np.flatnonzero(placed).tolist(), guard)
+        guard = kernels.place(terms, weights, float(alpha), float(lat), float(lon), limit, zlib.crc32(name.encode()), self.tasks, self._flat, placed)
+        return Placed(np.flatnonzero(placed).tolist(), float(guard))
 
     def place_all(self, sample: Sample, thresholds: np.ndarray | None = None, hashes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Place all subscriptions of a sample at once.
 
-        :param thresholds: float64[n]; None: nothing is known yet.
-        :param hashes: int64[n], the CRC-32s of their ids; None: some.
+        :param thresholds: float64[n]; None: not known yet.
+        :param hashes: int64[n], the CRC-32s of their ids; default: :func:`default_hashes`.
         :returns: (offsets int64[n + 1], tasks int32[], guards float64[n]).
         """
         limits = np.full(sample.n, self.limit(None)) if thresholds is None else np.array([self.limit(t) for t in thresholds.tolist()])
@@ -178,7 +173,7 @@ class Partitioned(Distributor):
     # -- changes of the plan ----------------------------------------------------------------------
 
     def partitions(self) -> list[dict[str, Any]]:
-        """Return what ``split`` and ``merge`` work on: number, tasks, what it covers (``box``, ``terms``), load."""
+        """Return number, tasks, load and extent (``box``, ``terms``) of each partition, for :meth:`split` and :meth:`merge`."""
         found = []
         for number, part in enumerate(leaves(self._root)):
             row: dict[str, Any] = {"number": number, "tasks": list(part.node["tasks"]), "load": part.node["load"]}
@@ -196,41 +191,41 @@ class Partitioned(Distributor):
         return found[number]
 
     def split(self, partition: int, task: int, sample: Sample | None = None) -> dict[str, Any]:
-        """Return a plan in which half of the partition's cost is with another task.
+        """Return a plan in which another task has half of a partition's cost.
 
-        What cannot be cut, a single keyword or a single place, is shared: each task has a part of its subscriptions.
+        A partition that cannot be cut, because it is a single keyword or a single place, is shared: each task has a part of its subscriptions.
 
         :param partition: its number.
         :param task: the index of the other task.
-        :param sample: where to cut; None: where the plan's marks are.
-        :raises IllegalArgumentException: there is no such partition or task, or the task has it already.
+        :param sample: says where to cut; default: the plan's marks.
+        :raises IllegalArgumentException: there is no such partition or task, or the task has the partition already.
         """
         return self.rearranged({}, {partition: task}, sample)
 
     def merge(self, one: int, other: int) -> dict[str, Any]:
-        """Return a plan in which partition ``other`` is with the tasks of partition ``one``; neighbours become one partition.
+        """Return a plan in which the tasks of partition ``one`` also have partition ``other``; neighbours become one partition.
 
-        :raises IllegalArgumentException: there is no such partition, or they are with the same tasks.
+        :raises IllegalArgumentException: there is no such partition, or both have the same tasks.
         """
         to, away = self._partition(one).node["tasks"], self._partition(other).node["tasks"]
         if to == away:
-            raise IllegalArgumentException(explain("Two partitions are merged that are not with the same tasks.", given=f"{one}, {other}"))
+            raise IllegalArgumentException(explain("Two partitions with the same tasks cannot be merged.", given=f"{one}, {other}"))
         return self.rearranged({other: to}, {})
 
-    def rearranged(self, given: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
-        """Return a plan with several changes at once; partitions are named by the numbers that they have now. Neighbours with the same tasks become one.
+    def rearranged(self, reassigned: Mapping[int, Sequence[int]], halved: Mapping[int, int], sample: Sample | None = None) -> dict[str, Any]:
+        """Return a plan with several changes at once. Neighbours that get the same tasks become one partition.
 
-        :param given: partition -> the tasks that it is with from now on.
-        :param halved: partition -> the task that gets half of it, see :meth:`split`.
+        :param reassigned: partition (its present number) -> its new tasks.
+        :param halved: partition (its present number) -> the task that gets half of it, see :meth:`split`.
         :raises IllegalArgumentException: see :meth:`split`.
         """
         loads, new = list(self._plan["loads"]), {}
 
         def moved(tasks: Sequence[int], load: float) -> None:
-            for own in tasks:
-                loads[own] = max(0.0, loads[own] + load / len(tasks))
+            for task in tasks:
+                loads[task] = max(0.0, loads[task] + load / len(tasks))
 
-        for number, tasks in given.items():
+        for number, tasks in reassigned.items():
             node = self._partition(number).node
             new[number] = {**node, "tasks": list(tasks)}
             moved(node["tasks"], -node["load"])
@@ -241,7 +236,7 @@ class Partitioned(Distributor):
             if not 0 <= task < self.tasks or task in tasks:
                 legal = [t for t in range(self.tasks) if t not in tasks]
                 raise IllegalArgumentException(
-                    explain("A partition is split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
+                    explain("A partition can only be split with a task that does not have it.", given=task, legal=", ".join(map(str, legal)) or "none")
                 )
             cut = None
             if len(tasks) == 1:
@@ -256,13 +251,14 @@ class Partitioned(Distributor):
         return plan
 
     def with_loads(self, loads: np.ndarray, sample: Sample | None = None) -> dict[str, Any]:
-        """Return the plan with loads that were measured, float64[tasks] in any unit: those of a task's partitions add up to its own.
+        """Return the plan with measured loads, float64[tasks] in any unit. The loads of a task's partitions add up to that of the task.
 
-        :param sample: says what part of it each has; None: as much as before. So what is known of partitions comes closer to the truth from change to change.
+        :param sample: says which part of its task's load each partition has. Default: the parts in the plan, which come closer to the truth with
+            every measurement.
         """
         nodes = [part.node for part in leaves(self._root)]
         own = np.array([max(node["load"], 1e-9) for node in nodes])
-        if sample is not None:  # by subscriptions, and where messages differ half by them: their product does not add up
+        if sample is not None:  # by subscriptions, and by messages where they differ; products would not add up
             alone, own = self._alone(sample), np.full(len(nodes), 1e-9)
             for counts in (alone.subscriptions, alone.messages)[: 1 if self.cuts == "places" else 2]:
                 own += counts / max(1, counts.sum())
@@ -278,19 +274,23 @@ class Partitioned(Distributor):
         return self.planned(self.tasks, edited(self._root, change), (planned * factor).tolist())
 
     def _alone(self, sample: Sample) -> Measured:
-        """Return what a sample would do if each partition had a task for itself."""
+        """Measure a sample as if each partition had a task of its own."""
         n = len(self.partitions())
         root = edited(self._root, lambda number, node: {**node, "tasks": [number]})
-        options = {option: value for option, value in self.options.items() if option not in ("n1", "n2")}  # these are for the tasks that there are
+        options = {option: value for option, value in self.options.items() if option not in ("n1", "n2")}  # these must fit the real number of tasks
         return measure(type(self)(n, options, self.planned(n, root, [1.0] * n)), sample)
 
     def prefixes(self, sample: Sample) -> np.ndarray:
-        """Return how many keywords of each subscription of a sample decide where it lives. Default: all."""
+        """Return how many keywords of each subscription in a sample decide where it lives. Default: all."""
         return np.diff(sample.offsets)
 
     @classmethod
     def cost(cls, sample: Sample, options: Mapping[str, Any], lengths: np.ndarray, rows: np.ndarray | None = None) -> Cost:
-        """Return the cost of ranges of keywords, for some of a sample's subscriptions of which the first ``lengths`` keywords count."""
+        """Return the cost of ranges of keywords.
+
+        :param lengths: int64[n], how many keywords of each subscription count, from the first on.
+        :param rows: the subscriptions that count; default: all.
+        """
         if options.get("cost") != "work":
             return Cost(*postings(sample, lengths, rows), -1.0)
         weights = work_of(sample)
@@ -353,25 +353,27 @@ def _in_box(sample: Sample, box: Sequence[float | None]) -> np.ndarray:
 
 
 def work_of(sample: Sample) -> np.ndarray:
-    """Return how much work each subscription is, float64[n]: 1 with a full list, which changes all the time; less with fewer messages, but hardly nothing."""
+    """Return the work of each subscription, float64[n]: 1 for a full list, which changes all the time; less, but not 0, for fewer messages."""
     return np.maximum(sample.filled, _IDLE)
 
 
 def work_overhead(sample: Sample, weights: np.ndarray) -> float:
-    """Return what a message costs that comes to a task, in subscriptions."""
+    """Return the work of a message that comes to a task, in the unit of :func:`work_of`."""
     return _OVERHEAD * float(weights.sum()) / max(1, int(np.count_nonzero(sample.messages.terms >= 0)))
 
 
 def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None, weights: np.ndarray | None = None) -> tuple[Postings, Postings]:
-    """Return the postings of subscriptions, of which the first ``lengths`` keywords count, and of messages.
+    """Return the postings of subscriptions and of messages.
 
-    :param rows: of the subscriptions that count; default: all.
-    :param weights: float64[], of all subscriptions; default: 1.
+    :param lengths: int64[n], how many keywords of each subscription count, from the first on.
+    :param rows: the subscriptions that count; default: all.
+    :param weights: float64[n], of all subscriptions; default: 1.
     """
     _, terms = first_terms(sample.offsets, sample.terms, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if rows is not None and len(rows) < sample.n:
-        offsets, (terms,) = select_rows(offsets, [terms], rows)
+        offsets, index = select_lists(offsets, rows)
+        terms = terms[index]
         weights = None if weights is None else weights[rows]
     messages = sample.messages
     vocabulary = int(max(sample.terms.max(initial=-1), messages.terms.max(initial=-1))) + 1
@@ -379,11 +381,12 @@ def postings(sample: Sample, lengths: np.ndarray, rows: np.ndarray | None = None
 
 
 class Measured(NamedTuple):
-    """What a distributor does to a sample.
+    """How a distributor spreads a sample.
 
     :ivar replication: tasks per subscription.
     :ivar communication: tasks per message.
-    :ivar subscriptions: int64[tasks], how many live on each; ``messages``: how many each gets.
+    :ivar subscriptions: int64[tasks], how many live on each task.
+    :ivar messages: int64[tasks], how many each task gets.
     :ivar loads: float64[tasks], in units of the distributor's cost model.
     """
 
@@ -395,12 +398,15 @@ class Measured(NamedTuple):
 
     @property
     def balance(self) -> float:
-        """The greatest load through the mean."""
+        """The greatest load divided by the mean load."""
         return float(self.loads.max() / self.loads.mean()) if self.loads.any() else 1.0
 
 
 def measure(distributor: Distributor, sample: Sample, hashes: np.ndarray | None = None) -> Measured:
-    """Place and route a sample."""
+    """Place and route a sample, and measure the result.
+
+    :param hashes: int64[n], the CRC-32s of the subscriptions' ids; default: :func:`default_hashes`.
+    """
     n = max(1, sample.messages.n)
     routes = distributor.message_tasks(sample.messages)
     messages = np.full(distributor.tasks, sample.messages.n) if routes is None else np.bincount(routes.tasks, minlength=distributor.tasks)

@@ -1,13 +1,13 @@
-"""What plans of partitioned distributors are made of: trees over places, ranges of keywords, leaves with tasks.
+"""The nodes of distribution plans: trees over places, ranges of keywords, and leaves with tasks.
 
 A plan is plain data for JSON: ``{"v", "distributor", "tasks", "root": node, "loads": [float per task]}``. A node is one of
 
-- a leaf, which is a *partition*: ``{"tasks": [t, ...], "load": float, "marks": {...}}``. With several tasks its subscriptions are spread over
-  them by the CRC-32 of their ids. ``marks`` say where it can be cut without a sample: quantiles of the cost, along ``term`` or ``lat`` and ``lon``.
+- a leaf, which is a *partition*: ``{"tasks": [t, ...], "load": float, "marks": {...}}``. With several tasks, its subscriptions are spread over
+  them by the CRC-32 of their ids. ``marks`` say where it can be cut without a sample: quantiles of the cost along ``term``, or ``lat`` and ``lon``.
 - a line: ``{"axis": "lat" | "lon", "at": degrees, "below": node, "above": node}``; a place on the line is above it.
-- ranges: ``{"ranges": [{"from": term, "node": node}, ...]}``: a range ends where the next begins, the last never; the first begins at 0.
+- ranges: ``{"ranges": [{"from": term, "node": node}, ...]}``: a range ends where the next one begins; the first begins at 0, the last has no end.
 
-Lines may be above ranges (spatial first), below them (keyword first), or both; ranges are not nested. Partitions are numbered as they stand there.
+Lines may be above ranges (spatial first), below them (keyword first), or both. Ranges are not nested. Partitions are numbered in depth-first order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def leaf(tasks: list[int], load: float = 0.0, **marks: list[Any]) -> Node:
 class Leaf(NamedTuple):
     """A partition and what it covers.
 
-    :ivar node: itself.
-    :ivar box: [west, south, east, north]; borders that are None are open.
+    :ivar node: the leaf in the plan.
+    :ivar box: [west, south, east, north]; None: no border on that side.
     :ivar terms: [first, last + 1]; None: no end.
-    :ivar in_range: whether it is below a list of ranges with no line between.
+    :ivar in_range: whether its parent is a list of ranges.
     """
 
     node: Node
@@ -67,35 +67,36 @@ def leaves(root: Node) -> Iterator[Leaf]:
 
 
 def checked_root(root: Any, tasks: int) -> Node:
-    """Return the root of a plan after a look at all of it.
+    """Check all nodes of a plan; return its root.
 
-    :raises IllegalArgumentException: it is none.
+    :raises IllegalArgumentException: a node is malformed.
     """
 
-    def refuse(what: str, given: Any, legal: str) -> IllegalArgumentException:
-        return IllegalArgumentException(explain(f"The plan is damaged: {what}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
+    def refuse(problem: str, given: Any, legal: str) -> IllegalArgumentException:
+        return IllegalArgumentException(explain(f"The plan is damaged: {problem}.", given=given, legal=legal, hint="'dskype partition learn' makes plans"))
 
-    def look(node: Any, ranged: bool, depth: int) -> None:
+    def check(node: Any, ranged: bool, depth: int) -> None:
         if not isinstance(node, dict) or depth > 200:
             raise refuse("something is no node", node if depth <= 200 else "too many lines", "a map with tasks, axis or ranges")
         if "tasks" in node:
-            given = node["tasks"]
-            if not isinstance(given, list) or not given or not all(type(t) is int and 0 <= t < tasks for t in given) or len(set(given)) != len(given):
-                raise refuse("a partition's tasks are not usable", given, f"different task indexes from 0 to {tasks - 1}")
+            indexes = node["tasks"]
+            legal = isinstance(indexes, list) and indexes and all(type(t) is int and 0 <= t < tasks for t in indexes)
+            if not legal or len(set(indexes)) != len(indexes):
+                raise refuse("a partition's tasks are not usable", indexes, f"different task indexes from 0 to {tasks - 1}")
         elif "axis" in node:
             if node["axis"] not in ("lat", "lon") or type(node.get("at")) not in (int, float):
                 raise refuse("a line is not usable", {key: node.get(key) for key in ("axis", "at")}, "axis lat or lon, at: degrees")
-            look(node.get("below"), ranged, depth + 1)
-            look(node.get("above"), ranged, depth + 1)
+            check(node.get("below"), ranged, depth + 1)
+            check(node.get("above"), ranged, depth + 1)
         else:
             parts = node.get("ranges")
             begins = [part.get("from") if isinstance(part, dict) else None for part in parts] if isinstance(parts, list) else []
             if ranged or not begins or not all(type(b) is int for b in begins) or begins[0] != 0 or any(a >= b for a, b in itertools.pairwise(begins)):
                 raise refuse("ranges of keywords are not usable", begins[:8], "rising term ids from 0 on, not inside other ranges")
             for part in parts:
-                look(part.get("node"), True, depth + 1)
+                check(part.get("node"), True, depth + 1)
 
-    look(root, False, 0)
+    check(root, False, 0)
     return root
 
 
@@ -103,7 +104,7 @@ def checked_root(root: Any, tasks: int) -> Node:
 
 
 def edited(root: Node, change: Callable[[int, Node], Node]) -> Node:
-    """Return a copy in which each partition is what ``change(number, node)`` returns; neighbours that came to have the same tasks are joined."""
+    """Return a copy with ``change(number, node)`` in place of each partition; neighbours with the same tasks are joined."""
     number = -1
 
     def walk(node: Node) -> Node:
@@ -117,7 +118,7 @@ def edited(root: Node, change: Callable[[int, Node], Node]) -> Node:
         parts: list[dict[str, Any]] = []
         for part in node["ranges"]:
             child, begin = walk(part["node"]), part["from"]
-            for inner in child["ranges"] if "ranges" in child else [{"from": begin, "node": child}]:  # a range that was cut is a list of ranges
+            for inner in child["ranges"] if "ranges" in child else [{"from": begin, "node": child}]:  # a range that was cut is now a list of ranges
                 at = begin if inner["from"] == 0 else inner["from"]
                 if parts and (both := joined(parts[-1]["node"], inner["node"], at)):
                     parts[-1]["node"] = both
@@ -131,7 +132,7 @@ def edited(root: Node, change: Callable[[int, Node], Node]) -> Node:
 def joined(one: Node, other: Node, term: int | None = None) -> Node | None:
     """Return two neighbours as one partition if they have the same tasks, else None.
 
-    :param term: at which the second begins, of ranges.
+    :param term: for ranges, the term at which the second begins.
     """
     if "tasks" not in one or "tasks" not in other or one["tasks"] != other["tasks"]:
         return None

@@ -1,4 +1,4 @@
-"""Reads samples of messages and subscriptions, and finds what scores the subscriptions would ask for."""
+"""Reads samples of messages and subscriptions, and computes the thresholds that the subscriptions would have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from dskype.distribution import learning_kernels
 from dskype.distribution._kernels import Subscriptions
 from dskype.distribution.base import Sample
-from dskype.distribution.partitioned import centre, cover
-from dskype.spouts import expression
+from dskype.distribution.partitioned import trigger_terms
+from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.records import Message, RecordError, Subscription, TopkSubscription, parse_message, parse_subscription
 from dskype.spouts.text import Tokenizer
@@ -32,10 +32,10 @@ def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Voc
     """Read a sample from two files of JSON lines.
 
     A message is a record of the messages topic. A subscription is a record of the subscriptions topic with its ``id`` as a field, or a line
-    ``{"key": id, "value": {...}}``. Lines that are no records are passed over; of too many, every so-and-so-manieth counts.
+    ``{"key": id, "value": {...}}``. Malformed lines are skipped. If there are too many records, evenly spaced ones are used.
 
-    :param most: so many messages and so many subscriptions at most.
-    :raises IllegalArgumentException: a file cannot be read, or there is nothing in it.
+    :param most: the most messages, and the most subscriptions.
+    :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
     tokenizer = Tokenizer(settings.stop_words)
 
@@ -72,10 +72,11 @@ def _records(path: str | Path, parse: Any, most: int) -> list[Any]:
 
 
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
-    """Return a sample of records.
+    """Return the sample that consists of some records.
 
-    A boolean subscription counts as one for its covering keywords at the middle of its rectangle, with no bound.
-    The thresholds are those of a window that holds all the messages, or of the settings' count window if that is shorter: its last messages.
+    A boolean subscription counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a threshold. An
+    area counts at its centre.
+    Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = Tokenizer(settings.stop_words)
     offsets, terms, weights = vocabulary.weigh_texts([m.text for m in messages], tokenizer)
@@ -88,20 +89,18 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         if isinstance(s, TopkSubscription):
             rows.append((s.k, s.alpha, s.lat, s.lon, *vocabulary.weigh(s.keywords), True))
         else:
-            words = expression.terms(s.expression)
-            ids = dict(zip(words, vocabulary.ids(words).tolist()))
-            covering = np.array(cover(expression.map_terms(s.expression, ids.__getitem__)), np.int64)
-            rows.append((1, 0.0, *centre(s.bbox), covering, np.full(len(covering), len(covering) ** -0.5), False))
-    k, alpha, lat, lon, own_terms, own_weights, bounded = zip(*rows)
+            triggers = np.array(trigger_terms(vocabulary.map_expression(s.expression)), np.int64)
+            rows.append((1, 0.0, *centre_of(*s.bbox), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
+    k, alpha, lat, lon, row_terms, row_weights, bounded = zip(*rows)
     sample = Sample(
         batch,
         np.array(k, np.int64),
         np.array(alpha, np.float64),
         np.array(lat, np.float64),
         np.array(lon, np.float64),
-        np.cumsum([0, *map(len, own_terms)]).astype(np.int64),
-        np.concatenate(own_terms).astype(np.int64),
-        np.concatenate(own_weights),
+        np.cumsum([0, *map(len, row_terms)]).astype(np.int64),
+        np.concatenate(row_terms).astype(np.int64),
+        np.concatenate(row_weights),
         np.full(len(rows), -np.inf),
         np.ones(len(rows)),
     )
@@ -111,7 +110,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
 
 
 def sample_thresholds(sample: Sample, window: MessageBatch, diagonal_deg: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the score of the k-th best message of a window for each subscription, float64[n], and how many share a keyword, int64[n]; -inf where these are fewer."""
+    """Return for each subscription the score of the k-th best message of a window (float64[n], -inf if fewer match), and how many match (int64[n])."""
     terms = window.terms[window.offsets[0] : window.offsets[-1]]
     weights = window.weights[window.offsets[0] : window.offsets[-1]]
     order = np.argsort(terms, kind="stable")

@@ -1,1 +1,1 @@
-"""Where messages and subscriptions come from: record types, text and vocabulary, the Kafka spouts of DSkype."""
+"""Input of DSkype: records, text and vocabulary, settings, and the two Kafka spouts."""

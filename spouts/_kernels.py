@@ -1,8 +1,8 @@
-"""Kernels of texts and vocabularies: over UTF-8 bytes, many documents per call.
+"""Kernels for texts and vocabularies. They work on UTF-8 bytes, many documents per call.
 
 A table of terms is three arrays: ``blob`` uint8[] holds the terms one after another, term *i* is ``blob[offsets[i]:offsets[i + 1]]``
-(``offsets`` unsigned or int64, n + 1), and ``slots`` uint32[2^m] is an open-addressing hash table with linear probing: 0 is free, else the
-low bits hold the number + 1 and the bits above them a piece of the term's hash.
+(``offsets`` unsigned or int64, n + 1), and ``slots`` uint32[2^m] is an open-addressing hash table with linear probing. A slot is 0 when it is
+free; otherwise its low bits hold the term's number + 1, and the bits above them a piece of the term's hash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _bits(n):
 
 @njit(cache=True)
 def _find(data, start, end, h, blob, offsets, slots, bits):
-    """Return (number of the term ``data[start:end]`` or -1, its slot or the free one where it would go)."""
+    """Return (number of the term ``data[start:end]`` or -1, its slot or the free slot for it)."""
     mask = np.int64(len(slots) - 1)
     low = (np.int64(1) << bits) - 1
     piece = (np.int64(h >> np.uint64(32)) << bits) & np.int64(0xFFFFFFFF)
@@ -54,7 +54,7 @@ def _find(data, start, end, h, blob, offsets, slots, bits):
 
 @njit(cache=True)
 def fill_table(blob, offsets, slots):
-    """Enter all terms into the empty ``slots``; return the number of the first term that was there before, or -1."""
+    """Enter all terms into the empty ``slots``; return the number of the first term that occurs a second time, or -1."""
     n = len(offsets) - 1
     bits = _bits(n)
     for term in range(n):
@@ -115,7 +115,7 @@ def _mix(a, b, c, d, x, y):
 
 
 @njit(cache=True)
-def _unknown(data, start, end, h, m):
+def _unknown_id(data, start, end, h, m):
     """Return -(1 + the first 62 bits of BLAKE2b (RFC 7693, digest of 8 bytes) of ``data[start:end]``); ``h`` uint64[8] and ``m`` uint64[16] are scratch."""
     h[:] = _IV
     h[0] ^= np.uint64(0x01010008)
@@ -156,7 +156,7 @@ def _unknown(data, start, end, h, m):
 
 @njit(cache=True)
 def find_terms(data, ends, blob, offsets, slots):
-    """Return the ids of the terms that stand in ``data`` one after another; ``ends`` int64[n] says where each ends."""
+    """Return the ids of the terms in ``data``, which follow one another; term *i* ends at ``ends[i]`` (int64[n])."""
     bits = _bits(len(offsets) - 1)
     ids = np.empty(len(ends), np.int64)
     h, m = np.empty(8, np.uint64), np.empty(16, np.uint64)
@@ -164,14 +164,14 @@ def find_terms(data, ends, blob, offsets, slots):
     for i in range(len(ends)):
         ids[i] = _find(data, start, ends[i], _hash(data, start, ends[i]), blob, offsets, slots, bits)[0]
         if ids[i] < 0:
-            ids[i] = _unknown(data, start, ends[i], h, m)
+            ids[i] = _unknown_id(data, start, ends[i], h, m)
         start = ends[i]
     return ids
 
 
 @njit(cache=True)
 def _point(data, at, size):
-    """Return the code point of ``size`` (2 or 3) bytes of UTF-8; -1 if they are none."""
+    """Return the code point in ``size`` (2 or 3) bytes of UTF-8, or -1 if they are malformed."""
     point = np.int64(data[at]) & (31 if size == 2 else 15)
     for i in range(at + 1, at + size):
         if data[i] & 0xC0 != 0x80:
@@ -182,12 +182,12 @@ def _point(data, at, size):
 
 @njit(cache=True)
 def fold_texts(data, starts, ends, characters):
-    """Fold texts of which that can be done character by character.
+    """Fold each text that can be folded character by character.
 
     :param data: uint8[], UTF-8; text *i* is ``data[starts[i]:ends[i]]``.
-    :param characters: int32[65536], what becomes of a character: see ``text.folded_characters``.
-    :returns: (folded uint8[], stops int64[n], counts int64[n], simple bool[n]): text *i* has become ``folded[starts[i]:stops[i]]``, tokens with
-        spaces between them, and has so many; where not ``simple``, it has to be cut by the tokenizer.
+    :param characters: int32[65536], what each character becomes: see ``text.folded_characters``.
+    :returns: (folded uint8[], stops int64[n], counts int64[n], simple bool[n]): text *i* becomes
+        ``folded[starts[i]:stops[i]]``, ``counts[i]`` tokens with spaces between them. Where ``simple[i]`` is False, the tokenizer has to cut the text.
     """
     n = len(starts)
     folded, stops, counts, simple = np.empty(len(data), np.uint8), starts.copy(), np.zeros(n, np.int64), np.ones(n, np.bool_)
@@ -226,10 +226,10 @@ def fold_texts(data, starts, ends, characters):
 
 @njit(cache=True)
 def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_offsets, stop_slots):
-    """Return (ids int64[], counts int64[n]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, stop words left out.
+    """Return (ids int64[], counts int64[n]): the term ids of text *i* are ``ids[room[i]:room[i] + counts[i]]``, in order, without stop words.
 
     :param folded, starts, ends: uint8[], int64[n], int64[n], tokens with spaces between them: text *i* is ``folded[starts[i]:ends[i]]``.
-    :param room: int64[n + 1], rising, space for all tokens of each text.
+    :param room: int64[n + 1], rising; leaves space for all tokens of each text.
     """
     bits, stop_bits = _bits(len(offsets) - 1), _bits(len(stop_offsets) - 1)
     stops = len(stop_offsets) > 1
@@ -251,7 +251,7 @@ def term_ids(folded, starts, ends, room, blob, offsets, slots, stop_blob, stop_o
             if stops and _find(folded, first, j, h, stop_blob, stop_offsets, stop_slots, stop_bits)[0] >= 0:
                 continue
             term = _find(folded, first, j, h, blob, offsets, slots, bits)[0]
-            ids[to] = term if term >= 0 else _unknown(folded, first, j, scratch, words)
+            ids[to] = term if term >= 0 else _unknown_id(folded, first, j, scratch, words)
             to += 1
         counts[i] = to - room[i]
     return ids, counts
@@ -307,8 +307,8 @@ def parse_lines(data, n, documents):
     """Read the ``n`` lines ``term<TAB>df`` of a vocabulary.
 
     :param data: uint8[], each line ended by a line feed.
-    :returns: (blob, offsets int64[n + 1], df int32[n], error, line): error 0, or what is wrong with that line (from 0): 1 the term,
-        2 the number, 3 a df outside 1..documents, 4 the order.
+    :returns: (blob, offsets int64[n + 1], df int32[n], error, line): ``error`` is 0, or says what is wrong with
+        ``line`` (from 0): 1 the term, 2 the number, 3 a df outside 1..documents, 4 the order.
     """
     blob, offsets, df = np.empty(len(data), np.uint8), np.zeros(n + 1, np.int64), np.zeros(n, np.int32)
     at = to = np.int64(0)

@@ -1,13 +1,30 @@
-"""Many messages as arrays: what distributors and indexes work on."""
+"""Batches of messages as arrays, for distributors and indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["MessageBatch"]
+from dskype.spouts.areas import columns_to_areas
+from dskype.spouts.columns import lists_to_csr
+
+__all__ = ["MessageBatch", "select_lists"]
+
+_FLOATS = frozenset({"lat", "lon", "weights"})
+
+
+def select_lists(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Select some of many lists; return (the offsets of the selected lists, the indexes of their values).
+
+    :param offsets: int64[n + 1]; list *i* has the values ``offsets[i]`` to ``offsets[i + 1]``.
+    :param rows: int64[], the lists, in any order.
+    """
+    lengths = np.diff(offsets)[rows]
+    selected = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=selected[1:])
+    return selected, np.arange(selected[-1]) + np.repeat(offsets[:-1][rows] - selected[:-1], lengths)
 
 
 class MessageBatch(NamedTuple):
@@ -16,13 +33,16 @@ class MessageBatch(NamedTuple):
     A window at watermark *w* holds the messages with ``w - extent < position <= w``. For count windows the position is
     the sequence number itself and the extent is |W|; for time windows it is the event time in ms and the extent the span.
 
-    :ivar seq: int64[n], the message's sequence number: unique, breaks ties (a higher one is newer).
-    :ivar position: int64[n], where it stands for the window.
+    :ivar seq: int64[n], sequence numbers: unique; a higher one is newer and wins ties.
+    :ivar position: int64[n], positions in the window.
     :ivar lat: float64[n], degrees.
     :ivar lon: float64[n], degrees.
     :ivar offsets: int64[n + 1]; the keywords of message *i* are ``terms[offsets[i]:offsets[i + 1]]``.
     :ivar terms: int64[], term ids, rising within a message, each once. Negative ids are terms unknown to the vocabulary.
-    :ivar weights: float64[], their tf-idf weights, of unit norm per message.
+    :ivar weights: float64[], tf-idf weights of the keywords, of unit norm per message.
+    :ivar areas: float64[n, 4], west, south, east and north in degrees; west > east crosses the antimeridian. A message that is a
+        point has ``[lon, lat, lon, lat]``; ``lat`` and ``lon`` of an area are its centre (:func:`dskype.spouts.areas.centre_of`).
+        None: all messages are points.
     """
 
     seq: np.ndarray
@@ -32,12 +52,29 @@ class MessageBatch(NamedTuple):
     offsets: np.ndarray
     terms: np.ndarray
     weights: np.ndarray
+    areas: np.ndarray | None = None
 
     @classmethod
     def empty(cls) -> MessageBatch:
-        """Return a batch of no messages."""
+        """Return an empty batch."""
         i, f = np.zeros(0, np.int64), np.zeros(0)
         return cls(i, i, f, f, np.zeros(1, np.int64), i, f)
+
+    @classmethod
+    def from_columns(cls, seq: Any, position: Any, lat: Any, lon: Any, terms: Any, weights: Any, *, copy: bool = True) -> MessageBatch:
+        """Return the messages in columns of a frame.
+
+        :param lat: as :func:`~dskype.spouts.areas.areas_to_columns` makes it; ``lon`` likewise.
+        :param terms: a column of lists, see :func:`~dskype.spouts.columns.lists_to_csr`; ``weights`` likewise.
+        :param copy: False: the arrays may be read-only views of the frame.
+        """
+        areas = None
+        if np.ndim(lat) == 2:
+            lat, lon, areas = columns_to_areas(lat, lon)
+        offsets, flat_terms = lists_to_csr(terms, np.int64)
+        columns = (seq, position, lat, lon, offsets, flat_terms, lists_to_csr(weights, np.float64)[1])
+        convert = np.array if copy else np.asarray
+        return cls(*(convert(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(cls._fields, columns)), areas)
 
     @classmethod
     def concat(cls, batches: Sequence[MessageBatch]) -> MessageBatch:
@@ -50,23 +87,22 @@ class MessageBatch(NamedTuple):
         offsets = [b.offsets[:-1] - b.offsets[0] + start for b, start in zip(batches, starts)]
         whole = [np.concatenate([b[i] for b in batches]) for i in range(4)]
         terms, weights = (np.concatenate([b[i][b.offsets[0] : b.offsets[-1]] for b in batches]) for i in (5, 6))
-        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
+        areas = None if all(b.areas is None for b in batches) else np.concatenate([b.rectangles() for b in batches])
+        return cls(*whole, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights, areas)
 
     @property
     def n(self) -> int:
         """The number of messages."""
         return len(self.seq)
 
-    def take(self, rows: np.ndarray) -> MessageBatch:
+    def select(self, rows: np.ndarray) -> MessageBatch:
         """Return the messages at ``rows``, in that order."""
-        lengths = np.diff(self.offsets)[rows]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
-        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+        offsets, index = select_lists(self.offsets, rows)
+        areas = None if self.areas is None else self.areas[rows]
+        return MessageBatch(self.seq[rows], self.position[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index], areas)
 
     def slice(self, start: int, stop: int) -> MessageBatch:
-        """Return the messages ``start`` to ``stop`` without copying keywords."""
+        """Return the messages from ``start`` up to ``stop``, without copying keywords."""
         return MessageBatch(
             self.seq[start:stop],
             self.position[start:stop],
@@ -75,4 +111,13 @@ class MessageBatch(NamedTuple):
             self.offsets[start : stop + 1],
             self.terms,
             self.weights,
+            None if self.areas is None else self.areas[start:stop],
         )
+
+    def columns(self) -> list[np.ndarray]:
+        """Return the arrays that a state keeps and the constructor takes: all, but ``areas`` only if there are any."""
+        return [column for column in self if column is not None]
+
+    def rectangles(self) -> np.ndarray:
+        """Return the rectangles of the messages, float64[n, 4]: ``areas``, or an empty rectangle for each point."""
+        return np.stack([self.lon, self.lat, self.lon, self.lat], axis=1) if self.areas is None else self.areas

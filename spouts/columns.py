@@ -1,4 +1,4 @@
-"""Columns whose values are lists of numbers: what a frame carries, and the (offsets, values) that kernels work on."""
+"""Columns of number lists: converts between the form that frames carry and the (offsets, values) that kernels use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _from_arrow(column: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         return lists_to_csr(column.to_pylist(), dtype)
     if column.null_count:
-        column = pa.array(column.to_pylist(), column.type)  # what lies under a null is anything: make it empty
+        column = pa.array(column.to_pylist(), column.type)  # values under a null are undefined: make its list empty
     offsets = column.offsets.to_numpy().astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     values = column.values.slice(first, last - first)

@@ -1,4 +1,4 @@
-"""What a subscription costs the others: how many results it is expected to make of one message."""
+"""The cost of a subscription: how many results one message is expected to cause."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["CostCeiling", "subscription_cost"]
 
 
 class CostCeiling:
-    """Tells subscriptions above ``dskype.limits.subscription.cost`` from others.
+    """Finds subscriptions above ``dskype.limits.subscription.cost``.
 
-    It follows from the record, the settings and the vocabulary alone, so a replay decides as the topology did.
+    The decision depends on the record, the settings and the vocabulary alone, so a replay decides as the topology did.
 
-    :param settings: of the topology; without a ceiling nothing is read.
+    :param settings: of the topology; the vocabulary is read only if there is a ceiling.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -26,7 +26,7 @@ class CostCeiling:
         self._vocabulary = Vocabulary.load(settings.vocabulary) if limited else None
 
     def excess(self, subscription: Subscription) -> str | None:
-        """Return what is to be said of a subscription above the ceiling; None: it is below."""
+        """Return the warning about a subscription above the ceiling, or None if it is not above."""
         ceiling = self._settings.cost_ceiling
         if ceiling is None or (cost := subscription_cost(subscription, self._settings, self._vocabulary)) <= ceiling:
             return None
@@ -39,9 +39,10 @@ class CostCeiling:
         )
 
     def check(self, subscription: Subscription) -> str | None:
-        """Refuse a subscription above the ceiling, or return the warning, as the settings say.
+        """Refuse a subscription above the ceiling, or return a warning, as ``dskype.limits.subscription.cost.action`` says.
 
-        :raises RecordError: it is refused.
+        :returns: the warning; None if the subscription is not above the ceiling.
+        :raises RecordError: the subscription is refused.
         """
         excess = self.excess(subscription)
         if excess is not None and self._settings.cost_action == "refuse":
@@ -50,12 +51,15 @@ class CostCeiling:
 
 
 def subscription_cost(subscription: Subscription, settings: Settings, vocabulary: Vocabulary | None) -> float:
-    """Return how many results a subscription makes of one message, on average and at most. O(its words).
+    """Return an upper bound of the mean number of results that one message causes. O(words of the subscription).
 
-    A word is in ``df / documents`` of the messages; without a vocabulary in all of them. Boolean: the share of the messages that satisfy the
-    expression, of an AND that of its rarest part, of an OR the sum of its parts, times the bbox's share of the data space (as if messages were spread evenly). Top-k: a message
-    enters the list, and leaves it, not more often than it has one of the words, and with a count window not more often than k in every
-    window of messages that come in any order.
+    A word occurs in ``df / documents`` of the messages; without a vocabulary, in all of them.
+
+    Boolean: the share of messages that satisfy the expression, times the share of the data space that the bbox covers (as if messages were
+    spread evenly). An AND is as frequent as its rarest part, an OR as the sum of its parts.
+
+    Top-k: only a message with one of the words can enter the list and leave it. With a count window and messages in random order, at
+    most k of the messages of a window do so.
     """
     if isinstance(subscription, TopkSubscription):
         cost = 2 * min(1.0, sum(_share(word, vocabulary) for word in subscription.keywords))
@@ -75,7 +79,7 @@ def _satisfied(expression: Any, vocabulary: Vocabulary | None) -> float:
 
 
 def _covered(bbox: tuple[float, float, float, float], settings: Settings) -> float:
-    """Return which share of the data space a bbox covers, in degrees; one across the antimeridian has two parts."""
+    """Return the share of the data space that a bbox covers, by area in degrees; a bbox across the antimeridian has two parts."""
     west, south, east, north = bbox
     space = settings.space
     width = sum(max(0.0, min(b, space.east) - max(a, space.west)) for a, b in ([(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]))

@@ -24,9 +24,9 @@ _PARTS = re.compile(r'\s+|[()]|"[^"]*"?|[^\s()"]+')
 
 
 class ExpressionError(IllegalArgumentException):
-    """A text is no keyword expression.
+    """A text is not a keyword expression.
 
-    :ivar position: where, in characters, from 1.
+    :ivar position: where it goes wrong, in characters, from 1.
     """
 
     def __init__(self, expected: str, position: int, *, given: Any, legal: str | None = None, hint: str | None = None) -> None:
@@ -38,21 +38,21 @@ class ExpressionError(IllegalArgumentException):
 def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int = 256) -> Expression:
     """Read an expression: words, ``"quoted phrases"``, AND, OR (in any case; AND binds tighter) and parentheses.
 
-    A phrase, and a word that the tokenizer cuts (``wi-fi``), is its tokens joined by AND; stop words in it are left out. The result is
-    simplified: no AND directly inside an AND and no OR inside an OR, nothing twice beside itself.
+    A phrase, or a word that the tokenizer cuts (``wi-fi``), becomes its tokens joined by AND, without stop words. The result is simplified:
+    it has no AND directly inside an AND, no OR directly inside an OR, and no operand twice.
 
     :param max_depth: how many parentheses may be open at once.
     :param max_terms: how many terms there may be, repetitions included.
-    :raises ExpressionError: with the position, if it is none, if it is too deep or too long, or if a word has no token that is not a stop word.
+    :raises ExpressionError: the text is not an expression, is too deep or too long, or has a word that consists of stop words.
 
     >>> parse('Coffee AND (wifi OR "late night")', Tokenizer())
     ['and', 'coffee', ['or', 'wifi', ['and', 'late', 'night']]]
     >>> parse("tea or coffee and (coffee and cake)", Tokenizer())
     ['or', 'tea', ['and', 'coffee', 'cake']]
     """
-    frames: list[list[list[Expression]]] = [[[]]]  # by open parenthesis: factors of each alternative
+    frames: list[list[list[Expression]]] = [[[]]]  # per open parenthesis: the factors of each alternative
     opened: list[int] = []
-    operand = False  # whether the part before was one
+    operand = False  # whether the part before was an operand
     count, last = 0, ""
     for match in _PARTS.finditer(text):
         part, position = match[0], match.start() + 1
@@ -61,9 +61,9 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
             continue
         if word in ("AND", "OR") or part == ")":
             if not operand:
-                what = "a word, a quoted phrase or '('" if not last else f"a word, a quoted phrase or '(' after {last!r}"
+                expected = "a word, a quoted phrase or '('" if not last else f"a word, a quoted phrase or '(' after {last!r}"
                 hint = "put the word in quotes to search for it" if part != ")" else None
-                raise ExpressionError(what, position, given=part, hint=hint)
+                raise ExpressionError(expected, position, given=part, hint=hint)
             if word == "OR":
                 frames[-1].append([])
             elif part == ")":
@@ -101,8 +101,8 @@ def parse(text: str, tokenizer: Tokenizer, max_depth: int = 16, max_terms: int =
     if opened:
         raise ExpressionError("a ')' for the '('", opened[-1], given=text)
     if not operand:
-        what = f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase"
-        raise ExpressionError(what, len(text) + 1, given=text)
+        expected = f"a word, a quoted phrase or '(' after {_shorten(last)}" if last else "a word or a quoted phrase"
+        raise ExpressionError(expected, len(text) + 1, given=text)
     return _either(frames[0])
 
 
@@ -115,7 +115,7 @@ def _either(alternatives: list[list[Expression]]) -> Expression:
 
 
 def _join(operator: str, parts: Iterable[Expression]) -> Expression:
-    """Join simplified expressions to a simplified one."""
+    """Join simplified expressions into a simplified one."""
     found: dict[Any, Expression] = {}
     for part in parts:
         for e in part[1:] if isinstance(part, list) and part[0] == operator else (part,):
@@ -128,7 +128,9 @@ def _key(expression: Expression) -> Any:
 
 
 def from_keywords(keywords: Iterable[str]) -> Expression:
-    """Return the expression that asks for all of the terms, of which there is at least one.
+    """Return the expression that requires all of the terms.
+
+    :raises IllegalArgumentException: there are no terms.
 
     >>> from_keywords(["late", "coffee", "late"])
     ['and', 'late', 'coffee']
@@ -149,7 +151,7 @@ def map_terms(expression: Expression, fn: Callable[[Any], Any]) -> Expression:
 
 
 def satisfies(expression: Expression, terms: Collection[Any]) -> bool:
-    """Tell whether a text with these terms satisfies the expression; a set makes it fast.
+    """Tell whether a text with these terms satisfies the expression. Pass the terms as a set: each lookup is then O(1).
 
     >>> satisfies(["or", "a", ["and", "b", "c"]], {"b", "c"})
     True

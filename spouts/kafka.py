@@ -1,4 +1,4 @@
-"""The spouts of DSkype: records of the two input topics, parsed, checked and put in sequence."""
+"""The spouts of DSkype: they read the input topics, check the records and number the messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.spouts import streams
+from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, areas_of, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.topics import Topics, topic_config
@@ -26,18 +28,19 @@ _NO_TIME = -1
 class MessageSpout(KafkaSpout):
     """Reads messages, gives each its sequence number and emits them as columns on stream ``messages``.
 
-    Which records got which numbers is written to the topic ``<topology>.sequence``, so that anybody can replay the order:
+    The topic ``<topology>.sequence`` records which message got which number, so that the order can be replayed:
     ``{"v": 1, "task": t, "first": seq, "partition": p, "offset": o, "n": n}``, with ``"step"`` above 1 where several tasks
-    number in turns. Messages that cannot be used get no number; they are dead letters.
+    number in turns. A message that cannot be used gets no number; it becomes a dead letter.
 
-    Count windows need one task: a window of the last |W| numbers is only defined where the numbers are dense. Time windows
-    take any number of tasks (not more than the topic has partitions: a task that reads nothing holds the watermark back).
+    A count window needs one task: the last |W| numbers are only a window if the numbers are dense. A time window allows as many
+    tasks as the topic has partitions; a task that reads nothing would hold the watermark back.
 
-    With time windows a task's watermark is its newest message's time less the lateness, less one: others of the same
-    millisecond may follow. A message whose time is ahead of its arrival counts with its arrival: a single clock that is fast must not
-    make everyone else's messages late. So, while messages keep coming, none is late that arrives within the lateness of its own time.
-    When nothing has come for ``dskype.window.idle.ms`` the watermark catches up with the newest message, but for those whose time has
-    not come: it follows the clock, behind it by the idle time and the lateness, until it reaches them.
+    With a time window, the watermark of a task is the time of its newest message, minus the lateness, minus 1 ms, because more messages
+    of the same millisecond may follow. A message from the future counts with its arrival here: one fast clock must not make everyone
+    else's messages late. So while messages keep coming, no message is late that arrives within the lateness of its own time.
+
+    When no message has come for ``dskype.window.idle.ms``, the watermark catches up with the newest message. For messages from the
+    future it follows the clock, behind it by the idle time and the lateness, until it reaches them.
 
     :param topics: the topic (or topics) of messages, e.g. ``dskype.messages``.
     :param kafka_options: see :class:`KafkaSpout`.
@@ -66,15 +69,15 @@ class MessageSpout(KafkaSpout):
             )
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-        """Return the topics of messages and the one of the sequence."""
+        """Return the topics of messages and the topic of the sequence."""
         config = topic_config(Settings.from_conf(conf))
-        return {**dict.fromkeys(self.topics, config["messages"]), Topics.of(topology).sequence: config["sequence"]}
+        return {**dict.fromkeys(self.topics, config["messages"]), Topics.for_topology(topology).sequence: config["sequence"]}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Get ready."""
+        """Read the settings and begin at number 0."""
         self._settings = Settings.from_conf(conf)
         self._context, self._collector = context, collector
-        self._topic = Topics.of(context.plan.name).sequence
+        self._topic = Topics.for_topology(context.plan.name).sequence
         self._task = context.get_this_task_id()
         self._step = len(context.get_component_tasks(context.get_this_component_id()))
         self._index = context.get_this_task_index()
@@ -92,7 +95,7 @@ class MessageSpout(KafkaSpout):
         for record in records:
             try:
                 message = parse_message(record.value, space=space, text_max_bytes=text_max_bytes, words_max=words_max)
-                position = self._time_of(message, record) if timed else 0
+                position = self._event_time_ms(message, record) if timed else 0
             except RecordError as error:
                 refused.append((record, error.reason))
                 continue
@@ -101,7 +104,7 @@ class MessageSpout(KafkaSpout):
             self._emit(good, timed)
         return refused
 
-    def _time_of(self, message: Any, record: Any) -> int:
+    def _event_time_ms(self, message: Any, record: Any) -> int:
         ts = record.timestamp_ms if message.ts is None else message.ts
         if ts <= self._watermark:
             raise RecordError(f"the message is late: its time must be after {self._watermark}; given: {ts}; hint: dskype.window.lateness.ms")
@@ -110,8 +113,6 @@ class MessageSpout(KafkaSpout):
         return ts
 
     def _emit(self, good: list[tuple[Any, Any, int]], timed: bool) -> None:
-        import pyarrow as pa
-
         n = len(good)
         first = self._numbered
         seq = (first + np.arange(n, dtype=np.int64)) * self._step + self._index
@@ -122,8 +123,7 @@ class MessageSpout(KafkaSpout):
                 seq,
                 position,
                 pa.array(ids, pa.string()),
-                np.array([m.lat for _, m, _ in good], np.float64),
-                np.array([m.lon for _, m, _ in good], np.float64),
+                *_places([m for _, m, _ in good]),
                 pa.array([m.text for _, m, _ in good], pa.string()),
                 np.array([r.timestamp_ms for r, _, _ in good], np.int64),
             ],
@@ -164,34 +164,40 @@ class MessageSpout(KafkaSpout):
             self._collector.send_record(self._topic, None, json.dumps(run).encode())
 
     def next_tuple(self) -> None:
-        """Let the watermark catch up with the newest message once it has been quiet for a while (time windows)."""
+        """Let the watermark catch up with the newest message when no message has come for a while (time windows)."""
         settings = self._settings
         if settings.window_kind == "time" and self._newest_ahead > self._watermark:
             quiet_ms = self._context.clock_ms() - self._heard_ms - settings.idle_ms
             if quiet_ms >= 0:
-                # By the broker's clock, as arrivals are: ours may differ.
+                # In terms of the broker's clock, which stamps arrivals: this machine's clock may differ.
                 self._advance(max(self._newest, min(self._newest_ahead, self._newest_arrival + quiet_ms - settings.lateness_ms)))
 
     def snapshot(self) -> Any:
-        """Return numbers and times."""
+        """Return the next number and the times that the watermark depends on."""
         return [self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms]
 
     def restore(self, state: Any) -> None:
-        """Go on numbering there."""
+        """Continue numbering from a snapshot."""
         self._numbered, self._newest, self._newest_ahead, self._newest_arrival, self._watermark, self._heard_ms = state
+
+
+def _places(messages: Sequence[Message]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns ``lat`` and ``lon`` of messages, some of which may be areas."""
+    lat, lon = np.array([m.lat for m in messages], np.float64), np.array([m.lon for m in messages], np.float64)
+    return areas_to_columns(lat, lon, areas_of(messages))
 
 
 class SubscriptionSpout(KafkaSpout):
     """Reads registrations and emits them on stream ``subscriptions``: id, registration, and the record (None unregisters).
 
-    The registration ``<partition>-<offset>`` names the record of the topic, so results say which version they answer.
+    The registration ``<partition>-<offset>`` names the record in its topic, so that results say which version of a subscription they belong to.
 
     Plans of the distributor (``{"v": 1, "version": int, "plan": {...}}``, see :func:`~dskype.spouts.topics.topic_config`) are emitted on
-    stream ``plans``; whether they can be used is for the distribution bolt to say.
+    stream ``plans``. The distribution bolt decides whether it can use them.
 
     :param topics: the topic of subscriptions, e.g. ``dskype.subscriptions``.
     :param kafka_options: see :class:`KafkaSpout`.
-    :param plans: the topic of plans, e.g. ``dskype.plans``; None: the plan at the start is the only one.
+    :param plans: the topic of plans, e.g. ``dskype.plans``; None: the plan never changes.
     """
 
     def __init__(self, topics: str | Sequence[str], kafka_options: Mapping[str, Any] | None = None, plans: str | None = None) -> None:
@@ -209,17 +215,17 @@ class SubscriptionSpout(KafkaSpout):
         Settings.from_conf(conf)
 
     def files(self, conf: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-        """Return the vocabulary, where the costs of subscriptions are limited."""
+        """Return the vocabulary if the costs of subscriptions are limited."""
         settings = Settings.from_conf(conf)
         return {("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary and settings.cost_ceiling is not None else {}
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-        """Return the topics of subscriptions."""
+        """Return the topics of subscriptions and plans."""
         config = topic_config(Settings.from_conf(conf))
         return {name: config["plans" if name == self._plans else "subscriptions"] for name in self.topics}
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Get ready."""
+        """Read the settings, and the vocabulary if costs are limited."""
         self._settings = Settings.from_conf(conf)
         self._tokenizer = Tokenizer(self._settings.stop_words)
         self._ceiling = CostCeiling(self._settings)
@@ -254,12 +260,12 @@ class SubscriptionSpout(KafkaSpout):
         refused, rows = [], []
         for record in records:
             try:
-                given = json.loads(record.value or b"null")
-                good = given["v"] == 1 and type(given["version"]) is int and given["version"] > 0 and isinstance(given["plan"], dict)
+                plan = json.loads(record.value or b"null")
+                good = plan["v"] == 1 and type(plan["version"]) is int and plan["version"] > 0 and isinstance(plan["plan"], dict)
             except (ValueError, KeyError, TypeError, RecursionError):
                 good = False
             if good:
-                rows.append((given["version"], given["plan"]))
+                rows.append((plan["version"], plan["plan"]))
             else:
                 refused.append((record, 'a plan is {"v": 1, "version": a number above 0, "plan": {...}}'))
         for row in rows:
@@ -267,7 +273,7 @@ class SubscriptionSpout(KafkaSpout):
         return refused
 
     def snapshot(self) -> Any:
-        """Return nothing: a record says it all."""
+        """Return None: this spout keeps no state."""
         return None
 
     def restore(self, state: Any) -> None:

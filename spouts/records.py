@@ -1,18 +1,21 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
-Unknown fields are ignored. What cannot be used raises :class:`RecordError` with one sentence for the dead letter's ``error`` header.
-A field that is optional is absent or of its type; null is no type of any field but ``meta``.
+Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
+letter. An optional field is either absent or has its type; only ``meta`` may be null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from dskype.spouts import expression as expressions
+from dskype.spouts.areas import centre_of
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
@@ -24,6 +27,7 @@ __all__ = [
     "RecordError",
     "Subscription",
     "TopkSubscription",
+    "areas_of",
     "longest_record_bytes",
     "parse_key",
     "parse_message",
@@ -38,13 +42,13 @@ class RecordError(DeadLetter):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a record may ask for.
+    """The limits that records are checked against.
 
     :param k_max: greatest ``k`` of a top-k subscription.
     :param keywords_max: most different keywords of a subscription.
     :param text_max_bytes: longest text (or expression) in bytes of UTF-8; it may double when it is normalised and case-folded.
     :param words_max: most words of a message's text, repetitions and stop words included.
-    :param expression_max_depth: most parentheses that are open at once.
+    :param expression_max_depth: most parentheses open at once.
     :param expression_max_terms: most terms of an expression, repetitions included.
     :param meta_max_bytes: longest ``meta`` as compact JSON.
     :param id_max_bytes: longest id of a message or subscription in bytes of UTF-8.
@@ -64,17 +68,22 @@ _DEFAULTS = Limits()
 
 
 def longest_record_bytes(limits: Limits) -> int:
-    """Return how long the value of a record may be: an escape takes up to six bytes for one, and there are other fields."""
-    return 6 * (limits.text_max_bytes + limits.meta_max_bytes) + 65536
+    """Return the greatest length of a record's value."""
+    return _longest_bytes(limits.text_max_bytes + limits.meta_max_bytes)
+
+
+def _longest_bytes(content_bytes: int) -> int:
+    return 6 * content_bytes + 65536  # a JSON escape takes up to six bytes for one; the rest is for other fields
 
 
 class Message(NamedTuple):
-    """A geo-tagged message.
+    """A geo-tagged message: a point or an area.
 
-    :ivar id: the id as JSON text (``17`` or ``"a17"``); None: it is named after its place in the topic, ``"<partition>-<offset>"``.
-    :ivar text: what it says; may have no keyword.
-    :ivar lat, lon: degrees, inside the data space.
+    :ivar id: the id as JSON text (``17`` or ``"a17"``); None: its id is its place in the topic, ``"<partition>-<offset>"``.
+    :ivar text: its text, which may have no keyword.
+    :ivar lat, lon: degrees, inside the data space; of an area, its centre.
     :ivar ts: event time in ms since the epoch, 0..2^53 - 1; None if the record has none.
+    :ivar bbox: (west, south, east, north) of an area in degrees; west > east crosses the antimeridian. None: a point.
     """
 
     id: str | None
@@ -82,6 +91,14 @@ class Message(NamedTuple):
     lat: float
     lon: float
     ts: int | None
+    bbox: tuple[float, float, float, float] | None = None
+
+
+def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
+    """Return where messages are as :class:`~dskype.spouts.batch.MessageBatch` has it in ``areas``; None where all of them are points."""
+    if all(m.bbox is None for m in messages):
+        return None
+    return np.array([(m.lon, m.lat, m.lon, m.lat) if m.bbox is None else m.bbox for m in messages], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +108,9 @@ class TopkSubscription:
     :ivar id: the key of its record.
     :ivar keywords: different tokens, at least one.
     :ivar k: how many messages, from 1.
-    :ivar alpha: what the place weighs against the text, 0..1.
+    :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
-    :ivar meta: JSON text that results carry along; None without.
+    :ivar meta: JSON text that comes back with each result, or None.
     """
 
     id: str
@@ -130,8 +147,8 @@ class BooleanSubscription:
     :ivar id: the key of its record.
     :ivar bbox: (west, south, east, north) in degrees, borders included; west > east crosses the antimeridian.
     :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
-    :ivar ttl_s: seconds that it lives; None: until it is unregistered.
-    :ivar meta: JSON text that results carry along; None without.
+    :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
+    :ivar meta: JSON text that comes back with each result, or None.
     """
 
     id: str
@@ -168,10 +185,14 @@ def parse_message(
 ) -> Message:
     """Read a record of the messages topic: ``{"id"?: str|int, "text": str, "lat": deg, "lon": deg, "ts"?: epoch ms}``.
 
+    An area has ``"bbox": [west, south, east, north]`` in place of ``lat`` and ``lon``; its centre must be inside the data space.
+
     :raises RecordError: if it cannot be used.
 
     >>> parse_message(b'{"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "user": 5}')
-    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None)
+    Message(id='"a17"', text='Late coffee', lat=48.1, lon=11.6, ts=None, bbox=None)
+    >>> parse_message(b'{"text": "Rain", "bbox": [11, 48, 12, 49]}')
+    Message(id=None, text='Rain', lat=48.5, lon=11.5, ts=None, bbox=(11.0, 48.0, 12.0, 49.0))
     >>> parse_message(b'{"text": "Late coffee", "lat": 98.1, "lon": 11.6}')
     Traceback (most recent call last):
     dskype.spouts.records.RecordError: Expected 'lat' in degrees; given: 98.1; legal: a number from -90 to 90
@@ -183,8 +204,13 @@ def parse_message(
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         _check_folded(_check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, words_max)
+    bbox = None
     lat, lon = record.get("lat"), record.get("lon")
-    if not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
+    if "bbox" in record:
+        lat, lon, bbox = _area(record, space)
+    elif not (type(lat) is float and type(lon) is float and space.south <= lat <= space.north and space.west <= lon <= space.east):
+        if "lat" not in record and "lon" not in record:
+            raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox'", given=_Shown("neither")))
         lat, lon = _place(record, space)
     id = record.get("id")
     if id is not None or "id" in record:
@@ -192,22 +218,18 @@ def parse_message(
     ts = record.get("ts")
     if (ts is not None or "ts" in record) and not (type(ts) is int and 0 <= ts < 9007199254740992):
         _refuse("Expected 'ts' in ms since the epoch", record, "ts", "an integer from 0 to 9007199254740991")
-    return Message(id, text, lat, lon, ts)
+    return Message(id, text, lat, lon, ts, bbox)
 
 
 def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
-    """Return the subscription id that a record's key is: UTF-8, not empty, not too long.
+    """Return the subscription id in a record's key.
 
-    :raises RecordError: if it is none.
+    :raises RecordError: the key is empty, too long, or not UTF-8.
     """
     if not key:
         raise RecordError(explain("Expected the subscription id as the record's key", given=key, legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"))
     if len(key) > limits.id_max_bytes:
-        raise RecordError(
-            explain(
-                "Expected a shorter subscription id as the record's key", given=_Shown(f"{len(key)} bytes"), legal=f"1 to {limits.id_max_bytes} bytes of UTF-8"
-            )
-        )
+        raise _error("Expected a shorter subscription id as the record's key", f"{len(key)} bytes", f"1 to {limits.id_max_bytes} bytes of UTF-8")
     try:
         return key.decode()
     except UnicodeDecodeError as e:
@@ -215,10 +237,10 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS) -> str:
 
 
 def parse_subscription(key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS) -> Subscription:
-    """Read a record of the subscriptions topic that registers (a null value unregisters: see :func:`parse_key`).
+    """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"meta"?: any}``: ``text`` and each keyword are cut into
-    tokens, each counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
+    tokens, and each token counts once. ``{"type":"boolean","bbox":[west,south,east,north],"expression": str | "keywords":[str],"ttl_s"?: number,"meta"?: any}``.
 
     :raises RecordError: if it cannot be used.
 
@@ -262,19 +284,11 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
             raise RecordError(str(e)) from None
     else:
         expression = expressions.from_keywords(_keywords(record, tokenizer, limits))
-    bbox = record.get("bbox")
-    legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
-    if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
-        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
-    west, south, east, north = bbox
-    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
-        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
+    bbox = _bbox(record)
     ttl_s = record.get("ttl_s")
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         _refuse("Expected 'ttl_s' in seconds", record, "ttl_s", "a number above 0, up to 9007199254740")
-    return BooleanSubscription(
-        id, (float(west), float(south), float(east), float(north)), expression, None if ttl_s is None else float(ttl_s), _meta(record, limits)
-    )
+    return BooleanSubscription(id, bbox, expression, None if ttl_s is None else float(ttl_s), _meta(record, limits))
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -290,7 +304,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=
 
 
 def _parsed(text: str) -> Any:
-    """Return what ``json`` makes of a text; it is asked in full where there is something around the value."""
+    """Parse JSON as ``json`` does, but faster where nothing surrounds the value."""
     try:
         parsed, end = _scan(text, 0)
     except StopIteration:
@@ -299,31 +313,29 @@ def _parsed(text: str) -> Any:
 
 
 def _object(value: bytes | None, text_max_bytes: int, what: str, more_bytes: int = 0) -> dict[str, Any]:
-    """Return the JSON object of a record; a record that is far too long is not even read."""
+    """Return the JSON object in a record. A record that is far too long is refused before it is parsed."""
     if value is None:
         raise RecordError(explain(f"Expected {what} as a JSON object", given=None))
-    longest = 6 * (text_max_bytes + more_bytes) + 65536  # an escape takes up to six bytes for one
+    longest = _longest_bytes(text_max_bytes + more_bytes)
     if len(value) > longest:
-        raise RecordError(explain(f"Expected {what} in fewer bytes", given=_Shown(f"{len(value)} bytes"), legal=f"up to {longest} bytes"))
+        raise _error(f"Expected {what} in fewer bytes", f"{len(value)} bytes", f"up to {longest} bytes")
     try:
         record = _parsed(value.decode())
     except UnicodeDecodeError as e:
         raise RecordError(explain(f"Expected {what} in UTF-8 (wrong at byte {e.start + 1})", given=value[e.start : e.start + 20])) from None
     except json.JSONDecodeError as e:
-        raise RecordError(
-            explain(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", given=_Shown(_short(repr(e.doc[e.pos : e.pos + 40]))))
-        ) from None
+        raise _error(f"Expected {what} as JSON (wrong at character {e.pos + 1}: {e.msg})", _short(repr(e.doc[e.pos : e.pos + 40]))) from None
     except ValueError as e:
-        raise RecordError(explain(f"Expected {what} as JSON ({str(e).partition(';')[0]})", given=_Shown(repr(value[:40])))) from None
+        raise _error(f"Expected {what} as JSON ({str(e).partition(';')[0]})", repr(value[:40])) from None
     except RecursionError:
-        raise RecordError(explain(f"Expected {what} with less nesting", given=_Shown(repr(value[:40])))) from None
+        raise _error(f"Expected {what} with less nesting", repr(value[:40])) from None
     if type(record) is not dict:
-        raise RecordError(explain(f"Expected {what} as a JSON object", given=_Shown(_shown(record))))
+        raise _error(f"Expected {what} as a JSON object", _shown(record))
     return record
 
 
 class _Shown(str):
-    """A text that :func:`explain` shows as it is."""
+    """A text that :func:`explain` shows without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -334,7 +346,7 @@ def _short(text: str, limit: int = 80) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a reader of the record knows it, and never much of it."""
+    """Return a value as it looks in the record, cut short."""
     if isinstance(value, str):
         return _short(json.dumps(value[:80], ensure_ascii=not value[:80].isprintable()) + ("..." if len(value) > 80 else ""), 120)
     if isinstance(value, dict):
@@ -346,9 +358,13 @@ def _shown(value: Any) -> str:
     return _short(json.dumps(value))
 
 
+def _error(words: str, given: str, legal: str | None = None) -> RecordError:
+    """Return an error that shows ``given`` without quotes."""
+    return RecordError(explain(words, given=_Shown(given), legal=legal))
+
+
 def _refuse(words: str, record: dict[str, Any], name: str, legal: str | None = None) -> NoReturn:
-    given = _shown(record[name]) if name in record else "nothing"
-    raise RecordError(explain(words, given=_Shown(given), legal=legal))
+    raise _error(words, _shown(record[name]) if name in record else "nothing", legal)
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -364,111 +380,111 @@ def _place(record: dict[str, Any], space: Space) -> tuple[float, float]:
         place.append(float(degrees))
     lat, lon = place
     if not space.contains(lat, lon):
+        legal = f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}"
+        raise _error("Expected a place inside the data space", f"lat {lat}, lon {lon}", legal)
+    return lat, lon
+
+
+def _bbox(record: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Return a rectangle, checked."""
+    bbox = record.get("bbox")
+    legal = "[west, south, east, north] in degrees, -180 <= west, east <= 180, -90 <= south <= north <= 90; west > east crosses the antimeridian"
+    if type(bbox) is not list or len(bbox) != 4 or not all(type(b) in (int, float) for b in bbox):
+        _refuse("Expected 'bbox' as four numbers", record, "bbox", legal)
+    west, south, east, north = bbox
+    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+        _refuse("Expected 'bbox' on the globe", record, "bbox", legal)
+    return float(west), float(south), float(east), float(north)
+
+
+def _area(record: dict[str, Any], space: Space) -> tuple[float, float, tuple[float, float, float, float]]:
+    """Return (lat, lon, bbox) of a message that is an area, checked; (lat, lon) is its centre."""
+    if "lat" in record or "lon" in record:
+        given = ", ".join(f"{name} {_shown(record[name])}" for name in ("lat", "lon", "bbox") if name in record)
+        raise RecordError(explain("Expected 'lat' and 'lon', or 'bbox', not both", given=_Shown(given)))
+    bbox = _bbox(record)
+    lat, lon = centre_of(*bbox)
+    if not space.contains(lat, lon):
         raise RecordError(
             explain(
-                "Expected a place inside the data space",
-                given=_Shown(f"lat {lat}, lon {lon}"),
+                "Expected an area whose centre is inside the data space",
+                given=_Shown(f"{_shown(record['bbox'])} around lat {lat}, lon {lon}"),
                 legal=f"lat from {space.south} to {space.north}, lon from {space.west} to {space.east}",
             )
         )
-    return lat, lon
+    return lat, lon, bbox
 
 
 def _check_text(text: Any, name: str, max_bytes: int) -> str:
     if type(text) is not str:
-        raise RecordError(explain(f"Expected '{name}' as a string", given=_Shown(_shown(text))))
+        raise _error(f"Expected '{name}' as a string", _shown(text))
     try:
         size = len(text) if text.isascii() or len(text) > max_bytes else len(text.encode())
     except UnicodeEncodeError as e:
-        raise RecordError(
-            explain(
-                f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})",
-                given=_Shown(_shown(text[e.start : e.start + 1])),
-            )
-        ) from None
+        words = f"Expected '{name}' of whole characters, without half a surrogate pair (character {e.start + 1})"
+        raise _error(words, _shown(text[e.start : e.start + 1])) from None
     if size > max_bytes:
-        raise RecordError(
-            explain(
-                f"Expected a shorter '{name}'",
-                given=_Shown(f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"),
-                legal=f"up to {max_bytes} bytes of UTF-8",
-            )
-        )
+        given = f"{size} bytes" if text.isascii() else f"more than {max_bytes} bytes"
+        raise _error(f"Expected a shorter '{name}'", given, f"up to {max_bytes} bytes of UTF-8")
     return text
 
 
 def _check_folded(text: str, name: str, max_bytes: int) -> str:
-    """Refuse a text that becomes far longer when it is normalised, before that is done."""
+    """Refuse a text that would become far longer when it is normalised, without normalising it."""
     if len(text) * MOST_FOLDED_BYTES > 2 * max_bytes and not text.isascii() and (size := folded_bytes(text)) > 2 * max_bytes:
-        raise RecordError(
-            explain(
-                f"Expected '{name}' shorter when it is normalised",
-                given=_Shown(f"{size} bytes"),
-                legal=f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded",
-            )
-        )
+        raise _error(f"Expected '{name}' shorter when it is normalised", f"{size} bytes", f"up to {2 * max_bytes} bytes of UTF-8 in NFKC, case-folded")
     return text
 
 
 def _check_words(text: str, words_max: int) -> None:
-    """Refuse a text of too many words; one that is short, which most are, is not cut for that."""
+    """Refuse a text of too many words. Most texts are too short for that and need not be cut into words."""
     longest = len(text) if text.isascii() else len(text) * MOST_FOLDED_BYTES
     if longest <= 2 * words_max - 1 or (not text.isascii() and folded_bytes(text) <= 2 * words_max - 1):
         return
     if (words := count_words(text)) > words_max:
-        raise RecordError(explain("Expected fewer words in 'text'", given=_Shown(str(words)), legal=f"up to {words_max}, repetitions included"))
+        raise _error("Expected fewer words in 'text'", str(words), f"up to {words_max}, repetitions included")
 
 
 def _message_id(id: Any, max_bytes: int) -> str:
     if type(id) is int and -(1 << 63) <= id < 1 << 63:
         return str(id)
     if type(id) is not str or not id:
-        raise RecordError(
-            explain(
-                "Expected 'id' as a string or an integer", given=_Shown(_shown(id)), legal=f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits"
-            )
-        )
+        raise _error("Expected 'id' as a string or an integer", _shown(id), f"1 to {max_bytes} bytes of UTF-8, or a signed integer of 64 bits")
     if not id.isascii() or len(id) > max_bytes:
         _check_text(id, "id", max_bytes)
     return _quoted(id)
 
 
 def _one_of(record: dict[str, Any], name: str, other: str) -> str:
-    """Return which of two fields the record has."""
+    """Return which of two fields the record has; it must have exactly one."""
     if name in record and other in record:
-        both = _Shown(f"{_shown(record[name])} and {_shown(record[other])}")
-        raise RecordError(explain(f"Expected '{name}' or '{other}', not both", given=both))
+        raise _error(f"Expected '{name}' or '{other}', not both", f"{_shown(record[name])} and {_shown(record[other])}")
     if name not in record and other not in record:
-        raise RecordError(explain(f"Expected '{name}' or '{other}'", given=_Shown("neither")))
+        raise _error(f"Expected '{name}' or '{other}'", "neither")
     return name if name in record else other
 
 
 _REPEATED = 16
-"""So many times as many keywords as may be different: they may be repeated, but the work stays small."""
+"""How many times as many keywords as there may be different ones: repetitions are allowed, but the work stays small."""
 
 
 def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> list[str]:
-    given = record["keywords"]
-    if type(given) is not list or not given:
+    listed = record["keywords"]
+    if type(listed) is not list or not listed:
         _refuse("Expected 'keywords' as a list of strings", record, "keywords", f"1 to {limits.keywords_max} keywords")
-    if len(given) > (most := _REPEATED * limits.keywords_max):
-        raise RecordError(explain("Expected fewer 'keywords'", given=_Shown(_shown(given)), legal=f"up to {most}, repetitions included"))
+    if len(listed) > (most := _REPEATED * limits.keywords_max):
+        raise _error("Expected fewer 'keywords'", _shown(listed), f"up to {most}, repetitions included")
     found: dict[str, None] = {}
-    left = 2 * limits.text_max_bytes  # together they are no longer than a text
-    for i, keyword in enumerate(given, 1):
+    left = 2 * limits.text_max_bytes  # together they may be as long as a text
+    for i, keyword in enumerate(listed, 1):
         _check_folded(_check_text(keyword, f"keyword {i}", limits.text_max_bytes), f"keyword {i}", limits.text_max_bytes)
         left -= len(keyword) if keyword.isascii() else folded_bytes(keyword)
         if left < 0:
-            raise RecordError(
-                explain(
-                    "Expected shorter 'keywords'",
-                    given=_Shown(_shown(given)),
-                    legal=f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded",
-                )
-            )
+            legal = f"up to {2 * limits.text_max_bytes} bytes of UTF-8 together, in NFKC, case-folded"
+            raise _error("Expected shorter 'keywords'", _shown(listed), legal)
         tokens = tokenizer.tokens(keyword)
         if not tokens:
-            raise RecordError(explain(f"Expected keyword {i} with a word", given=_Shown(_shown(keyword)), legal="letters or digits that are not a stop word"))
+            raise _error(f"Expected keyword {i} with a word", _shown(keyword), "letters or digits that are not a stop word")
         found.update(dict.fromkeys(tokens))
         if len(found) > limits.keywords_max:
             break
@@ -477,7 +493,7 @@ def _keywords(record: dict[str, Any], tokenizer: Tokenizer, limits: Limits) -> l
 
 def _check_count(keywords: list[str], name: str, limits: Limits) -> list[str]:
     if len(keywords) > limits.keywords_max:
-        raise RecordError(explain(f"Expected fewer different words in '{name}'", given=_Shown(f"{len(keywords)} or more"), legal=f"1 to {limits.keywords_max}"))
+        raise _error(f"Expected fewer different words in '{name}'", f"{len(keywords)} or more", f"1 to {limits.keywords_max}")
     return keywords
 
 
@@ -495,7 +511,7 @@ def _meta(record: dict[str, Any], limits: Limits) -> str | None:
     except RecursionError:
         raise RecordError("Expected 'meta' with less nesting") from None
     if size > limits.meta_max_bytes:
-        raise RecordError(explain("Expected a shorter 'meta'", given=_Shown(f"{size} bytes"), legal=f"up to {limits.meta_max_bytes} bytes of compact JSON"))
+        raise _error("Expected a shorter 'meta'", f"{size} bytes", f"up to {limits.meta_max_bytes} bytes of compact JSON")
     return meta
 
 

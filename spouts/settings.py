@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from dskype.spouts.records import Limits
@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "dskype.window.index": "chunks",
     "dskype.window.index.options": {},
     "dskype.results": "both",
+    "dskype.results.matches": "each",
     "dskype.results.topk.interval.ms": 1000,
     "dskype.results.retention.ms": 7 * 86_400_000,
     "dskype.results.retention.bytes": 32 << 30,
@@ -53,26 +54,28 @@ DEFAULTS: dict[str, Any] = {
 ``dskype.window.span.ms`` (a time window) exclude each other; without either the window holds 100,000 messages.
 
 ``dskype.window.lateness.ms``: how far a message may lie behind the newest one's time (time windows).
-``dskype.window.ahead.ms``: how far its time may lie ahead of its arrival; beyond either it is a dead letter. It waits for its time, and
-makes no others late.
-``dskype.limits.subscriptions``: the most that one task holds, of the subscription bolt with the distributor hashing, of the distribution bolt
-with others; those beyond are dead letters.
-``dskype.limits.subscription.cost``: how many results a subscription may be expected to make of one message (:mod:`dskype.spouts.costs`); null:
-any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
-``dskype.limits.results.per.second``: a subscription that makes more is named in an error report; null: none is.
-``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas Kafka keeps; null: everything. They count when the topic
-is made. Registration events are kept as long, and the last one of each subscription for ever.
-``dskype.window.idle.ms``: after so long without messages the newest one's millisecond is over (time windows).
+``dskype.window.ahead.ms``: how far the time of a message may lie ahead of its arrival. Such a message waits for its time, and makes no
+others late. Beyond either limit a message becomes a dead letter.
+``dskype.limits.subscriptions``: the most subscriptions of one task, which is a task of the subscription bolt with the distributor hashing, and
+of the distribution bolt with the others. Further subscriptions become dead letters.
+``dskype.limits.subscription.cost``: how many results one message may be expected to cause for a subscription (:mod:`dskype.spouts.costs`);
+null: any number. ``dskype.limits.subscription.cost.action``: ``refuse`` or ``warn``.
+``dskype.limits.results.per.second``: a subscription with more results is named in an error report; null: none is.
+``dskype.results.matches``: whether each match of a boolean subscription is a record, or the matches of a message are ``grouped`` into few.
+``dskype.results.retention.ms`` and ``.bytes`` (of a partition): how much of the deltas and matches Kafka keeps; null: everything. They apply when the topic
+is created. Registration events are kept as long, and the last one of each subscription for ever.
+``dskype.window.idle.ms``: after this long without messages the newest one's millisecond is over (time windows).
 """
 
 CHANGEABLE_SETTINGS = frozenset({"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second"})
-"""Settings that may change when a topology is resumed. Any other one may decide what a task makes of an inbox that it reads again: even the interval of
-lists, for it decides which records are written and get a number."""
+"""Settings that may change when a topology is resumed. Any other may change what a task does with an inbox that it reads again. Even the interval
+of lists does: it decides which records are written and numbered."""
 
 _COUNT_DEFAULT = 100_000
 _DEEPEST = 16
-"""Open parentheses of an expression at once. Each is two lists within each other wherever the expression travels."""
+"""Most parentheses of an expression that may be open at once. Each becomes two nested lists wherever the expression travels."""
 _RESULTS = ("deltas", "topk", "both")
+_MATCHES = ("each", "grouped")
 
 
 def _refuse(key: str, given: Any, legal: str, hint: str | None = None) -> IllegalArgumentException:
@@ -109,7 +112,7 @@ def _options(conf: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all components of a DSkype topology agree on; see :data:`DEFAULTS` for the keys.
+    """The settings that all components of a DSkype topology share; see :data:`DEFAULTS` for the keys.
 
     :ivar space: the data space; messages and subscriptions outside are refused.
     :ivar window_kind: ``count`` or ``time``.
@@ -119,10 +122,11 @@ class Settings:
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over.
     :ivar vocabulary: path of the vocabulary file, readable where the bolts run; None: every word weighs the same.
     :ivar subscriptions_max: the most subscriptions of one task; see :data:`DEFAULTS`.
-    :ivar cost_ceiling: the most results of one message that a subscription may be expected to make; None: any number.
-    :ivar cost_action: what becomes of one above it: ``refuse`` | ``warn``.
-    :ivar results_per_s: a subscription that makes more results per second is named; None: none is.
+    :ivar cost_ceiling: the most results that one message may be expected to cause for a subscription; None: any number.
+    :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
+    :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
+    :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
     :ivar results_retention_ms, results_retention_bytes: how much of the deltas is kept; None: everything.
     :ivar topk_interval_ms: a changed top-k list is written at most this often; 0: whenever a watermark has passed.
     """
@@ -151,6 +155,7 @@ class Settings:
     window_index: str = "chunks"
     window_index_options: dict[str, Any] = field(default_factory=dict)
     results: str = "both"
+    matches: str = "each"
     topk_interval_ms: int = 1000
     results_retention_ms: int | None = 7 * 86_400_000
     results_retention_bytes: int | None = 32 << 30
@@ -168,7 +173,7 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Settings:
-        """Read and check the keys ``dskype.*`` of a configuration; others are passed over.
+        """Read and check the keys ``dskype.*`` of a configuration; other keys are ignored.
 
         :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
         """
@@ -183,8 +188,7 @@ class Settings:
                 )
         conf = {**DEFAULTS, **given}
         kind, extent = cls._window(conf)
-        limits = replace(
-            Limits(),
+        limits = Limits(
             k_max=_integer(conf, "dskype.k.max", 1),
             keywords_max=_integer(conf, "dskype.keywords.max", 1),
             text_max_bytes=_integer(conf, "dskype.text.max.bytes", 1),
@@ -199,6 +203,8 @@ class Settings:
             raise _refuse("dskype.limits.subscription.cost.action", action, "refuse | warn")
         if conf["dskype.results"] not in _RESULTS:
             raise _refuse("dskype.results", conf["dskype.results"], " | ".join(_RESULTS))
+        if conf["dskype.results.matches"] not in _MATCHES:
+            raise _refuse("dskype.results.matches", conf["dskype.results.matches"], " | ".join(_MATCHES))
         if not (conf["dskype.vocabulary"] is None or isinstance(conf["dskype.vocabulary"], str)):
             raise _refuse("dskype.vocabulary", conf["dskype.vocabulary"], "the path of a file, or null")
         words = conf["dskype.stop.words"]
@@ -221,6 +227,7 @@ class Settings:
             cost_action=action,
             results_per_s=_bound(conf, "dskype.limits.results.per.second"),
             results=conf["dskype.results"],
+            matches=conf["dskype.results.matches"],
             topk_interval_ms=_integer(conf, "dskype.results.topk.interval.ms", 0),
             results_retention_ms=_bound(conf, "dskype.results.retention.ms"),
             results_retention_bytes=_bound(conf, "dskype.results.retention.bytes"),

@@ -18,7 +18,7 @@ class Space:
     :param south: least latitude, -90..90.
     :param east: greatest longitude, more than ``west``.
     :param north: greatest latitude, more than ``south``.
-    :raises IllegalArgumentException: if it is no such rectangle.
+    :raises IllegalArgumentException: the borders are not numbers, or not in order.
 
     >>> europe = Space(-25, 34, 45, 72)
     >>> europe.contains(lat=48.1, lon=11.6), europe.contains(lat=48.1, lon=-122.3)

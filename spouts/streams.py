@@ -1,4 +1,4 @@
-"""The streams of DSkype: Table 1 of the journal paper, with the fields that travel on each.
+"""The streams of DSkype (Table 1 of the journal paper), with their fields.
 
 ========  ==================  ==============================  =====================================================
 stream    name here           from -> to                      grouping
@@ -9,11 +9,11 @@ stream    name here           from -> to                      grouping
 3         ``placements``      distribution -> subscription    direct: subscriptions placed on or removed from a task
           ``shortages``       subscription -> distribution    fields(subscription): reports on placements
           ``plans``           subscription-spout -> distr.    all: another plan of the distributor
-          ``switched``        subscription -> distribution    all: nobody uses the routes before this plan any more
-          ``registrations``   distribution -> result          fields(subscription): what begins, and what ends where
+          ``switched``        subscription -> distribution    all: no task uses routes of older plans any more
+          ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where
 4         ``window``          distribution -> message         direct: each message lives on one task
 5         ``requests``        subscription -> message         all: evaluate these subscriptions at a watermark
-5         ``progress``        subscription -> message         all: no request below this watermark will come any more
+5         ``progress``        subscription -> message         all: no request below this watermark will follow
 6         ``partials``        message -> aggregation          fields(subscription)
 7         ``answers``         aggregation -> subscription     direct, to the task that asked
 8         ``results``         subscription -> result          fields(subscription): deltas and matches, as columns
@@ -68,9 +68,10 @@ FIELDS = {
     LISTS: Fields("subscription", "kind", "record"),
 }
 """Fields by stream. ``id`` is the message's id as JSON text (``17`` or ``"a17"``); ``terms`` and ``weights`` are Arrow
-lists; ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
-lists in rank order; ``task`` is the id of the subscription bolt's task that asked; ``count`` how many messages it wants.
+lists; ``lat`` and ``lon`` are degrees. In ``messages`` and ``matching`` they are pairs of degrees, float64[n, 2], where some messages of
+a frame are areas (:func:`dskype.spouts.areas.areas_to_columns`). ``record`` and ``placement`` are None to unregister; in ``partials`` and ``answers`` one tuple is one request, with
+lists in rank order; ``task`` is the id of the subscription task that asked, and ``count`` how many messages it wants.
 
-In ``placements`` a placement that may live on several tasks says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and other maps
-end it or tell of plans: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
-``registrations`` are empty where the distributor does not replicate."""
+With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and ``placements`` carries other
+messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`. ``shortages``, ``plans``, ``switched`` and
+``registrations`` are unused where the distributor does not replicate."""

@@ -1,4 +1,4 @@
-"""Text to tokens: what counts as a keyword, for messages, subscriptions and vocabularies alike."""
+"""Cuts text into tokens. Messages, subscriptions and vocabularies share these rules."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Tokenizer:
     """Cuts a text into keywords.
 
     Tokens are the maximal runs of Unicode letters, marks and decimal digits of the text, NFKC-normalised and case-folded, in
-    order and with repetitions. The folded form is normalised once more, because folding can decompose: so it does not matter
-    how a text spells a letter, and a token is its own only token.
+    order and with repetitions. The folded form is normalised once more, because folding can decompose. So it does not matter
+    how a text spells a letter, and a token that is cut again gives itself.
 
-    :param stop_words: words that are no keywords (none by default). They go through the same rule: ``don't`` stops ``don`` and ``t``.
+    :param stop_words: words that are not keywords (default: none). They are cut by the same rule: ``don't`` stops ``don`` and ``t``.
     :raises IllegalArgumentException: if ``stop_words`` is not a collection of strings.
 
     >>> Tokenizer().tokens("Späti & Café, ２4/7 late-night")
@@ -49,7 +49,7 @@ class Tokenizer:
             raise IllegalArgumentException(explain("Expected stop words as a list of strings", given=stop_words, legal='e.g. ["the", "of"]'))
         #: The tokens that are left out.
         self.stop_words: frozenset[str] = frozenset(token for word in words for token in _tokens(word))
-        self._table: Any = None  # a compiled form of the stop words, of whoever needs one
+        self._table: Any = None  # the stop words as arrays, kept here by Vocabulary
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order, with repetitions, without stop words. O(length)."""
@@ -73,15 +73,15 @@ class Tokenizer:
 
 def _tokens(text: str) -> list[str]:
     if len(text) > 256:
-        text = _heaps().sub(_in_order, text)
-    return _runs()(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
+        text = _combining_runs().sub(_sort_marks, text)
+    return _token_finder()(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
 
 
 @cache
-def _heaps() -> re.Pattern[str]:
+def _combining_runs() -> re.Pattern[str]:
     """Return the pattern of many combining characters in a row.
 
-    Normalisation sorts them by insertion: 100 KB of them would take ten seconds. Sorted already, they take no time.
+    Normalisation sorts them by insertion: 100 KB of them would take ten seconds. If they are sorted already, it takes no time.
     """
 
     def combines(point: int) -> bool:
@@ -91,15 +91,15 @@ def _heaps() -> re.Pattern[str]:
     return re.compile(f"(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{beyond}]){{32,}}")
 
 
-def _in_order(heap: re.Match[str]) -> str:
-    return "".join(sorted("".join(unicodedata.normalize("NFKD", c) for c in heap[0]), key=unicodedata.combining))
+def _sort_marks(run: re.Match[str]) -> str:
+    return "".join(sorted("".join(unicodedata.normalize("NFKD", c) for c in run[0]), key=unicodedata.combining))
 
 
 @cache
-def _runs() -> Callable[[str], list[str]]:
-    """Return the function that finds the runs in a folded text.
+def _token_finder() -> Callable[[str], list[str]]:
+    """Return the function that finds the tokens in a folded text.
 
-    ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one: it should not do so at each separator.
+    ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one. The lookahead avoids that at each separator.
     """
     basic = _character_class(range(0x10000))
     beyond = _character_class(range(0x10000, 0x40000)) + _character_class(range(0xE0000, 0xF0000))  # other planes have no letters
@@ -107,7 +107,7 @@ def _runs() -> Callable[[str], list[str]]:
 
 
 def _character_class(points: range, belongs: Callable[[int], bool] | None = None) -> str:
-    """Return the ranges of code points that belong, as the inside of a character class."""
+    """Return the inside of a character class: the ranges of code points that belong to it. Default: token characters."""
     category = unicodedata.category
     ranges, start = [], -1
     for point in points:
@@ -123,11 +123,11 @@ def _character_class(points: range, belongs: Callable[[int], bool] | None = None
 
 
 MOST_FOLDED_BYTES = 33
-"""The UTF-8 bytes that one character becomes when it is folded, at most: U+FDFA is a whole sentence."""
+"""The most UTF-8 bytes that one character can become when it is folded (U+FDFA, a whole sentence)."""
 
 
 def folded_bytes(text: str) -> int:
-    """Return how many UTF-8 bytes a text has at most when it is folded, without folding it. O(length): a look at a table for each character."""
+    """Return how many UTF-8 bytes a text can have when it is folded, without folding it. O(length): one table lookup per character."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     return int(_folded_sizes()[np.minimum(points, _SIZES - 1)].sum(dtype=np.int64))
 
@@ -151,25 +151,26 @@ def count_words(text: str) -> int:
 
 @cache
 def folded_characters() -> np.ndarray:
-    """Return what becomes of each character of the basic plane when a text is cut, int32[65536], read-only.
+    """Return what each character of the basic plane becomes when a text is cut, int32[65536], read-only.
 
-    0: it separates tokens. Above 0: the code point that it counts as, in no more bytes of UTF-8. -1: that depends on its neighbours, or is not
-    one such character. A text without the last kind can be cut character by character: normalisation composes and sorts nothing there.
+    0: it separates tokens. Above 0: the code point that it folds to, which takes no more bytes of UTF-8. -1: the result depends on its
+    neighbours, or is not one such character. A text without characters of the last kind can be cut character by character, because
+    normalisation composes and sorts nothing in it.
     """
-    seconds = {*range(0x1160, 0x1200)}  # what may be composed with the character before it: vowels and finals of Hangul, and others
+    seconds = {*range(0x1160, 0x1200)}  # characters that may compose with the one before: vowels and finals of Hangul, and others
     for point in range(0x20000):
         parts = unicodedata.decomposition(chr(point)).split()
         if len(parts) == 2 and parts[0][0] != "<":
             seconds.add(int(parts[1], 16))
 
-    def alone(text: str) -> bool:
+    def stands_alone(text: str) -> bool:
         return len(text) == 1 and text < "\U00010000" and not unicodedata.combining(text) and ord(text) not in seconds
 
     table = np.full(0x10000, -1, np.int32)
     for point in (*range(0xD800), *range(0xE000, 0x10000)):
         character = chr(point)
         normal = unicodedata.normalize("NFKC", character)
-        if alone(normal) and alone(folded := unicodedata.normalize("NFKC", normal.casefold())):
+        if stands_alone(normal) and stands_alone(folded := unicodedata.normalize("NFKC", normal.casefold())):
             if not is_token_character(folded):
                 table[point] = 0
             elif len(folded.encode()) <= len(character.encode()):

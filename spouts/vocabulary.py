@@ -1,4 +1,4 @@
-"""The vocabulary: which term has which id, how rare it is, and what it weighs."""
+"""The vocabulary: the id, the document frequency and the weight of each term."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.spouts import _kernels
+from dskype.spouts.expression import Expression, map_terms, terms
 from dskype.spouts.text import Tokenizer, folded_characters
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Vocabulary", "unknown_id"]
 
 
 def unknown_id(term: str) -> int:
-    """Return the id of a term that the vocabulary does not have: -(1 + the first 62 bits of BLAKE2b, digest of 8 bytes).
+    """Return the id of a term that is not in the vocabulary: -(1 + the first 62 bits of BLAKE2b, digest of 8 bytes).
 
-    It is negative, and the same in every process and for every vocabulary.
+    The id is negative, and the same in every process and for every vocabulary.
 
     >>> unknown_id("zythum")
     -4365377727431255531
@@ -33,7 +35,7 @@ def unknown_id(term: str) -> int:
 
 
 def _locked(array: np.ndarray) -> np.ndarray:
-    """Make an array read-only: whatever it came from, kernels are compiled for one kind."""
+    """Make an array read-only, wherever it comes from, so that kernels are compiled for one type only."""
     array.flags.writeable = False
     return array
 
@@ -47,17 +49,17 @@ class _Table(NamedTuple):
 
     @classmethod
     def from_blob(cls, blob: np.ndarray, offsets: np.ndarray) -> tuple[_Table, int]:
-        """Return the table, and the number of the first term that occurs a second time (-1: none)."""
+        """Return the table, and the number of the first term that occurs a second time, or -1."""
         n = len(offsets) - 1
         offsets = offsets.astype(np.uint32 if len(blob) < 1 << 32 else np.int64)
         table = cls(_locked(blob), _locked(offsets), np.zeros(1 << max(1, (2 * n).bit_length()), np.uint32))
-        again = int(_kernels.fill_table(*table))
+        repeated = int(_kernels.fill_table(*table))
         _locked(table.slots)
-        return table, again
+        return table, repeated
 
     @classmethod
     def from_terms(cls, terms: Sequence[str]) -> _Table:
-        """Return the table of different terms."""
+        """Return the table of terms that are all different."""
         encoded = [term.encode() for term in terms]
         offsets = np.zeros(len(terms) + 1, np.int64)
         np.cumsum([len(e) for e in encoded], out=offsets[1:])
@@ -65,15 +67,15 @@ class _Table(NamedTuple):
 
 
 class Vocabulary:
-    """Terms with their document frequencies: built once from a sample of the stream, then only read.
+    """Terms with their document frequencies: built once from a sample of the stream, and read-only from then on.
 
     The id of a term is its rank by (document frequency, term), from 0: the rarest first. This is the keyword order of the
     papers. A term that is not in the vocabulary has document frequency 1 and a negative id that depends on the term alone.
     The weight of a term in a document is ``tf * ln(1 + N / df)``, divided by the Euclidean norm of the document's weights
     (summed in rising order of the ids, so equal everywhere to the last bit).
 
-    Memory: 4 bytes per term for the document frequency, 4 for where it starts, 8 to 16 for the hash table, and its UTF-8 bytes.
-    Looking a term up is O(its length). Safe to use from several threads.
+    Memory: 4 bytes per term for the document frequency, 4 for its start, 8 to 16 for the hash table, and its UTF-8 bytes.
+    A lookup is O(length of the term). Safe to use from several threads.
 
     >>> vocabulary = Vocabulary.build(["late coffee", "coffee and wifi", "Coffee!"], Tokenizer())
     >>> vocabulary.documents, len(vocabulary), vocabulary.ids(["coffee", "and"]).tolist(), vocabulary.term(0)
@@ -108,18 +110,9 @@ class Vocabulary:
         return cls(_Table.from_terms([terms[i] for i in order.tolist()]), df[order], max(1, documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. All of it or nothing."""
-        path = Path(path)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
-        try:
-            with open(partial, "wb") as file:
-                for part in self._content():
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        """Write the vocabulary's file: ``{"documents": N}``, then ``term<TAB>df`` in the order of the ids. The file is replaced atomically."""
+        with replace_file(Path(path)) as file:
+            file.writelines(self._content())
 
     def _content(self) -> Iterator[bytes]:
         blob, offsets = self._table.blob.tobytes(), self._table.offsets.tolist()
@@ -131,7 +124,7 @@ class Vocabulary:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of its file, in hex: what has another one gives other ids and weights."""
+        """The SHA-256 of its file, in hex. Vocabularies with different digests give different ids and weights."""
         if self._digest is None:
             found = sha256()
             for part in self._content():
@@ -141,9 +134,9 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read a vocabulary's file; tasks of one process share what was read, until the file changes.
+        """Read a vocabulary's file. Tasks of one process share the result until the file changes.
 
-        :raises IllegalArgumentException: if the file cannot be read or is not a vocabulary, with the line number.
+        :raises IllegalArgumentException: the file cannot be read or is not a vocabulary; the message names the line.
         """
         real = os.path.realpath(path)
         with _LOCK:
@@ -197,12 +190,12 @@ class Vocabulary:
 
     @property
     def documents(self) -> int:
-        """N: how many documents the sample had."""
+        """N, the number of documents in the sample."""
         return self._documents
 
     @property
     def memory_bytes(self) -> int:
-        """The size of the arrays."""
+        """The size of the arrays in bytes."""
         return sum(a.nbytes for a in (*self._table, self._df))
 
     def __len__(self) -> int:
@@ -212,7 +205,7 @@ class Vocabulary:
         return f"<Vocabulary: {len(self)} terms of {self._documents} documents>"
 
     def term(self, id: int) -> str | None:
-        """Return the term of an id; None for one that the vocabulary does not have."""
+        """Return the term of an id, or None if the vocabulary does not have it."""
         if not 0 <= id < len(self):
             return None
         return self._table.blob[self._table.offsets[id] : self._table.offsets[id + 1]].tobytes().decode()
@@ -222,6 +215,11 @@ class Vocabulary:
         encoded = [token.encode() for token in tokens]
         ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
         return _kernels.find_terms(np.frombuffer(b"".join(encoded), np.uint8), ends, *self._table)
+
+    def map_expression(self, expression: Expression) -> Expression:
+        """Return a keyword expression with term ids in place of words."""
+        words = terms(expression)
+        return map_terms(expression, dict(zip(words, self.ids(words).tolist())).__getitem__)
 
     def df(self, ids: np.ndarray | Sequence[int]) -> np.ndarray:
         """Return document frequencies, int64[n]; 1 for unknown terms."""
@@ -238,7 +236,7 @@ class Vocabulary:
         return _kernels.weigh_rows(ids, room, room[1:], self._df, self._documents)[1:]
 
     def weigh_texts(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cut and weigh many documents: what :meth:`weigh` gives for the tokens of each, to the last bit, however they are batched.
+        """Cut and weigh many documents. The result of each equals that of :meth:`weigh` for its tokens to the last bit, in any batch.
 
         :param texts: strings; None counts as a text without tokens.
         :returns: (offsets int64[n + 1], terms int64[], weights float64[]): document *i* has ``terms[offsets[i]:offsets[i + 1]]``, rising, each
@@ -269,7 +267,7 @@ def _bytes_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.nda
     if not isinstance(texts, pa.Array):
         try:
             texts = pa.array(texts, pa.string())
-        except UnicodeEncodeError:  # half a surrogate pair: no token character
+        except UnicodeEncodeError:  # half a surrogate pair is not a token character
             texts = pa.array([text and text.encode(errors="replace").decode() for text in texts], pa.string())
     if texts.null_count:
         texts = texts.fill_null("")

@@ -140,3 +140,16 @@ def in_bbox(bbox: Sequence[float], lat: float, lon: float) -> bool:
     """Tell whether a point is in ``[west, south, east, north]``, borders included; west > east crosses the antimeridian."""
     west, south, east, north = bbox
     return south <= lat <= north and (west <= lon <= east if west <= east else lon >= west or lon <= east)
+
+
+def overlapping(bbox: Sequence[float], other: Sequence[float]) -> bool:
+    """Tell whether two rectangles ``[west, south, east, north]`` share a point, borders included."""
+
+    def longitudes(west: float, east: float) -> list[tuple[float, float]]:
+        return [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
+
+    return (
+        bbox[1] <= other[3]
+        and other[1] <= bbox[3]
+        and any(a <= d and c <= b for a, b in longitudes(bbox[0], bbox[2]) for c, d in longitudes(other[0], other[2]))
+    )

@@ -25,6 +25,13 @@ from tests.distribution import worlds
 
 INDEX_OPTIONS = {"cones": {"short": 1, "flat": 0, "least": 2}, "igpt": {"cell_capacity": 3, "groups": 2}, "ipt": {"cell_capacity": 3}, "ciq": {}, "taat": {}}
 
+BOOLEAN_OPTIONS: dict[str, dict[str, object]] = {
+    "fast": {"cells": 8, "frequent": 2, "spill": 2, "vacuum": 1},
+    "gi2": {"cells": 4, "vacuum": 1},
+    "table": {"cell_deg": 60.0, "most_cells": 3},
+    **{name: {"node_capacity": 4} for name in ("rt", "rt+", "rt++", "spatial-first", "ir-tree")},
+}
+
 
 def play_window(name: str, kind: str) -> None:
     """Insert, ask, free and restore; every answer is compared with the oracle."""
@@ -45,7 +52,7 @@ def play_window(name: str, kind: str) -> None:
 
 def play_boolean(name: str) -> None:
     """Insert and remove; every batch of matches is compared with the oracle."""
-    rng, live, index = random.Random(3), {}, boolean.make_index(name)
+    rng, live, index = random.Random(3), {}, boolean.make_index(name, BOOLEAN_OPTIONS.get(name))
     for _ in range(8):
         for slot in rng.sample(range(12), 4):
             if slot in live:
@@ -55,8 +62,9 @@ def play_boolean(name: str) -> None:
                 live[slot] = oracle.any_subscription(rng, 8)
                 index.insert(slot, *live[slot])
         index._check()
-        rows = [oracle.any_message(rng, 8) for _ in range(6)]
-        assert oracle.pairs(index.match(oracle.messages_of(rows))) == oracle.expected(live, rows)
+        for draw in (oracle.any_message, oracle.any_place_message):
+            rows = [draw(rng, 8) for _ in range(6)]
+            assert oracle.pairs(index.match(oracle.messages_of(rows))) == oracle.expected(live, rows)
 
 
 def play_distributor(name: str, options: dict[str, object]) -> None:
@@ -65,7 +73,7 @@ def play_distributor(name: str, options: dict[str, object]) -> None:
     distributor = make_distributor(name, 4, options, distributor_class(name).learn(4, sample, options))
     routes = distributor.message_tasks(sample.messages)
     for i in range(sample.n):
-        placed = distributor.place(f"s{i}", worlds.placement(sample, i), float(sample.thresholds[i]))
+        placed = distributor.place(f"s{i}", worlds.subscription(sample, i), float(sample.thresholds[i]))
         for j, score in enumerate(worlds.scores(sample, i, sample.messages)):
             reached = routes is None or set(routes.tasks[routes.rows == j].tolist()) & set(placed.tasks)
             assert score is None or reached or score <= placed.guard

@@ -1,4 +1,4 @@
-"""The topology model: what a user needs to write spouts and bolts and to put them together."""
+"""The topology model: everything a user imports to write spouts and bolts and to connect them."""
 
 from dskype.topology.builder import BoltDeclarer, ComponentSpec, SpoutDeclarer, StormTopology, TopologyBuilder
 from dskype.topology.components import BaseBolt, BasicBolt, BatchBolt, Bolt, Component, KafkaBolt, KafkaSpout, OutputFieldsDeclarer, Spout, stateful

@@ -36,18 +36,18 @@ __all__ = ["BoltDeclarer", "ComponentSpec", "SpoutDeclarer", "StormTopology", "T
 
 
 class _Declarer:
-    """What can be said of a spout or bolt after ``set_spout``/``set_bolt``; every method returns the declarer."""
+    """Settings that spouts and bolts share, made after ``set_spout`` or ``set_bolt``; every method returns the declarer."""
 
     def __init__(self, spec: ComponentSpec) -> None:
         self._spec = spec
 
     @property
     def component_id(self) -> str:
-        """Id of the component declared."""
+        """Id of the declared component."""
         return self._spec.id
 
     def add_configurations(self, conf: Mapping[str, Any]) -> Self:
-        """Lay ``conf`` over the component's own configuration."""
+        """Set several keys of the component's own configuration."""
         if conf.get(Config.TOPOLOGY_KRYO_REGISTER) is not None:
             raise IllegalArgumentException(explain("Cannot set serializations for a component using fluent API", component=self._spec.id))
         self._spec.conf.update(conf)
@@ -66,7 +66,7 @@ class _Declarer:
         return self.add_configuration(Config.TOPOLOGY_MAX_TASK_PARALLELISM, tasks)
 
     def set_max_spout_pending(self, tuples: int) -> Self:
-        """Set ``topology.max.spout.pending``: tracked, unfinished tuples per task."""
+        """Set ``topology.max.spout.pending``: the most tracked, unfinished tuples per task."""
         return self.add_configuration(Config.TOPOLOGY_MAX_SPOUT_PENDING, tuples)
 
     def set_debug(self, on: bool) -> Self:
@@ -74,14 +74,14 @@ class _Declarer:
         return self.add_configuration(Config.TOPOLOGY_DEBUG, on)
 
     def set_memory_load(self, on_heap_mb: float, off_heap_mb: float | None = None) -> Self:
-        """Record the memory of one executor; kept for the UI, not scheduled by."""
+        """Record the memory that one executor needs; shown to users, not used for scheduling."""
         self.add_configuration(Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB, on_heap_mb)
         if off_heap_mb is not None:
             self.add_configuration(Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB, off_heap_mb)
         return self
 
     def set_cpu_load(self, percent: float) -> Self:
-        """Record the CPU share of one executor; kept for the UI, not scheduled by."""
+        """Record the CPU share that one executor needs; shown to users, not used for scheduling."""
         return self.add_configuration(Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT, percent)
 
 
@@ -92,27 +92,27 @@ class SpoutDeclarer(_Declarer):
 class BoltDeclarer(_Declarer):
     """Declares a bolt's inputs and configuration.
 
-    A second grouping on the same (component, stream) replaces the first, as in Storm. Subscribing to a component means
-    its stream ``default``; each further stream is subscribed by itself.
+    A second grouping on the same (component, stream) replaces the first, as in Storm. Without a stream id, a grouping
+    subscribes to the component's stream ``default``.
     """
 
     def grouping(self, component_id: str, grouping: Grouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
         """Subscribe to a stream with any grouping spec.
 
-        :param component_id: the component that emits; need not be declared yet.
+        :param component_id: the component that emits; it may be declared later.
         :param grouping: one of the specs of ``dskype.topology.groupings``.
         :param stream_id: its stream; default ``default``.
         """
-        for what, value in (("component", component_id), ("stream", stream_id)):
+        for kind, value in (("component", component_id), ("stream", stream_id)):
             if not isinstance(value, str):
-                raise IllegalArgumentException(explain(f"The {what} id of a grouping must be a string.", given=value, component=self._spec.id))
+                raise IllegalArgumentException(explain(f"The {kind} id of a grouping must be a string.", given=value, component=self._spec.id))
         if not isinstance(grouping, Grouping):
             raise IllegalArgumentException(explain("Not a grouping.", given=grouping, component=self._spec.id))
         self._spec.inputs[GlobalStreamId(component_id, stream_id)] = grouping
         return self
 
     def shuffle_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with equal shares for all tasks."""
+        """Subscribe so that all tasks get equal shares."""
         return self.grouping(component_id, ShuffleGrouping(), stream_id)
 
     def fields_grouping(self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> Self:
@@ -120,34 +120,34 @@ class BoltDeclarer(_Declarer):
         return self.grouping(component_id, FieldsGrouping(as_fields(fields)), stream_id)
 
     def all_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with a copy for every task."""
+        """Subscribe so that every task gets a copy."""
         return self.grouping(component_id, AllGrouping(), stream_id)
 
     def global_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with everything for the task with the lowest id."""
+        """Subscribe so that everything goes to the task with the lowest id."""
         return self.grouping(component_id, GlobalGrouping(), stream_id)
 
     def none_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with a random task for each tuple."""
+        """Subscribe so that each tuple goes to a random task."""
         return self.grouping(component_id, NoneGrouping(), stream_id)
 
     def direct_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with tasks named by the producer (``emit_direct``)."""
+        """Subscribe so that the producer names the task (``emit_direct``)."""
         return self.grouping(component_id, DirectGrouping(), stream_id)
 
     def local_or_shuffle_grouping(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with shuffle among the tasks of the producer's worker, if there are any, else among all."""
+        """Subscribe by shuffle among the tasks in the producer's worker; if there are none, among all tasks."""
         return self.grouping(component_id, LocalOrShuffleGrouping(), stream_id)
 
     def partial_key_grouping(self, component_id: str, fields: Fields | str | Iterable[str], stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with two tasks for each key, of which the less used one is taken."""
+        """Subscribe so that each key goes to two tasks, each tuple to the one that has got less so far."""
         names = as_fields(fields)
         if not len(names):
             raise IllegalArgumentException(explain("A partial key grouping needs a field.", given=fields, component=self._spec.id))
         return self.grouping(component_id, PartialKeyGrouping(names), stream_id)
 
     def custom_grouping(self, component_id: str, grouping: CustomStreamGrouping, stream_id: str = DEFAULT_STREAM_ID) -> Self:
-        """Subscribe with a grouping of the user's own."""
+        """Subscribe with a user-defined grouping."""
         if not isinstance(grouping, CustomStreamGrouping):
             raise IllegalArgumentException(explain("Not a custom grouping.", given=grouping, component=self._spec.id, legal="a CustomStreamGrouping object"))
         return self.grouping(component_id, CustomGrouping(grouping), stream_id)
@@ -185,7 +185,7 @@ class TopologyBuilder:
             raise IllegalArgumentException(
                 explain("set_bolt needs a bolt.", given=bolt, component=component_id, hint="an object, not its class; spouts go to set_spout")
             )
-        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # a windowed bolt is run by another one
+        if (as_executor := getattr(bolt, "as_executor", None)) is not None:  # another bolt runs a windowed bolt
             bolt = as_executor()
         return BoltDeclarer(self._add(component_id, "bolt", bolt, parallelism_hint))
 
@@ -206,11 +206,11 @@ class TopologyBuilder:
     def create_topology(self, check_serializable: bool = True) -> StormTopology:
         """Ask every component for its streams and return the topology.
 
-        Names of components, streams and fields that inputs refer to are checked later, at submission.
+        Whether the components, streams and fields that inputs name exist is checked at submission.
 
-        :param check_serializable: refuse components that could not travel to the executors; default True.
+        :param check_serializable: refuse components that cannot be pickled; default True.
         :raises IllegalArgumentException: bad stream declarations, e.g. ``Fields for S already set``.
-        :raises IllegalStateException: a component holds what cannot be serialized.
+        :raises IllegalStateException: a component cannot be pickled.
         """
         components: dict[str, ComponentSpec] = {}
         for spec in self._specs.values():
@@ -228,9 +228,9 @@ class TopologyBuilder:
 def _check_serializable(spec: ComponentSpec) -> None:
     """Refuse a component, or a custom grouping of its inputs, that cannot be pickled.
 
-    :raises IllegalStateException: names the component, the field and the method to build it in.
+    :raises IllegalStateException: names the component, the attribute and the method that should create it.
     """
-    # Here, because importing pyspark takes a quarter of a second, longer than all of dskype.topology.
+    # Imported here because pyspark takes a quarter of a second, longer than all of dskype.topology.
     from pyspark import cloudpickle
 
     method = "open" if spec.kind == "spout" else "prepare"
@@ -238,7 +238,7 @@ def _check_serializable(spec: ComponentSpec) -> None:
     for subject in subjects:
         try:
             cloudpickle.dumps(subject)
-        except Exception as ex:  # what is raised depends on the culprit's own __reduce__
+        except Exception as ex:  # an object's own __reduce__ may raise anything
             name, culprit = _culprit(subject, cloudpickle.dumps)
             raise IllegalStateException(
                 explain(

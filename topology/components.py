@@ -1,8 +1,7 @@
-"""What users write: spouts and bolts, and the plain declarations of the Kafka spout and bolt.
+"""Base classes of spouts and bolts, and the Kafka spout and bolt.
 
-Life of a task: its own copy of the component is made, then ``open``/``prepare`` once, then its calls one after
-another on one thread, at last ``close``/``cleanup`` (guaranteed only in a local cluster). Nothing of a component runs
-in two threads at once.
+Each task works on its own copy of the component. It calls ``open`` or ``prepare`` once, then the other methods one
+after another on a single thread, and finally ``close`` or ``cleanup`` (guaranteed only in a local cluster).
 """
 
 from __future__ import annotations
@@ -24,43 +23,43 @@ class Spout(Component):
     """A source of tuples."""
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
-        """Get ready; called once before everything else. Keep ``collector``: all emits go through it."""
+        """Initialize the spout; called once before any other method. Keep ``collector``: all emits go through it."""
 
     @abstractmethod
     def next_tuple(self) -> None:
-        """Emit zero or more tuples and return soon; never block. Called again and again while the topology is active."""
+        """Emit zero or more tuples and return quickly; never block. Called repeatedly while the topology is active."""
 
     def ack(self, msg_id: Any) -> None:
-        """Take note that the tree of the tuple emitted with ``msg_id`` is complete; called once, on this task."""
+        """Handle the completion of the tuple tree emitted with ``msg_id``; called once, on the task that emitted it."""
 
     def fail(self, msg_id: Any) -> None:
-        """Take note that the tree of ``msg_id`` failed or timed out. Emitting it again is up to this method."""
+        """Handle the failure or timeout of the tree of ``msg_id``. It is up to this method to emit the tuple again."""
 
     def activate(self) -> None:
-        """Hear of activation, before the first ``next_tuple`` and whenever the topology is activated again."""
+        """Handle activation; called before the first ``next_tuple`` and whenever the topology is activated again."""
 
     def deactivate(self) -> None:
-        """Hear of deactivation: no ``next_tuple`` until ``activate``."""
+        """Handle deactivation: ``next_tuple`` is not called until ``activate``."""
 
     def close(self) -> None:
         """Free resources; guaranteed only in a local cluster."""
 
 
 class BaseBolt(Component):
-    """What the kinds of bolts have in common; users subclass one of the kinds."""
+    """Base of all kinds of bolts; users subclass one of the kinds."""
 
     def cleanup(self) -> None:
         """Free resources; guaranteed only in a local cluster."""
 
     def on_watermark(self, watermark: int) -> None:
-        """Take note that no tuple older than ``watermark`` will come any more; called when it advances. Optional."""
+        """Handle a new watermark: no tuple older than ``watermark`` will follow. Optional."""
 
 
 class Bolt(BaseBolt):
-    """A bolt that anchors and acks by itself: every input must be acked or failed, or it times out."""
+    """A bolt that anchors and acks explicitly: an input that is neither acked nor failed times out."""
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
-        """Get ready; called once before the first tuple. Keep ``collector``: all emits and acks go through it."""
+        """Initialize the bolt; called once before the first tuple. Keep ``collector``: all emits and acks go through it."""
 
     @abstractmethod
     def execute(self, tup: Tuple) -> None:
@@ -70,12 +69,12 @@ class Bolt(BaseBolt):
 class BasicBolt(BaseBolt):
     """A bolt whose emits are anchored to its input and whose input is acked when ``execute`` returns.
 
-    Raising ``FailedException`` fails the input quietly, ``ReportedFailedException`` fails and reports it; any other
-    exception takes the executor down.
+    Raising ``FailedException`` fails the input quietly, ``ReportedFailedException`` fails and reports it. Any other
+    exception restarts the component.
     """
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Get ready; called once before the first tuple."""
+        """Initialize the bolt; called once before the first tuple."""
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: Any) -> None:
@@ -83,20 +82,21 @@ class BasicBolt(BaseBolt):
 
 
 class BatchBolt(BaseBolt):
-    """A bolt that gets whole frames as columns, for kernels over arrays. Emits with ``collector.emit_batch``.
+    """A bolt that gets the tuples of a segment as columns, for kernels over arrays. It emits with ``collector.emit_batch``.
 
-    When ``execute_batch`` raises, the frame leaves no trace: its effects on the bolt's memory and what was emitted, sent and acked are taken back, and halves
-    of the frame are tried until the tuples that cannot be processed are found; they alone become dead letters. A bolt without ``snapshot`` and
-    ``restore`` loses its memory by that, as in Storm. Nothing can be taken back of what a bolt does by itself outside the topology.
-    ``FailedException`` fails the trees of the whole frame instead, as it was.
+    When ``execute_batch`` raises, the segment is rolled back: the bolt's state, and whatever was emitted, sent or acked,
+    is as before. Then its halves are run, and halves of those, until the tuples that cause the exception are found.
+    Only these become dead letters. Effects outside the topology cannot be rolled back, and a bolt without ``snapshot``
+    and ``restore`` loses its state, as in Storm. ``FailedException`` is different: it fails the trees of all tuples in
+    the segment and rolls nothing back.
     """
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
-        """Get ready; called once before the first batch."""
+        """Initialize the bolt; called once before the first batch."""
 
     @abstractmethod
     def execute_batch(self, batch: TupleBatch) -> None:
-        """Process the tuples of one frame: one stream, one source task, in order."""
+        """Process consecutive tuples of one stream from one source task, in order."""
 
     def execute_tick(self, tup: Tuple) -> None:
         """Process a tick (``topology.tick.tuple.freq.secs``); default: ignore it."""
@@ -107,19 +107,19 @@ ProcessingGuarantee = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "NO_GUARANTEE"]
 Translator = Callable[..., Sequence[tuple[str, Sequence[Any]]]]
 
 
-def _one_of(what: str, value: str, kind: Any) -> str:
+def _check_literal(name: str, value: str, kind: Any) -> str:
     if value not in get_args(kind):
-        raise IllegalArgumentException(explain(f"{what} is not known.", given=value, legal=", ".join(get_args(kind))))
+        raise IllegalArgumentException(explain(f"{name} is not known.", given=value, legal=", ".join(get_args(kind))))
     return value
 
 
 class KafkaSpout(Spout):
-    """Reads Kafka topics; a plain declaration that the runtime realises with Spark's own Kafka source.
+    """Reads Kafka topics; the runtime does the reading, with Spark's Kafka source.
 
-    Message id = (topic, partition, offset). Subclass and override :meth:`translate` and ``declare_output_fields``, or
-    pass ``translator`` and ``outputs``.
+    The message id of a record is (topic, partition, offset). Subclass it and override :meth:`translate` and
+    ``declare_output_fields``, or pass ``translator`` and ``outputs``.
 
-    :param topics: topic name or names; exactly one of ``topics`` and ``pattern`` is given.
+    :param topics: topic name or names; give either ``topics`` or ``pattern``.
     :param pattern: regular expression over topic names (Java syntax).
     :param kafka_options: further options of the Kafka consumer, e.g. ``{"group.id": "readers"}``; default none. The topics
         must be on the brokers that carry the topology: other ``bootstrap.servers`` are refused at the start.
@@ -149,8 +149,8 @@ class KafkaSpout(Spout):
         self.topics: list[str] = names
         self.pattern = pattern
         self.kafka_options = dict(kafka_options or {})
-        self.first_poll_strategy = _one_of("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
-        self.processing_guarantee = _one_of("processing_guarantee", processing_guarantee, ProcessingGuarantee)
+        self.first_poll_strategy = _check_literal("first_poll_strategy", first_poll_strategy, FirstPollStrategy)
+        self.processing_guarantee = _check_literal("processing_guarantee", processing_guarantee, ProcessingGuarantee)
         self.translator = translator
         if outputs is None:
             self.outputs = {DEFAULT_STREAM_ID: self.DEFAULT_FIELDS}
@@ -167,17 +167,17 @@ class KafkaSpout(Spout):
     def translate(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Sequence[tuple[str, bytes]]
     ) -> Sequence[tuple[str, Sequence[Any]]]:
-        """Turn one record into tuples; must depend on its arguments alone, for records are read again after a crash.
+        """Turn one record into tuples. The result must depend only on the arguments, because a crash repeats the call.
 
         :returns: pairs (stream id, values); an empty list drops the record.
-        :raises DeadLetter: the record cannot be used; it goes to the dead letters with the reason.
+        :raises DeadLetter: the record is unusable; it goes to the dead letters with the reason.
         """
         if self.translator is not None:
             return self.translator(topic, partition, offset, key, value, timestamp_ms, headers)
         return [(DEFAULT_STREAM_ID, (topic, partition, offset, key, value))]
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
-        """Refuse ackers where records are emitted untracked."""
+        """Refuse a topology with ackers if the spout overrides :meth:`emit_records`, which emits untracked tuples."""
         if type(self).emit_records is not KafkaSpout.emit_records and "__acker" in topology.components:
             raise InvalidTopologyException(
                 explain(
@@ -189,19 +189,19 @@ class KafkaSpout(Spout):
             )
 
     def emit_records(self, records: Sequence[InRecord]) -> Iterable[tuple[InRecord, str]]:
-        """Emit the tuples of many records at once; optional, instead of :meth:`translate`.
+        """Emit the tuples of many records at once; optional, replaces :meth:`translate`.
 
-        Overridden by spouts that emit columns, or keep state. Emits through the collector given to ``open``, untracked:
-        only in a topology without ackers. What it raises must come before its first emit: the records are then given
-        one by one, and the one that raises is a dead letter.
+        Override it in spouts that emit columns or keep state. It emits untracked tuples through the collector given to
+        ``open``, so it needs a topology without ackers. It may raise only before its first emit. The records are then
+        passed one by one, and each that raises becomes a dead letter.
 
         :param records: of one partition, in order of their offsets: ``topic, partition, offset, timestamp_ms, key, value, headers``.
-        :returns: the records that cannot be used, each with the reason; they go to the dead letters.
+        :returns: the unusable records, each with the reason; they go to the dead letters.
         """
         raise NotImplementedError
 
     def next_tuple(self) -> None:
-        """Hear of a pulse, after its records; the runtime feeds the records. Default: nothing."""
+        """Handle a pulse, after the runtime has emitted its records. Default: nothing."""
 
 
 def _as_bytes(value: Any) -> bytes | None:
@@ -215,14 +215,14 @@ def _as_bytes(value: Any) -> bytes | None:
 
 
 class KafkaBolt(BaseBolt):
-    """Writes its input tuples to a Kafka topic and acks them; a plain declaration that the runtime realises.
+    """Writes its input tuples to a Kafka topic and acks them; the runtime does the writing.
 
     :param topic: topic to write to; None when every tuple names it (``topic_field``).
     :param key_field: field of the record's key; default "key"; a tuple without the field has no key.
     :param value_field: field of the record's value; default "message", as in Storm.
-    :param topic_field: field that names the topic of each tuple, over ``topic``; default none.
-    :param kafka_options: default none. All components share the topology's producer: options of its own are refused at
-        the start; give ``kafka.*`` settings to the cluster.
+    :param topic_field: field that names the topic of each tuple and takes precedence over ``topic``; default none.
+    :param kafka_options: must be empty: all components share the topology's producer. Give ``kafka.*`` settings to
+        the cluster instead.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class KafkaBolt(BaseBolt):
         self.kafka_options = dict(kafka_options or {})
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
-        """Return the topic, if it is fixed."""
+        """Return the topic, unless each tuple names its own."""
         return {self.topic: {}} if self.topic else {}
 
     def translate(self, tup: Tuple) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]] | None:

@@ -1,7 +1,7 @@
 """Configuration: Storm's keys, their types and defaults, and the emulator's own keys.
 
 Precedence, later wins: :data:`DEFAULTS` < the machine's file < the topology's < what a component returns from
-``get_component_configuration`` < what its declarer adds. Keys that are not in the table below pass unchecked.
+``get_component_configuration`` < what its declarer adds.
 
 The emulator's own keys (all named ``topology.emulator.*``):
 
@@ -12,33 +12,35 @@ topology.emulator.frame.max.tuples            8192       tuples in one frame (Ka
 topology.emulator.frame.max.bytes             524288     bytes of one frame, at most (one tuple may exceed it)
 topology.emulator.pulse.interval.ms           20         time between pulses of a spout that emits
 topology.emulator.pulse.idle.interval.ms      1000       time between pulses of a spout that had nothing to emit
-topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until it has emitted so many
-topology.emulator.pulse.max.ms                20         and for no longer than this
-topology.emulator.backpressure.max.tuples     200000     undelivered tuples of a topology above which pulses stop
-topology.emulator.backpressure.max.ms         10000      the same, for as many as are dealt with in this time, with all that they lead to
-topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task; more where writing them would take
+topology.emulator.pulse.max.tuples            4096       a pulse calls ``next_tuple`` until that many tuples are emitted
+topology.emulator.pulse.max.ms                20         or this time is over
+topology.emulator.backpressure.max.tuples     200000     pulses stop while more tuples than this are undelivered in a topology
+topology.emulator.backpressure.max.ms         10000      pulses stop while processing the undelivered tuples, and all tuples that
+                                                         they lead to, would take longer than this
+topology.emulator.snapshot.interval.ms        10000      time between snapshots of a task; longer if writing them would take
                                                          more than a twentieth of a core
 topology.emulator.snapshots.kept              3          snapshots kept of each task
-topology.emulator.max.frames.per.batch        2000       frames in one micro-batch of a component, at most; of external
-                                                         records a spout takes ``pulse.max.tuples`` if that is more
-topology.emulator.trigger.interval.ms         0          time between the beginnings of two micro-batches of a component, at
-                                                         least; more costs latency and spares processor time
-topology.emulator.dead.letters.on.exception   True       a tuple whose ``execute`` raised goes to the dead letters
+topology.emulator.max.frames.per.batch        2000       most frames in one micro-batch of a component; for external records
+                                                         the limit is ``pulse.max.tuples`` if that is higher
+topology.emulator.trigger.interval.ms         0          least time between the starts of two micro-batches of a component; a
+                                                         longer time adds latency and saves processor time
+topology.emulator.dead.letters.on.exception   True       whether a tuple whose ``execute`` raised goes to the dead letters
 topology.emulator.restarts.max                10         failures of a component's query in a row, without progress in between, after
-                                                         which the topology ends and says why; the first restart comes at once,
-                                                         the next ones after 0.5, 1, 2, ... 30 s
-topology.emulator.stall.secs                  30         a task that has input and does nothing with it for so long is reported
-topology.emulator.start.timeout.secs          120        so long Spark's master may take to give the topology a first task slot
-topology.emulator.dead.letters.max.bytes      65536      bytes of a record or tuple that its dead letter holds, at most; the header
-                                                         ``size`` says how many it had
-topology.emulator.on.data.loss                fail       what a Kafka spout does about records that are gone before it has emitted them: ``fail``
+                                                         which the topology ends and says why; the first restart is immediate,
+                                                         the next ones come after 0.5, 1, 2, ... 30 s
+topology.emulator.stall.secs                  30         a task is reported as stalled when it has had input for this long and
+                                                         processed none of it
+topology.emulator.start.timeout.secs          120        how long to wait for the first task slot from Spark's master
+topology.emulator.dead.letters.max.bytes      65536      most bytes of a record or tuple that its dead letter holds; the header
+                                                         ``size`` has the original size
+topology.emulator.on.data.loss                fail       what a Kafka spout does when records are gone before it has emitted them: ``fail``
                                                          ends the topology with an explanation, ``skip`` counts them, writes a dead
-                                                         letter about them, and goes on with the first record that is there
-topology.emulator.dead.letters.retention.ms   604800000  so long Kafka keeps dead letters; -1: for ever (when the topic is made)
-topology.emulator.dead.letters.retention.bytes 1073741824 so much of them it keeps; -1: without a limit (when the topic is made)
-topology.emulator.record.max.bytes            8388608    bytes of a record for an external topic (``send_record``, ``KafkaBolt``), at
-                                                         most; a larger one is a dead letter. Not above the topic's ``max.message.bytes``,
-                                                         or Kafka refuses it and the component cannot go on
+                                                         letter about them, and continues with the first record that is left
+topology.emulator.dead.letters.retention.ms   604800000  how long Kafka keeps dead letters, -1 for ever; set when the topic is created
+topology.emulator.dead.letters.retention.bytes 1073741824 how many bytes of them, -1 without a limit; set when the topic is created
+topology.emulator.record.max.bytes            8388608    most bytes of a record for an external topic (``send_record``, ``KafkaBolt``);
+                                                         a larger one becomes a dead letter. It must not exceed the topic's
+                                                         ``max.message.bytes``: if Kafka refuses a record, the component cannot continue
 ============================================  =========  =============================================================
 """
 
@@ -47,7 +49,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -55,7 +57,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["CHANGEABLE", "DEFAULTS", "RECORD_BYTES", "Config", "check_json", "merge", "validate"]
 
 RECORD_BYTES = 8 << 20
-"""The largest record that is put into an inbox; brokers and topics are set up to take twice that."""
+"""Size of the largest record in an inbox; brokers and topics are configured to accept twice that."""
 
 
 class Config(dict[str, Any]):
@@ -153,78 +155,12 @@ class Config(dict[str, Any]):
         self[self.TOPOLOGY_MAX_TASK_PARALLELISM] = tasks
 
     def set_max_spout_pending(self, tuples: int) -> None:
-        """Set ``topology.max.spout.pending``: tracked, unfinished tuples per spout task."""
+        """Set ``topology.max.spout.pending``: the most tracked, unfinished tuples per spout task."""
         self[self.TOPOLOGY_MAX_SPOUT_PENDING] = tuples
 
     def set_stats_sample_rate(self, rate: float) -> None:
         """Set ``topology.stats.sample.rate``, 0..1."""
         self[self.TOPOLOGY_STATS_SAMPLE_RATE] = rate
-
-
-DEFAULTS: dict[str, Any] = {
-    Config.TOPOLOGY_WORKERS: 1,
-    Config.TOPOLOGY_TASKS: None,
-    Config.TOPOLOGY_ACKER_EXECUTORS: None,
-    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: 0,
-    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: 30,
-    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: True,
-    Config.TOPOLOGY_MAX_TASK_PARALLELISM: None,
-    Config.TOPOLOGY_MAX_SPOUT_PENDING: None,
-    Config.TOPOLOGY_DEBUG: False,
-    Config.TOPOLOGY_STATS_SAMPLE_RATE: 0.05,
-    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: None,
-    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: 1000,
-    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: True,
-    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: 10,
-    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: 5,
-    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: 1,
-    Config.UI_PORT: 8080,
-    Config.UI_TITLE: "Storm UI",
-    Config.UI_PAGINATION: 20,
-    Config.SCHEDULER_DISPLAY_RESOURCE: False,
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: 8192,
-    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: 524288,
-    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: 20,
-    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: 1000,
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: 4096,
-    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: 20,
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: 200000,
-    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: 10_000,
-    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: 10000,
-    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: 3,
-    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: 2000,
-    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: 0,
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: True,
-    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: 10,
-    Config.TOPOLOGY_EMULATOR_STALL_SECS: 30,
-    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: 120,
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: 65536,
-    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: "fail",
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: 604_800_000,
-    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: 1_073_741_824,
-    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: 8388608,
-}
-"""Defaults of Storm (load-aware messaging excepted: groupings split equally here) and of the emulator's own keys."""
-
-_FIXED = {
-    Config.TOPOLOGY_TASKS,
-    Config.TOPOLOGY_ACKER_EXECUTORS,
-    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS,
-    Config.TOPOLOGY_MAX_TASK_PARALLELISM,
-    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS,
-    Config.TOPOLOGY_NAME,
-    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES,
-}  # (decides which records get a number, also when an inbox is run again)
-
-CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
-    Config.TOPOLOGY_SUBMITTER_USER,
-    Config.UI_HOST,
-    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
-    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
-    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,
-    Config.TOPOLOGY_METRICS_CONSUMER_REGISTER,
-}
-"""Keys that may change between a stop and a resume: the state that tasks have kept does not depend on them."""
 
 
 # --- type checks ------------------------------------------------------------------------------------------------------
@@ -244,7 +180,7 @@ def _java_class(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _of_type(name: str, java_class: str, value: Any) -> None:
+def _refuse_type(name: str, java_class: str, value: Any) -> None:
     raise IllegalArgumentException(
         explain(f"Field {name} must be of type class {java_class}. Object: {value} actual type: class {_java_class(value)}", given=value)
     )
@@ -252,12 +188,12 @@ def _of_type(name: str, java_class: str, value: Any) -> None:
 
 def _boolean(name: str, value: Any) -> None:
     if not isinstance(value, bool):
-        _of_type(name, "java.lang.Boolean", value)
+        _refuse_type(name, "java.lang.Boolean", value)
 
 
 def _string(name: str, value: Any) -> None:
     if not isinstance(value, str):
-        _of_type(name, "java.lang.String", value)
+        _refuse_type(name, "java.lang.String", value)
 
 
 def _integer(name: str, value: Any) -> None:
@@ -321,63 +257,88 @@ def _on_data_loss(name: str, value: Any) -> None:
         raise IllegalArgumentException(explain(f"Field {name} says what to do about lost input.", given=value, legal="fail, skip"))
 
 
-_C = Config
-_TYPES: dict[str, Callable[[str, Any], None]] = {
-    _C.TOPOLOGY_NAME: _string,
-    _C.TOPOLOGY_WORKERS: _positive_integer,
-    _C.TOPOLOGY_TASKS: _tasks,
-    _C.TOPOLOGY_ACKER_EXECUTORS: _integer_from_zero,
-    _C.TOPOLOGY_EVENTLOGGER_EXECUTORS: _integer_from_zero,
-    _C.TOPOLOGY_MESSAGE_TIMEOUT_SECS: _positive_integer,
-    _C.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: _boolean,
-    _C.TOPOLOGY_MAX_TASK_PARALLELISM: _positive_integer,
-    _C.TOPOLOGY_MAX_SPOUT_PENDING: _positive_integer,
-    _C.TOPOLOGY_DEBUG: _boolean,
-    _C.TOPOLOGY_STATS_SAMPLE_RATE: _rate,
-    _C.TOPOLOGY_TICK_TUPLE_FREQ_SECS: _tick,
-    _C.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: _positive_integer,
-    _C.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: _boolean,
-    _C.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: _positive_integer,
-    _C.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: _positive_integer,
-    _C.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: _integer_from_zero,
-    _C.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: _number_from_zero,
-    _C.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: _number_from_zero,
-    _C.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: _number_from_zero,
-    _C.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: _positive_integer,
-    _C.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: _positive_integer,
-    _C.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: _positive_integer,
-    _C.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: _positive_integer,
-    _C.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: _string,
-    _C.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: _string,
-    _C.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: _integer_from_zero,
-    _C.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: _positive_integer,
-    _C.UI_PORT: _positive_integer,
-    _C.UI_HOST: _string,
-    _C.UI_TITLE: _string,
-    _C.UI_PAGINATION: _integer,
-    _C.SCHEDULER_DISPLAY_RESOURCE: _boolean,
-    _C.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_PULSE_MAX_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: _integer_from_zero,
-    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: _boolean,
-    _C.TOPOLOGY_EMULATOR_RESTARTS_MAX: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_STALL_SECS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: _positive_integer,
-    _C.TOPOLOGY_EMULATOR_ON_DATA_LOSS: _on_data_loss,
-    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: _retention,
-    _C.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: _retention,
-    _C.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: _positive_integer,
+_KEYS: dict[str, tuple[Any, ...]] = {
+    Config.TOPOLOGY_WORKERS: (_positive_integer, 1),
+    Config.TOPOLOGY_TASKS: (_tasks, None),
+    Config.TOPOLOGY_ACKER_EXECUTORS: (_integer_from_zero, None),
+    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS: (_integer_from_zero, 0),
+    Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS: (_positive_integer, 30),
+    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS: (_boolean, True),
+    Config.TOPOLOGY_MAX_TASK_PARALLELISM: (_positive_integer, None),
+    Config.TOPOLOGY_MAX_SPOUT_PENDING: (_positive_integer, None),
+    Config.TOPOLOGY_DEBUG: (_boolean, False),
+    Config.TOPOLOGY_STATS_SAMPLE_RATE: (_rate, 0.05),
+    Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: (_tick, None),
+    Config.TOPOLOGY_STATE_CHECKPOINT_INTERVAL: (_positive_integer, 1000),
+    Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING: (_boolean, True),
+    Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS: (_positive_integer, 10),
+    Config.TOPOLOGY_MAX_ERROR_REPORT_PER_INTERVAL: (_positive_integer, 5),
+    Config.TOPOLOGY_SLEEP_SPOUT_WAIT_STRATEGY_TIME_MS: (_integer_from_zero, 1),
+    Config.UI_PORT: (_positive_integer, 8080),
+    Config.UI_TITLE: (_string, "Storm UI"),
+    Config.UI_PAGINATION: (_integer, 20),
+    Config.SCHEDULER_DISPLAY_RESOURCE: (_boolean, False),
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_TUPLES: (_positive_integer, 8192),
+    Config.TOPOLOGY_EMULATOR_FRAME_MAX_BYTES: (_positive_integer, 524288),
+    Config.TOPOLOGY_EMULATOR_PULSE_INTERVAL_MS: (_positive_integer, 20),
+    Config.TOPOLOGY_EMULATOR_PULSE_IDLE_INTERVAL_MS: (_positive_integer, 1000),
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES: (_positive_integer, 4096),
+    Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS: (_positive_integer, 20),
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_TUPLES: (_positive_integer, 200000),
+    Config.TOPOLOGY_EMULATOR_BACKPRESSURE_MAX_MS: (_positive_integer, 10_000),
+    Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS: (_positive_integer, 10000),
+    Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT: (_positive_integer, 3),
+    Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH: (_positive_integer, 2000),
+    Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS: (_integer_from_zero, 0),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION: (_boolean, True),
+    Config.TOPOLOGY_EMULATOR_RESTARTS_MAX: (_positive_integer, 10),
+    Config.TOPOLOGY_EMULATOR_STALL_SECS: (_positive_integer, 30),
+    Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS: (_positive_integer, 120),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES: (_positive_integer, 65536),
+    Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS: (_on_data_loss, "fail"),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_MS: (_retention, 604_800_000),
+    Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_RETENTION_BYTES: (_retention, 1_073_741_824),
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES: (_positive_integer, 8388608),
+    # without a default
+    Config.TOPOLOGY_NAME: (_string,),
+    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB: (_number_from_zero,),
+    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB: (_number_from_zero,),
+    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT: (_number_from_zero,),
+    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT: (_positive_integer,),
+    Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS: (_positive_integer,),
+    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT: (_positive_integer,),
+    Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS: (_positive_integer,),
+    Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM: (_string,),
+    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_FIELD_NAME: (_string,),
+    Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS: (_integer_from_zero,),
+    Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS: (_positive_integer,),
+    Config.UI_HOST: (_string,),
 }
+"""Known keys: key -> (type check, default), or (type check,) for a key that is not set by default."""
+
+DEFAULTS: dict[str, Any] = {key: default[0] for key, (_, *default) in _KEYS.items() if default}
+"""Storm's defaults (except that load-aware messaging is off: groupings split equally here) and those of the emulator's own keys."""
+
+_FIXED = {
+    Config.TOPOLOGY_TASKS,
+    Config.TOPOLOGY_ACKER_EXECUTORS,
+    Config.TOPOLOGY_EVENTLOGGER_EXECUTORS,
+    Config.TOPOLOGY_MAX_TASK_PARALLELISM,
+    Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS,
+    Config.TOPOLOGY_NAME,
+    Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES,
+}
+"""Keys on which the state of tasks depends; the last one decides which records get a number when an inbox is read again."""
+
+CHANGEABLE = frozenset(DEFAULTS) - _FIXED | {
+    Config.TOPOLOGY_SUBMITTER_USER,
+    Config.UI_HOST,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_ONHEAP_MEMORY_MB,
+    Config.TOPOLOGY_COMPONENT_RESOURCES_OFFHEAP_MEMORY_MB,
+    Config.TOPOLOGY_COMPONENT_CPU_PCORE_PERCENT,
+    Config.TOPOLOGY_METRICS_CONSUMER_REGISTER,
+}
+"""Keys that may change between a stop and a resume, because the state of tasks does not depend on them."""
 
 _OWN_KEYS = "topology.emulator."
 
@@ -385,26 +346,26 @@ _CONSTANTS: dict[str, str] = {value: name for name, value in vars(Config).items(
 
 
 def validate(conf: Mapping[str, Any]) -> None:
-    """Check the types of all known keys; None is always legal.
+    """Check the values of all known keys; None is always legal.
 
-    Unknown keys pass, as in Storm: components have keys of their own. Only ``topology.emulator.`` is the emulator's alone.
+    Unknown keys are accepted, as in Storm, because components may have their own. The exception is the prefix ``topology.emulator.``.
 
-    :raises IllegalArgumentException: a type, with Storm's wording (the key is printed as its constant's name, ``TOPOLOGY_DEBUG``); an unknown
-        key that begins with ``topology.emulator.``.
+    :raises IllegalArgumentException: a value of the wrong type, in Storm's wording (the key is named by its constant, ``TOPOLOGY_DEBUG``); an
+        unknown key that begins with ``topology.emulator.``.
     """
     for key, value in conf.items():
-        check = _TYPES.get(key)
-        if check is not None and value is not None:
-            check(_CONSTANTS[key], value)
-        elif check is None and isinstance(key, str) and key.startswith(_OWN_KEYS):
-            legal = [known for known in _TYPES if known.startswith(_OWN_KEYS)]
+        if key in _KEYS:
+            if value is not None:
+                _KEYS[key][0](_CONSTANTS[key], value)
+        elif isinstance(key, str) and key.startswith(_OWN_KEYS):
+            legal = [known for known in _KEYS if known.startswith(_OWN_KEYS)]
             near = difflib.get_close_matches(key.removeprefix(_OWN_KEYS), [known.removeprefix(_OWN_KEYS) for known in legal], 1)
             more = {"hint": f"did you mean {_OWN_KEYS}{near[0]}?"} if near else {"legal": ", ".join(legal)}
             raise IllegalArgumentException(explain("The emulator has no such key.", given=key, **more))
 
 
 def check_json(conf: Mapping[str, Any]) -> None:
-    """Refuse a configuration that cannot travel as JSON.
+    """Refuse a configuration that cannot be written as JSON.
 
     :raises IllegalArgumentException: ``Storm conf is not valid. Must be json-serializable``.
     """
@@ -425,7 +386,7 @@ def _json_problem(value: Any) -> str | None:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as ex:
         return f"cannot be written as JSON ({ex})"
-    # json.dumps would turn such keys into strings without a word.
+    # json.dumps would silently turn such keys into strings.
     return None if _string_keys(value) else "has a key that is not a string"
 
 
@@ -436,9 +397,5 @@ def _string_keys(value: Any) -> bool:
 
 
 def merge(*confs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the confs laid over each other; later ones win, None stands for an empty one."""
-    merged: dict[str, Any] = {}
-    for conf in confs:
-        if conf:
-            merged.update(conf)
-    return merged
+    """Return all configurations in one; later ones win, None counts as empty."""
+    return {key: value for conf in confs for key, value in (conf or {}).items()}

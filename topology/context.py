@@ -1,4 +1,4 @@
-"""What a task knows of its topology, and its metrics registry."""
+"""What a task knows about its topology, and its registry of metrics."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Counter:
         return self._count
 
     def read(self) -> Any:
-        """Return what the statistics report."""
+        """Return the value that statistics report."""
         return self._count
 
 
 class Gauge:
-    """A value that is asked for when the statistics are reported.
+    """A value that a function computes whenever statistics are reported.
 
     :param function: called without arguments.
     """
@@ -78,7 +78,7 @@ class Meter:
         return self._count / elapsed if elapsed > 0 else 0.0
 
     def read(self) -> Any:
-        """Return what the statistics report."""
+        """Return the value that statistics report."""
         return {"count": self._count, "mean_rate": self.get_mean_rate()}
 
 
@@ -92,7 +92,7 @@ class Histogram:
         self._max: float | None = None
 
     def update(self, value: float) -> None:
-        """Take in one value."""
+        """Record one value."""
         self._count += 1
         self._sum += value
         self._min = value if self._min is None else min(self._min, value)
@@ -103,11 +103,11 @@ class Histogram:
         return self._count
 
     def get_mean(self) -> float:
-        """Return the mean of the values; 0 without any."""
+        """Return the mean of the values; 0 if there are none."""
         return self._sum / self._count if self._count else 0.0
 
     def read(self) -> Any:
-        """Return what the statistics report."""
+        """Return the value that statistics report."""
         return {"count": self._count, "mean": self.get_mean(), "min": self._min, "max": self._max}
 
 
@@ -128,7 +128,7 @@ _Metric = TypeVar("_Metric")
 
 
 class Plan(Protocol):
-    """What a context asks of a :class:`~dskype.topology.planning.plan.TopologyPlan`, which says what each member returns."""
+    """The part of a :class:`~dskype.topology.planning.plan.TopologyPlan` that a context needs."""
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class Plan(Protocol):
 
     @property
     def topology(self) -> StormTopology:
-        """Return what was built."""
+        """Return the topology with its system parts."""
 
     @property
     def task_component(self) -> Mapping[int, str]:
@@ -148,10 +148,10 @@ class Plan(Protocol):
 
     @property
     def component_ids(self) -> list[str]:
-        """Return the ids of all components, those of the system included."""
+        """Return the ids of all components, system components included."""
 
     def spec(self, component_id: str) -> ComponentSpec:
-        """Return what was declared of a component."""
+        """Return a component's spec."""
 
     def component_of(self, task: int) -> str:
         """Return the component of a task."""
@@ -176,9 +176,9 @@ class Plan(Protocol):
 
 
 class TopologyContext:
-    """What a task may ask of its topology; handed to ``open``, ``prepare`` and custom groupings.
+    """A task's view of its topology; passed to ``open``, ``prepare`` and custom groupings.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param task: id of this task.
     :param executor_data: dict shared by the tasks of one executor; default a new one.
     :param resources: the worker's shared resources for :meth:`get_resource`; default none.
@@ -189,16 +189,16 @@ class TopologyContext:
         self._task = task
         self._component = plan.component_of(task)
         self.clock_ms: Callable[[], int]
-        """The task's time, epoch ms; set by what runs the task."""
+        """The task's time, epoch ms: it follows from the task's inbox. Set by what runs the task."""
         self.now_ms: Callable[[], int]
-        """The time of day, epoch ms; set by what runs the task."""
+        """The time of day, epoch ms. Set by what runs the task."""
         self.task_data: dict[str, Any] = {}
         """Free for the user; one dict per task."""
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data
         """Free for the user; one dict per executor."""
         self._resources = dict(resources or {})
         self.metrics: dict[str, tuple[Any, int | None]] = {}
-        """Registered metrics: name -> (metric, bucket in seconds or None); read with :meth:`read_metrics`."""
+        """Registered metrics: name -> (metric, bucket in seconds or None)."""
 
     # -- this task -----------------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class TopologyContext:
         self.task_data[name] = data
 
     def get_task_data(self, name: str) -> Any:
-        """Return what was kept for this task, or None."""
+        """Return what :meth:`set_task_data` kept, or None."""
         return self.task_data.get(name)
 
     def set_executor_data(self, name: str, data: Any) -> None:
@@ -332,7 +332,7 @@ class TopologyContext:
         self.executor_data[name] = data
 
     def get_executor_data(self, name: str) -> Any:
-        """Return what was kept for this executor, or None."""
+        """Return what :meth:`set_executor_data` kept, or None."""
         return self.executor_data.get(name)
 
     def get_resource(self, name: str) -> Any:
@@ -377,16 +377,19 @@ class TopologyContext:
         """Register a function whose value is reported."""
         return self.register_metric(name, Gauge(function))
 
-    def keep_counts(self) -> None:
-        """Forget the metrics that ask the component, before another instance of it registers its own; what counts goes on."""
+    def drop_component_metrics(self) -> None:
+        """Drop gauges and user-defined metrics, which belong to the component instance; counters, meters, histograms and timers stay.
+
+        Called before another instance of the component registers its own.
+        """
         self.metrics = {name: entry for name, entry in self.metrics.items() if type(entry[0]) in (Counter, Meter, Histogram, Timer)}
 
     def metric_counts(self) -> dict[str, int]:
-        """Return the numbers of counters and meters, which a task keeps over a crash."""
+        """Return the counts of all counters and meters, which survive a crash of the task."""
         return {name: metric.get_count() for name, (metric, _) in self.metrics.items() if type(metric) in (Counter, Meter)}
 
     def restore_counts(self, counts: Mapping[str, int]) -> None:
-        """Let the registered counters and meters go on at these numbers; others are left out."""
+        """Set the registered counters and meters to these counts; ignore names that are not registered."""
         for name, count in counts.items():
             metric = self.metrics.get(name, (None, None))[0]
             if type(metric) in (Counter, Meter):
@@ -395,7 +398,7 @@ class TopologyContext:
     def read_metrics(self) -> dict[str, Any]:
         """Return the values of all registered metrics: {name: value}.
 
-        A metric that raises is reported as its error; it does not disturb the task.
+        A metric that raises is reported as the text of its error; the task is not disturbed.
         """
         out: dict[str, Any] = {}
         for name, (metric, _) in list(self.metrics.items()):
@@ -410,13 +413,13 @@ class TopologyContext:
 
 
 def _fit_for_json(value: Any) -> Any:
-    """Return a metric's value if a statistics record can hold it, else a text that says why not."""
+    """Return a metric's value if a statistics record can hold it, else a text that says why it cannot."""
     if value is None or type(value) in (int, float, bool):
         return value
     try:
         length = len(json.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
-        return f"a metric's value must be what JSON can hold: {error}"[:_METRIC_CHARS]
+        return f"a metric's value must be serializable as JSON: {error}"[:_METRIC_CHARS]
     return value if length <= _METRIC_CHARS else f"a metric's value is too long; given: {length} characters of JSON; expected at most {_METRIC_CHARS}"
 
 

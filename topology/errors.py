@@ -1,8 +1,7 @@
 """Errors of the topology model, and the base of all errors of this project.
 
-Storm's class names are kept so that an error text found in Storm's documentation, mailing lists or sources
-can be searched here too. Every message starts with Storm's own words where Storm has them, followed by what was
-given, what is legal and a hint (see :func:`explain`).
+Classes have Storm's names, and messages begin with Storm's wording where Storm has one, so that a user can search for
+them in Storm's documentation and sources. :func:`explain` appends the given value, the legal values and a hint.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ __all__ = [
     "TransitionException",
     "explain",
     "mark_of",
+    "message_of",
     "shorten",
     "text_after",
     "text_of",
@@ -35,9 +35,9 @@ _NOT_GIVEN = object()
 
 
 def explain(words: str, *, given: Any = _NOT_GIVEN, component: str | None = None, legal: str | None = None, hint: str | None = None) -> str:
-    """Join an error's words with the facts a reader needs to correct it.
+    """Return an error message with the facts that a reader needs to correct the error.
 
-    :param words: the sentence itself, Storm's wording where Storm has one; it opens the message unchanged.
+    :param words: the sentence that opens the message, in Storm's wording where Storm has one.
     :param given: the offending value, shown as ``given: <repr>``.
     :param component: id of the component concerned.
     :param legal: the values that would have been accepted.
@@ -64,27 +64,33 @@ def _short(value: Any, limit: int = 400) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return ``text`` with at most ``limit`` characters: its beginning and its end, and how much is left out between them."""
+    """Return ``text``, or, if it is longer than ``limit`` characters, its beginning and its end."""
     if len(text) <= limit:
         return text
-    middle = f" ... ({len(text) - limit} characters and more are left out) ... "
+    middle = f" ... (more than {len(text) - limit} characters left out) ... "
     half = max(0, limit - len(middle)) // 2
     return text[:half] + middle + text[len(text) - half :]
 
 
-def text_of(error: BaseException) -> str:
-    """Return ``Type: message``; the message of a user's exception may be anything, and its ``__str__`` may raise."""
+def message_of(error: BaseException) -> str:
+    """Return ``str(error)``, or a replacement if the ``__str__`` of a user's exception raises."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error)
     except Exception:
-        return f"{type(error).__name__}: its text cannot be shown"
+        return "its text cannot be shown"
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``Type: message``; see :func:`message_of`."""
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 class DskypeError(Exception):
-    """Base of every error that this project raises on purpose: its text is for the user, who needs no traceback.
+    """Base of every error that this project raises on purpose; its text is for the user, who needs no traceback.
 
-    :cvar retriable: trying again can help, such as with a disk without room. When a component raises such an error in an executor, its query
-        starts again for as long as it takes (see :func:`mark_of`); other errors may come ``topology.emulator.restarts.max`` times in a row.
+    :cvar retriable: a later attempt may succeed, for example once a full disk has room. If such an error occurs in an executor, the
+        component's query is restarted without a limit (see :func:`mark_of`); after other errors at most
+        ``topology.emulator.restarts.max`` times in a row.
     """
 
     retriable = False
@@ -95,7 +101,7 @@ class TopologyError(DskypeError):
 
 
 class FatalError(TopologyError):
-    """Trying again cannot help: the topology ends, says why, and keeps its state.
+    """A retry cannot help: the topology ends, says why, and keeps its state.
 
     Any other error in an executor restarts the component's query.
     """
@@ -105,9 +111,9 @@ FATAL_MARK, RETRIABLE_MARK = "[cannot go on]", "[try again]"
 
 
 def mark_of(error: BaseException) -> str:
-    """Return what begins the text of an error on its way from an executor through Spark to the driver; empty for most.
+    """Return the code that precedes an error's text on its way from an executor to the driver; empty for most errors.
 
-    What travels there is text alone: :func:`text_after` reads it at the other end.
+    Spark carries only the text of an error. The driver reads the code with :func:`text_after`.
     """
     if isinstance(error, FatalError):
         return FATAL_MARK
@@ -115,17 +121,17 @@ def mark_of(error: BaseException) -> str:
 
 
 def text_after(mark: str, text: str) -> str | None:
-    """Return what an error of an executor says, from the text that Spark made of it; None without the mark."""
+    """Return the line behind ``mark`` in the text that Spark made of an executor's error; None if the mark is not in it."""
     _, found, rest = text.partition(mark)
     return rest.strip().split("\n")[0].strip() if found else None
 
 
 class IllegalArgumentException(TopologyError, ValueError):
-    """A call got a value that it cannot accept."""
+    """An argument is not acceptable."""
 
 
 class IllegalStateException(TopologyError, RuntimeError):
-    """An object was used in a state that does not allow it."""
+    """An object's state does not allow the call."""
 
 
 class InvalidTopologyException(TopologyError, ValueError):
@@ -172,7 +178,7 @@ class ReportedFailedException(FailedException):
 
 
 class DeadLetter(TopologyError):
-    """Raise from ``KafkaSpout.translate`` to send a record that cannot be used to the dead letters.
+    """Raise from ``KafkaSpout.translate`` to send an unusable record to the dead letters.
 
     :param reason: one sentence; becomes the ``error`` header of the dead letter.
     """

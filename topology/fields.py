@@ -10,7 +10,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["DEFAULT_STREAM_ID", "Fields", "GlobalStreamId", "StreamInfo", "as_fields"]
 
 DEFAULT_STREAM_ID = "default"
-"""The stream that is meant when no stream id is given."""
+"""The stream of an emit or a subscription that names none."""
 
 
 class Fields:
@@ -135,7 +135,7 @@ class GlobalStreamId(NamedTuple):
 
 
 class StreamInfo(NamedTuple):
-    """What a component declares of one of its streams."""
+    """A component's declaration of one of its streams."""
 
     fields: Fields
     direct: bool = False

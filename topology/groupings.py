@@ -1,7 +1,7 @@
-"""Stream groupings: what a topology declares; :mod:`~dskype.topology.routing.groupers` chooses tasks by them at run time.
+"""Stream groupings as a topology declares them; :mod:`~dskype.topology.routing.groupers` applies them at run time.
 
-Difference from Storm's default: shuffle and local-or-shuffle split equally and ignore load, which is what Storm does
-under ``topology.disable.loadaware.messaging: true``.
+Unlike Storm's default, shuffle and local-or-shuffle split equally and ignore load, as Storm does with
+``topology.disable.loadaware.messaging: true``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ShuffleGrouping(Grouping):
-    """Equal shares: each producer task walks its own randomly permuted ring of the tasks."""
+    """All tasks get equal shares: each producer task cycles through its own random permutation of the tasks."""
 
     kind: ClassVar[str] = "shuffle"
 
 
 @dataclass(frozen=True)
 class FieldsGrouping(Grouping):
-    """Equal values of ``fields`` go to the same task. No fields at all means global, as in Storm's wire model."""
+    """Equal values of ``fields`` go to the same task. Without fields it is a global grouping, as in Storm's wire model."""
 
     fields: Fields
     kind: ClassVar[str] = "fields"
@@ -82,7 +82,7 @@ class DirectGrouping(Grouping):
 
 @dataclass(frozen=True)
 class LocalOrShuffleGrouping(Grouping):
-    """Shuffle among the tasks of the producer's own worker if there are any, else among all."""
+    """Shuffle among the tasks in the producer's own worker; if there are none, among all tasks."""
 
     kind: ClassVar[str] = "local_or_shuffle"
 
@@ -100,7 +100,7 @@ class PartialKeyGrouping(Grouping):
 
 @dataclass(frozen=True)
 class CustomGrouping(Grouping):
-    """The tasks are chosen by the user's object; each producer task works on a copy of its own."""
+    """The user's object chooses the tasks; each producer task works on its own copy."""
 
     grouping: CustomStreamGrouping
     kind: ClassVar[str] = "custom"
@@ -110,7 +110,7 @@ class CustomGrouping(Grouping):
 
 
 class RowTasks(NamedTuple):
-    """Copies of rows: row ``rows[i]`` goes to ``tasks[i]``; a row may occur never, once or several times, in order."""
+    """Routes of a batch: row ``rows[i]`` goes to ``tasks[i]``; a row may go to no task, one or several."""
 
     rows: np.ndarray
     """int64[m], non-decreasing row numbers."""
@@ -121,34 +121,34 @@ class RowTasks(NamedTuple):
 class CustomStreamGrouping(ABC):
     """A grouping written by the user.
 
-    Must be deterministic: the same tuples in the same order give the same tasks, for a crashed producer's choices are
-    made again. Keep random state and counters in ``snapshot``/``restore``.
+    It must be deterministic: the same tuples in the same order give the same tasks, because a restarted producer
+    repeats its choices. Include counters and the state of random numbers in ``snapshot`` and ``restore``.
     """
 
     @abstractmethod
     def prepare(self, context: TopologyContext, stream: GlobalStreamId, target_tasks: Sequence[int]) -> None:
-        """Get ready; called once per producer task before the first choice.
+        """Initialize the grouping; called once per producer task before the first choice.
 
         :param context: context of the producer task.
-        :param stream: the stream that is grouped.
+        :param stream: the grouped stream.
         :param target_tasks: task ids of the consumer, sorted.
         """
 
     @abstractmethod
     def choose_tasks(self, task_id: int, values: Sequence[Any]) -> Sequence[int]:
-        """Return the tasks (several or none) that get a tuple.
+        """Return the tasks that get a tuple: none, one or several.
 
         :param task_id: the emitting task.
         :param values: the tuple's values, read-only.
         """
 
     def choose_tasks_batch(self, task_id: int, columns: Sequence[Any], n: int) -> np.ndarray | RowTasks | None:
-        """Return the tasks of ``n`` rows at once; must equal ``choose_tasks`` row by row.
+        """Return the tasks of ``n`` rows; the choices must equal those of ``choose_tasks`` for each row.
 
         Default: calls ``choose_tasks`` for each row.
 
         :param columns: one column per field of the stream.
-        :returns: int array[n] of task ids, one per row; or :class:`RowTasks`; or None: every row to every task.
+        :returns: int array[n] of task ids, one per row; or :class:`RowTasks`; or None to send every row to every task.
         """
         lists = [column_to_list(c) for c in columns]
         rows: list[int] = []
@@ -160,8 +160,8 @@ class CustomStreamGrouping(ABC):
         return RowTasks(np.array(rows, np.int64), np.array(tasks, np.int32))
 
     def snapshot(self) -> Any:
-        """Return the state for :meth:`restore`; default None: there is none."""
+        """Return the state for :meth:`restore`; default None, for no state."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take over ``state``; called after ``prepare``, only if the state is not None."""
+        """Restore ``state``; called after ``prepare`` unless the state is None."""

@@ -1,4 +1,4 @@
-"""A cluster in this process, with the calls of Storm's ``LocalCluster``."""
+"""A cluster in this process, with the methods of Storm's ``LocalCluster``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class LocalTopology:
-    """What ``submit_topology`` returns; as a context manager it kills the topology with wait 0 at the end."""
+    """A submitted topology; used as a context manager, it kills the topology at the end without a wait."""
 
     def __init__(self, cluster: LocalCluster, managed: ManagedTopology) -> None:
         self._cluster, self._managed = cluster, managed
@@ -59,13 +59,13 @@ class LocalTopology:
 class LocalCluster:
     """Runs topologies in this process.
 
-    ``LocalCluster()`` is the product in small: Spark in local mode, and a Kafka broker that is started for it
-    unless one is named. ``LocalCluster(simulated=True)`` runs the same executor core on an in-memory log with
-    simulated time, in milliseconds: for tests and for stepping through a topology.
+    ``LocalCluster()`` runs Spark in local mode and starts a Kafka broker unless ``bootstrap_servers`` names one.
+    ``LocalCluster(simulated=True)`` runs the same executor core on an in-memory log with simulated time. It takes
+    milliseconds and serves tests, or stepping through a topology.
 
-    :param simulated: the in-memory transport.
-    :param seed: simulated only: draw order, batch cuts and faults from this seed; None is the plain run.
-    :param faults: simulated only: what goes wrong, with a seed.
+    :param simulated: whether to use the in-memory transport.
+    :param seed: simulated only: draw the order, sizes and faults of batches from this seed; None for a plain run.
+    :param faults: simulated only: how likely each fault is; needs a seed.
     :param start_ms: simulated only: the time at the start, epoch milliseconds.
     :param options: on Spark: ``bootstrap_servers``, ``master``, ``conf`` (``spark.*`` and ``kafka.*`` settings),
         ``folder``, ``progress`` (a callable that gets lines of text); see ``dskype.deploy.machine.environment``.
@@ -109,8 +109,8 @@ class LocalCluster:
                 with self._lock:
                     if not self._closed:
                         self.manager.step()
-            except Exception:  # one topology's trouble must not keep the others waiting
-                log.exception("a wait of a topology is over, and what was due failed")
+            except Exception:  # an error of one topology must not hold up the others
+                log.exception("a rebalance or removal failed at the end of its wait")
             time.sleep(0.1)
 
     # -- Storm's calls ----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class LocalCluster:
     def submit_topology(self, name: str, conf: Mapping[str, Any] | None, topology: StormTopology, *, active: bool = True) -> LocalTopology:
         """Start a topology.
 
-        :param active: False: submitted inactive; nothing is opened or prepared before :meth:`activate`.
+        :param active: False submits it inactive: nothing is opened or prepared before :meth:`activate`.
         :returns: a handle; ``with cluster.submit_topology(...)`` kills the topology at the end.
         """
         with self._lock:
@@ -136,7 +136,7 @@ class LocalCluster:
         self._settle()
 
     def deactivate(self, name: str) -> None:
-        """Pause a topology's spouts; bolts and acks go on; idempotent."""
+        """Pause a topology's spouts; bolts and acks continue; idempotent."""
         with self._lock:
             self.manager.command(name, "INACTIVATE")
         self._settle()
@@ -149,7 +149,7 @@ class LocalCluster:
         self._settle()
 
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
-        """Kill a topology: spouts off at once, removed after a wait (default: the message timeout)."""
+        """Kill a topology: stop its spouts now, remove it after a wait (default: the message timeout)."""
         with self._lock:
             self.manager.command(name, "KILL", wait_secs=wait_secs)
 
@@ -164,9 +164,9 @@ class LocalCluster:
             return self.manager.info(name, system=system)
 
     def shutdown(self, *, remove: bool = True) -> None:
-        """End all topologies, and everything that was started for this cluster.
+        """End all topologies and everything that was started for this cluster.
 
-        :param remove: False: leave topics and snapshots, to be resumed from the same ``folder``.
+        :param remove: False keeps topics and snapshots, so that another cluster can resume them from the same ``folder``.
         """
         with self._lock:
             if self._closed:
@@ -187,9 +187,9 @@ class LocalCluster:
     # -- simulated time ---------------------------------------------------------------------------
 
     def advance_cluster_time(self, secs: float, increment_secs: float = 0.1) -> None:
-        """Let simulated time pass: clocks tick, and everything there is to do is done after each increment.
+        """Advance simulated time in steps, and run all topologies until they are idle after each step.
 
-        :param increment_secs: the length of a step; spouts are pulsed at most once in each.
+        :param increment_secs: length of a step; each spout gets at most one pulse per step.
         :raises TopologyError: the cluster is not simulated.
         """
         if not self.simulated:
@@ -203,7 +203,7 @@ class LocalCluster:
             self._settle()
 
     def _settle(self) -> None:
-        """Run what there is to run (simulated); on Spark the queries do it by themselves."""
+        """Run simulated topologies until they are idle; on Spark the queries run by themselves."""
         if self.simulated:
             for managed in list(self.manager.topologies.values()):
                 backend: Any = managed.backend
@@ -212,13 +212,10 @@ class LocalCluster:
 
 
 def _bring_up(**options: Any) -> Environment:
-    """Return the environment that is installed, with Spark and a broker running."""
+    """Start Spark and a broker with the installed environment, and return it."""
     found = list(importlib.metadata.entry_points(group=ENVIRONMENTS, name="local"))
     if not found:
-        msg = (
-            "nothing is installed that brings up Spark and Kafka (entry point group "
-            f"{ENVIRONMENTS!r}, name 'local'); hint: install the package dskype as a whole"
-        )
+        msg = f"no installed package starts Spark and Kafka (entry point group {ENVIRONMENTS!r}, name 'local'); hint: install the package dskype as a whole"
         raise TopologyError(msg)
     if "folder" in options and options["folder"] is not None:
         options["folder"] = Path(options["folder"])

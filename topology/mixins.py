@@ -1,4 +1,4 @@
-"""What small components have in common, to be mixed in before ``Spout`` or a kind of bolt."""
+"""Mixins for small components; they stand before ``Spout`` or a kind of bolt among the base classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DeclaresFields", "KeepsCollector", "MayBeOfOneTask", "RemembersAttri
 
 
 class DeclaresFields:
-    """Declares the fields of the stream ``default``: those of the class, or those that the constructor has kept."""
+    """Declares the stream ``default`` with ``_fields``, which the class or its constructor sets."""
 
     _fields: Fields
 
@@ -24,19 +24,19 @@ class DeclaresFields:
 
 
 class MayBeOfOneTask:
-    """A spout that says by its constructor whether it is distributed."""
+    """Limits a spout to one task unless its constructor sets ``_is_distributed``."""
 
     _is_distributed: bool
 
     def get_component_configuration(self) -> dict[str, Any]:
-        """Return one task at most, unless distributed."""
+        """Return the limit of one task, or nothing."""
         return {} if self._is_distributed else {Config.TOPOLOGY_MAX_TASK_PARALLELISM: 1}
 
 
 class RemembersAttribute:
-    """Keeps one attribute over a crash.
+    """Makes one attribute the component's state, so that it survives a crash.
 
-    :cvar _state: its name.
+    :cvar _state: name of the attribute.
     """
 
     _state: ClassVar[str]
@@ -51,7 +51,7 @@ class RemembersAttribute:
 
 
 class KeepsCollector:
-    """Keeps the collector of a bolt."""
+    """Keeps a bolt's collector in ``_collector``."""
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Keep the collector."""
@@ -59,14 +59,14 @@ class KeepsCollector:
 
 
 class SettlesTrees:
-    """Notes in ``_done`` which message ids were acked and which failed."""
+    """Records in ``_done`` which message ids were acked and which failed."""
 
     _done: SharedLog
 
     def ack(self, msg_id: Any) -> None:
-        """Note an ack."""
+        """Record an ack."""
         self._done.append(("ack", msg_id))
 
     def fail(self, msg_id: Any) -> None:
-        """Note a fail."""
+        """Record a failure."""
         self._done.append(("fail", msg_id))

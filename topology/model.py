@@ -1,7 +1,7 @@
-"""What a topology consists of: components, the streams between them and how they are grouped.
+"""The parts of a topology: components, the streams between them and their groupings.
 
-Spouts and bolts (:mod:`~dskype.topology.components`), groupings (:mod:`~dskype.topology.groupings`) and the builder refer to these
-classes; the classes here refer to none of them.
+These are the base classes of :mod:`~dskype.topology.components`, :mod:`~dskype.topology.groupings` and the builder, and
+import none of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Component", "ComponentSpec", "Grouping", "OutputFieldsDeclarer", "St
 
 
 def is_system_id(name: str) -> bool:
-    """Tell whether a component or stream id is reserved for the system: it starts with ``__``."""
+    """Tell whether a component or stream id is reserved for the system, that is, starts with ``__``."""
     return name.startswith("__")
 
 
 class OutputFieldsDeclarer:
-    """Collects the streams that a component declares; handed to ``declare_output_fields``."""
+    """Collects the streams that a component declares; passed to ``declare_output_fields``."""
 
     def __init__(self) -> None:
         self.streams: dict[str, StreamInfo] = {}
@@ -55,25 +55,28 @@ class OutputFieldsDeclarer:
 
 
 class Component(ABC):
-    """What spouts and bolts have in common.
+    """Base of spouts and bolts.
 
-    State: a component that overrides both ``snapshot`` and ``restore`` keeps its memory over a crash. One that
-    overrides neither loses it, as in Storm.
+    The state of a component that overrides both ``snapshot`` and ``restore`` survives a crash. Other components lose
+    theirs, as in Storm.
 
-    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because its state does not depend on them.
+    :cvar changeable_settings: configuration keys that may change between a stop and a resume, because the state does not depend on them.
+    :cvar default_settings: what configuration keys are when they are not set. A resume takes a key that is not set for its default, so that a
+        configuration may name a setting that an earlier version did not have.
     """
 
     changeable_settings: frozenset[str] = frozenset()
+    default_settings: Mapping[str, Any] = {}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the streams this component emits; run once by ``create_topology``. Default: none."""
+        """Declare the streams that this component emits; called once by ``create_topology``. Default: none."""
 
     def get_component_configuration(self) -> Mapping[str, Any] | None:
-        """Return configuration of this component alone, over the topology's; default None."""
+        """Return this component's own configuration, which overrides the topology's; default None."""
         return None
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: StormTopology) -> None:
-        """Refuse a topology in which this component cannot work; called at submission. Default: anything goes.
+        """Refuse a topology in which this component cannot work; called at submission. Default: accept every topology.
 
         :param component_id: this component's id.
         :param conf: the topology's configuration with defaults.
@@ -84,7 +87,7 @@ class Component(ABC):
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
         """Return the Kafka topics outside the topology that this component needs: name -> topic configuration.
 
-        Those that are missing are made before the topology starts, with one partition; they outlive it. Default: none.
+        Missing topics are created before the topology starts, with one partition, and outlive it. Default: none.
 
         :param topology: the topology's name.
         :param conf: the component's configuration.
@@ -92,28 +95,28 @@ class Component(ABC):
         return {}
 
     def files(self, conf: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
-        """Return the files that tasks of this component read: where ``conf`` names each, and its path. Default: none.
+        """Return the files that tasks of this component read: the place in ``conf`` that names each file, and its path. Default: none.
 
-        On Spark they are copied into the topology's folder when it starts, and ``conf`` names the copies from then on: whatever becomes of the
-        files, tasks read the same after every restart.
+        On Spark, the first start copies them into the topology's folder, and from then on ``conf`` names the copies. So tasks read the same
+        content after every restart, whatever happens to the files.
 
         :param conf: the component's configuration.
-        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``, and
-            the keys of the maps within it.
+        :returns: for instance ``{("words.file",): "/data/words.tsv", ("reader.options", "stop", "file"): "stop.txt"}``: a key of ``conf``,
+            followed by keys of nested maps.
         """
         return {}
 
     def snapshot(self) -> Any:
-        """Return the state of this task, to be given to ``restore`` later, maybe in another process.
+        """Return the state of this task, for ``restore``, possibly in another process.
 
-        Called between two calls of the task, in a forked copy of its process. What is returned must be made of dict,
-        list, tuple, set, str, bytes, int, float, bool, None and numpy arrays; tuples and sets nested at most 32 deep in each other. While it cannot
-        be written the task goes on without snapshots, and reports why.
+        Called between two calls of the task, in a forked copy of its process. The state may consist of dict, list, tuple,
+        set, str, bytes, int, float, bool, None and numpy arrays, with tuples and sets nested at most 32 deep. If it
+        cannot be written, the task reports why and continues without a snapshot.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
     def restore(self, state: Any) -> None:
-        """Take over ``state``; called after ``open``/``prepare`` and before the first tuple, if there is a snapshot."""
+        """Restore ``state``; called after ``open``/``prepare`` and before the first tuple, if there is a snapshot."""
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
 
@@ -125,7 +128,7 @@ def stateful(component: Component) -> bool:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How a bolt shares a stream's tuples among its tasks; base of the specs below."""
+    """How a stream's tuples are divided among a bolt's tasks; base of the specs in ``groupings``."""
 
     kind: ClassVar[str] = ""
     """Name of the grouping, e.g. ``local_or_shuffle``."""
@@ -163,7 +166,7 @@ class ComponentSpec:
 
 @dataclass
 class StormTopology:
-    """A topology's logical plan; made by :class:`TopologyBuilder`, not by hand.
+    """A topology; made by :class:`TopologyBuilder`.
 
     :param components: component id -> spec, in the order they were declared.
     """
@@ -181,10 +184,6 @@ class StormTopology:
         return {c.id: c for c in self.components.values() if c.kind == "bolt"}
 
     def consumers(self, component_id: str, stream_id: str = DEFAULT_STREAM_ID) -> dict[str, Grouping]:
-        """Return who subscribes to a stream, and how: {component id: grouping}, in string order of the ids."""
+        """Return the subscribers of a stream, sorted by id: {component id: grouping}."""
         key = GlobalStreamId(component_id, stream_id)
         return {c: self.components[c].inputs[key] for c in sorted(self.components) if key in self.components[c].inputs}
-
-    def without_system(self) -> StormTopology:
-        """Return the user's own components alone, still with their system streams."""
-        return StormTopology({c.id: c for c in self.components.values() if not is_system_id(c.id)})

@@ -1,8 +1,8 @@
-"""Spouts, bolts and groupings for tests and first topologies: what Storm offers in ``org.apache.storm.testing``.
+"""Spouts, bolts and groupings for tests and first topologies, as in Storm's ``org.apache.storm.testing``.
 
-Storm's own helpers share static variables between the test and the tasks. Here tasks may live in processes of their
-own, so the helpers share :class:`SharedLog`, an append-only file of this machine: a test can feed a spout, and see what
-was acked or captured, on the simulated transport and on Spark alike. A cluster of several machines is not served.
+Storm's helpers share static variables between the test and the tasks. Here tasks may run in other processes, so the
+helpers share a :class:`SharedLog`, an append-only file on this machine. With it a test can feed a spout and see what
+was acked or captured, both on the simulated transport and on Spark, but not on a cluster of several machines.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 def _now_ms(context: Any) -> int:
-    """Return the transport's time if the context knows it (simulated time), else the wall clock's."""
+    """Return the transport's time, which may be simulated, if the context knows it; else that of a clock of this machine."""
     clock = getattr(context, "now_ms", None)
     return clock() if clock is not None else time.monotonic_ns() // 1_000_000
 
@@ -62,24 +62,24 @@ def _now_ms(context: Any) -> int:
 
 
 class AckFailDelegate:
-    """Gets the acks and fails of a :class:`FeederSpout`."""
+    """Receives the acks and fails of a :class:`FeederSpout`."""
 
     def ack(self, msg_id: Any) -> None:
-        """Take note of a completed tree."""
+        """Handle a completed tree."""
 
     def fail(self, msg_id: Any) -> None:
-        """Take note of a failed tree."""
+        """Handle a failed tree."""
 
 
 class AckTracker(AckFailDelegate):
-    """Counts acks. A crash may ack again, as in Storm; then it is counted again."""
+    """Counts acks. After a crash an ack may be repeated, as in Storm, and is then counted again."""
 
     def __init__(self) -> None:
         self._acks = SharedLog()
         self._from = 0
 
     def ack(self, msg_id: Any) -> None:
-        """Count one."""
+        """Count an ack."""
         self._acks.append(None)
 
     def get_num_acks(self) -> int:
@@ -92,40 +92,36 @@ class AckTracker(AckFailDelegate):
 
 
 class AckFailMapTracker(SettlesTrees, AckFailDelegate):
-    """Remembers which message ids were acked and which failed."""
+    """Records which message ids were acked and which failed."""
 
     def __init__(self) -> None:
         self._done = SharedLog()
 
-    def _has(self, what: str, msg_id: Any) -> bool:
-        return any(value[0] == what and value[1] == msg_id for value in self._done.values())
-
     def is_acked(self, msg_id: Any) -> bool:
         """Tell whether the tree of ``msg_id`` was completed."""
-        return self._has("ack", msg_id)
+        return any(value == ("ack", msg_id) for value in self._done.values())
 
     def is_failed(self, msg_id: Any) -> bool:
         """Tell whether the tree of ``msg_id`` failed or timed out."""
-        return self._has("fail", msg_id)
+        return any(value == ("fail", msg_id) for value in self._done.values())
 
 
 # --- spouts -----------------------------------------------------------------------------------------------------------
 
 
 class CompletableSpout(Spout):
-    """A spout that ends: all its trees are settled at some time."""
+    """A spout with a finite number of tuples."""
 
     def is_exhausted(self) -> bool:
-        """Tell whether every tuple was emitted and its tree acked or failed; callable from the test's process."""
+        """Tell whether every tuple was emitted and its tree acked or failed; a test may call it in its own process."""
         raise NotImplementedError
 
 
 class FeederSpout(DeclaresFields, Spout):
-    """Emits what the test feeds it.
+    """Emits the tuples that a test feeds it.
 
-    ``feed`` is called on the object given to the builder, before or while the topology runs. With several tasks, task
-    index i emits every n-th tuple from the i-th on. Position and count are the state, so a crash neither loses nor
-    repeats a tuple.
+    Call ``feed`` on the object passed to the builder, before or while the topology runs. With n tasks, the task with
+    index i emits every n-th tuple, starting with the i-th. A crash neither loses nor repeats a tuple.
 
     :param fields: the fields of its stream ``default``.
     """
@@ -142,7 +138,7 @@ class FeederSpout(DeclaresFields, Spout):
         self._delegate = delegate
 
     def feed(self, values: Sequence[Any], msg_id: Any = None) -> None:
-        """Hand in one tuple.
+        """Queue one tuple.
 
         :param values: one per field.
         :param msg_id: message id; default: a new unique string, so that the tree is tracked.
@@ -154,13 +150,13 @@ class FeederSpout(DeclaresFields, Spout):
     feed_no_wait = feed
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Keep the collector."""
+        """Determine this task's share of the tuples."""
         self._collector = collector
         tasks = context.get_component_tasks(context.get_this_component_id())
         self._share = context.get_this_task_index(), len(tasks)
 
     def next_tuple(self) -> None:
-        """Emit the next tuple that is there."""
+        """Emit the next tuple of this task, if there is one."""
         index, tasks = self._share
         for position, (values, msg_id) in self._fed.read(self._position):
             mine = self._seen % tasks == index
@@ -170,25 +166,25 @@ class FeederSpout(DeclaresFields, Spout):
                 return
 
     def ack(self, msg_id: Any) -> None:
-        """Tell the delegate."""
+        """Notify the delegate."""
         self._delegate.ack(msg_id)
 
     def fail(self, msg_id: Any) -> None:
-        """Tell the delegate."""
+        """Notify the delegate."""
         self._delegate.fail(msg_id)
 
     def snapshot(self) -> Any:
-        """Return how far the feed was read."""
+        """Return the position in the log and the number of tuples read."""
         return [self._position, self._seen]
 
     def restore(self, state: Any) -> None:
-        """Go on where the snapshot was taken."""
+        """Continue from the position of the snapshot."""
         self._position, self._seen = state
 
 
 @dataclass
 class FixedTuple:
-    """Values and the stream they belong to.
+    """The values of a tuple and their stream.
 
     :param values: one per field.
     :param stream: stream id, default ``default``.
@@ -202,10 +198,10 @@ class FixedTuple:
 
 
 class FixedTupleSpout(RemembersAttribute, SettlesTrees, CompletableSpout):
-    """Emits a list of tuples once, each with a message id; task index i emits every n-th from the i-th on.
+    """Emits a list of tuples once, each with a message id; of n tasks, the one with index i emits every n-th, starting with the i-th.
 
     :param tuples: :class:`FixedTuple` objects or lists of values.
-    :param fields: fields of the stream ``default``; None declares none (the spout then only fits a mocked component).
+    :param fields: fields of the stream ``default``; None declares no stream (for use as a mocked component).
     """
 
     _state = "_next"
@@ -217,31 +213,31 @@ class FixedTupleSpout(RemembersAttribute, SettlesTrees, CompletableSpout):
         self._next = 0
 
     def get_source_tuples(self) -> list[FixedTuple]:
-        """Return all tuples, of all tasks."""
+        """Return the tuples of all tasks."""
         return self._tuples
 
-    def _settled(self) -> dict[str, str]:
-        # A crash may ack a tree again: what counts is the id, not the call.
-        return {msg_id: what for what, msg_id in self._done.values()}
+    def _outcomes(self) -> dict[str, str]:
+        # By id, because a crash may repeat an ack.
+        return {msg_id: outcome for outcome, msg_id in self._done.values()}
 
     def get_num_acked(self) -> int:
         """Return how many trees are complete."""
-        return sum(what == "ack" for what in self._settled().values())
+        return list(self._outcomes().values()).count("ack")
 
     def get_num_failed(self) -> int:
         """Return how many trees failed."""
-        return sum(what == "fail" for what in self._settled().values())
+        return list(self._outcomes().values()).count("fail")
 
     def get_completed(self) -> int:
         """Return how many trees are settled: acked or failed."""
-        return len(self._settled())
+        return len(self._outcomes())
 
     def is_exhausted(self) -> bool:
         """Tell whether all trees are settled."""
         return self.get_completed() == len(self._tuples)
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Take this task's share."""
+        """Determine this task's share of the tuples."""
         self._collector = collector
         tasks = context.get_component_tasks(context.get_this_component_id())
         self._mine = range(context.get_this_task_index(), len(self._tuples), len(tasks))
@@ -255,7 +251,7 @@ class FixedTupleSpout(RemembersAttribute, SettlesTrees, CompletableSpout):
             self._collector.emit(fixed.values, fixed.stream, message_id=str(number))
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the fields given."""
+        """Declare the fields, if there are any."""
         if self._fields is not None:
             declarer.declare(self._fields)
 
@@ -263,8 +259,8 @@ class FixedTupleSpout(RemembersAttribute, SettlesTrees, CompletableSpout):
 class TestWordSpout(DeclaresFields, MayBeOfOneTask, RemembersAttribute, Spout):
     """Emits one of five names ten times a second, field ``word``, untracked.
 
-    Storm's sleeps 100 ms in ``next_tuple``; this one returns at once until the time has come. Which word comes
-    next follows from task and count, so that two runs are alike.
+    Storm's spout sleeps 100 ms in ``next_tuple``; this one returns at once until the time has come. The words follow
+    from task and count, so that two runs are alike.
 
     :param is_distributed: False allows one task only.
     :param interval_ms: time between two words, default 100.
@@ -332,7 +328,7 @@ class TestEventLogSpout(DeclaresFields, RemembersAttribute, CompletableSpout):
         self._event = 0
 
     def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
-        """Take this task's share."""
+        """Determine this task's share of the events."""
         self._collector = collector
         self._source = context.get_this_task_id()
         self._share = self._total // len(context.get_component_tasks(context.get_this_component_id()))
@@ -344,7 +340,7 @@ class TestEventLogSpout(DeclaresFields, RemembersAttribute, CompletableSpout):
             self._collector.emit([self._source, self._event], message_id=self._event)
 
     def ack(self, msg_id: Any) -> None:
-        """Take note."""
+        """Record that the tree is settled."""
         self._done.append((self._source, msg_id))
 
     fail = ack
@@ -380,7 +376,7 @@ class TestWordCounter(DeclaresFields, RemembersAttribute, BasicBolt):
 
 
 class TestWordBytesCounter(TestWordCounter):
-    """The same over words that come as bytes."""
+    """Counts words that come as bytes."""
 
     def _word(self, tup: Tuple) -> str:
         return bytes(tup.get_binary(0)).decode()
@@ -404,7 +400,7 @@ class TestGlobalCount(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
 
 
 class TestAggregatesCounter(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
-    """Adds up the newest count of every word: takes (word, count), emits ``agg-global``, unanchored, then acks."""
+    """Sums the newest counts of all words: takes (word, count), emits ``agg-global``, unanchored, then acks."""
 
     _fields, _state = Fields("agg-global"), "_counts"
 
@@ -421,7 +417,7 @@ class TestAggregatesCounter(DeclaresFields, RemembersAttribute, KeepsCollector, 
 
 
 class TestConfBolt(DeclaresFields, BasicBolt):
-    """Answers configuration keys: takes a key, emits ``conf`` and ``value``.
+    """Looks up configuration keys: takes a key, emits ``conf`` (the key) and ``value``.
 
     :param component_conf: the component's own configuration.
     """
@@ -443,7 +439,7 @@ class TestConfBolt(DeclaresFields, BasicBolt):
         collector.emit([key, self._conf.get(key)])
 
     def get_component_configuration(self) -> dict[str, Any]:
-        """Return the configuration given."""
+        """Return the component's own configuration."""
         return self._component_conf
 
 
@@ -473,7 +469,7 @@ class IdentityBolt(DeclaresFields, BasicBolt):
 
 
 class TestEventOrderCheckBolt(DeclaresFields, RemembersAttribute, KeepsCollector, Bolt):
-    """Checks that the events of each source come in order; emits ``source`` and ``eventId``; an error otherwise."""
+    """Checks that the events of each source come in order; emits ``source`` and ``eventId``, or raises."""
 
     _fields, _state = Fields("source", "eventId"), "_last"
 
@@ -496,7 +492,7 @@ class TestEventOrderCheckBolt(DeclaresFields, RemembersAttribute, KeepsCollector
 class TupleCaptureBolt(RemembersAttribute, Bolt):
     """Keeps every input for the test and acks it.
 
-    Inputs are numbered by each task, and the number is its state, so what a crash repeats is captured once.
+    Each task numbers its inputs, and the number is its state, so an input that a crash repeats is captured once.
     """
 
     _state = "_count"
@@ -511,7 +507,7 @@ class TupleCaptureBolt(RemembersAttribute, Bolt):
         self._task, self._collector = context.get_this_task_id(), collector
 
     def execute(self, tup: Tuple) -> None:
-        """Capture."""
+        """Capture the input."""
         self._captured.append((self._task, self._count, tup.get_source_component(), tup.get_source_stream_id(), list(tup.values)))
         self._count += 1
         self._collector.ack(tup)
@@ -527,7 +523,7 @@ class TupleCaptureBolt(RemembersAttribute, Bolt):
         return results
 
     def get_and_clear_results(self) -> dict[str, list[FixedTuple]]:
-        """Return the results, and start afresh."""
+        """Return the results and forget them."""
         results = self.get_results()
         self._from = self._captured.end()
         return results
@@ -539,7 +535,7 @@ class LogInfoBolt(BasicBolt):
     """Logs every input at level INFO and emits nothing."""
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        """Log."""
+        """Log the input."""
         log.info("%s", tup)
 
 

@@ -1,4 +1,4 @@
-"""Tuples, one by one (:class:`Tuple`) and by columns (:class:`TupleBatch`)."""
+"""Tuples, singly (:class:`Tuple`) and as columns (:class:`TupleBatch`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.errors import explain
 from dskype.topology.fields import Fields, GlobalStreamId
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "StreamMeta",
     "Tuple",
     "TupleBatch",
-    "check_arity",
     "column_to_list",
     "is_tick",
     "tick_tuple",
@@ -29,7 +28,7 @@ SYSTEM_TASK_ID = -1
 
 
 class InRecord(NamedTuple):
-    """A record as a query read it: an inbox frame, or a record of an external topic."""
+    """A record that a query has read: an inbox frame, or a record of an external topic."""
 
     topic: str
     partition: int
@@ -41,7 +40,7 @@ class InRecord(NamedTuple):
 
 
 class StreamMeta:
-    """Where tuples come from; one object is shared by all tuples of a segment.
+    """The source of tuples; all tuples of a segment share one object.
 
     :param component: id of the emitting component.
     :param task: task id of the emitter; -1 for system tuples.
@@ -99,12 +98,12 @@ def _typed_getters(java_name: str, accepted: tuple[type, ...], refuse_bool: bool
 class Tuple:
     """One tuple as a bolt sees it; the values are read-only.
 
-    Compared by identity, as in Storm. Python sugar beside Storm's getters: ``tup[0]``, ``tup["word"]``, ``len(tup)``,
-    iteration over the values.
+    Tuples are compared by identity, as in Storm. Besides Storm's getters there are ``tup[0]``, ``tup["word"]``,
+    ``len(tup)`` and iteration over the values.
 
-    :param values: the values, one per field, as a python ``tuple``. Not copied, not checked: this constructor is the
-        hottest line of a bolt's loop; the collector has checked the arity at emit.
-    :param meta: where the tuple comes from.
+    :param values: the values, one per field, as a Python ``tuple``. They are neither copied nor checked, because this
+        constructor is the hottest line of a bolt's loop; the collector has checked the arity at emit.
+    :param meta: the tuple's source.
     :param message_id: what the runtime needs for acking; opaque to users.
     """
 
@@ -232,11 +231,11 @@ def column_to_list(column: Any) -> list[Any]:
 
 
 class TupleBatch:
-    """Many tuples of one stream from one source task, by columns: what a ``BatchBolt`` receives.
+    """Tuples of one stream from one source task as columns, the input of a ``BatchBolt``.
 
     :param columns: one column per field, each of length ``n``: numpy array, pyarrow (Dictionary)StringArray or list.
-        Columns may be read-only views of the received frame: copy before changing them.
-    :param meta: where the tuples come from.
+        Columns may be read-only views of the received frame: copy them before changing them.
+    :param meta: the tuples' source.
     :param n: number of rows; needed because a stream may have no fields.
     :param roots: acking data per row or None; opaque to users.
     :param ids: edge ids per row or None; opaque to users.
@@ -298,12 +297,3 @@ class TupleBatch:
 
     def __repr__(self) -> str:
         return f"TupleBatch({self.n} rows of {self.meta!r})"
-
-
-def check_arity(values: Sequence[Any], fields: Fields) -> None:
-    """Refuse an emit whose number of values differs from the stream's number of fields.
-
-    :raises IllegalArgumentException: with Storm's wording.
-    """
-    if len(values) != len(fields.names):
-        raise IllegalArgumentException(f"Tuple created with wrong number of fields. Expected {len(fields.names)} fields but got {len(values)} fields")

@@ -1,16 +1,17 @@
 """Windowed bolts: sliding and tumbling windows by count or duration, in processing time or event time.
 
-The rules are those of Storm's window manager (docs/Windowing.md of Storm and the classes of
-``org.apache.storm.windowing``). Storm reads two clocks: the machine's and that of its timers. Here both enter through
-the task's inbox, so that what a window holds follows from the inbox alone and a task that runs its inbox again makes
-the same windows:
+The rules are those of Storm's window manager (Storm's docs/Windowing.md and the classes of
+``org.apache.storm.windowing``). Storm reads two clocks, the machine's and that of its timers. Here both enter through
+the task's inbox. So the contents of windows follow from the inbox alone, and a task that processes its inbox again
+makes the same windows:
 
-- *now* is the latest record timestamp the task has seen (``context.clock_ms()``);
-- a timer is a tick frame with rate 0, which the topology's clock writes every :meth:`WindowedBoltExecutor.clock_interval_ms`:
-  the sliding interval of a duration window, or the watermark interval of a window in event time.
+- *now* is the latest record timestamp that the task has seen (``context.clock_ms()``);
+- a timer is a tick frame with rate 0. The topology's clock writes it every
+  :meth:`WindowedBoltExecutor.clock_interval_ms`: the sliding interval of a duration window, or the watermark interval
+  of a window in event time.
 
-Boundaries: a window that a timer closes at *t* holds what arrived in ``[t - length, t)``; one in event time that ends at
-*t* holds timestamps in ``(t - length, t]``.
+A window that a timer closes at *t* holds the tuples that arrived in ``[t - length, t)``. A window in event time that
+ends at *t* holds those with timestamps in ``(t - length, t]``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["LATE_TUPLE_FIELD", "Count", "Duration", "TupleWindow", "WindowedBolt
 _log = logging.getLogger(__name__)
 
 LATE_TUPLE_FIELD = "late_tuple"
-"""The one field of the stream of late tuples; its value is the tuple itself, without anchors."""
+"""The only field of the stream of late tuples; its value is the tuple itself, without anchors."""
 
 DEFAULT_WATERMARK_INTERVAL_MS = 1000
 _MAX_INT = 2**31 - 1
@@ -65,7 +66,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Duration:
-    """A time in milliseconds: the length of a window, the interval after which it slides, a lag.
+    """A time in milliseconds: the length of a window, the interval after which it slides, or a lag.
 
     :raises IllegalArgumentException: negative, above 2**31 - 1 ms, or not a whole number of milliseconds.
     """
@@ -119,12 +120,12 @@ TimestampExtractor = Callable[[Tuple], int]
 
 
 class TupleWindow:
-    """What a windowed bolt gets when its window slides.
+    """The input of a windowed bolt when its window slides.
 
     :param tuples: the tuples of the window, in order of arrival.
-    :param new: those that the window before did not hold.
-    :param expired: those that left since the window before; they are acked already.
-    :param start_ms: begin of the window; None where its length is a count.
+    :param new: those that were not in the previous window.
+    :param expired: those that have left since the previous window; they are already acked.
+    :param start_ms: start of the window; None if its length is a count.
     :param end_ms: end of the window: event time, or the time of the task.
     """
 
@@ -139,15 +140,15 @@ class TupleWindow:
         return self._tuples
 
     def get_new(self) -> list[Tuple]:
-        """Return the tuples that the window before did not hold."""
+        """Return the tuples that were not in the previous window."""
         return self._new
 
     def get_expired(self) -> list[Tuple]:
-        """Return the tuples that left since the window before."""
+        """Return the tuples that have left since the previous window."""
         return self._expired
 
     def get_start_timestamp(self) -> int | None:
-        """Return the begin of the window in ms; None where its length is a count."""
+        """Return the start of the window in ms; None if its length is a count."""
         return self._start_ms
 
     def get_end_timestamp(self) -> int | None:
@@ -165,11 +166,11 @@ class TupleWindow:
 
 
 class WindowedBolt(BaseBolt):
-    """A bolt that is called once per window; state its window before it goes to ``set_bolt``.
+    """A bolt that is called once per window; configure the window before passing the bolt to ``set_bolt``.
 
-    What ``execute`` emits is anchored to all tuples of the window unless ``anchors`` says otherwise. Tuples are acked
-    by themselves when they leave the window for good. If ``execute`` raises, the tracked tuples of that window are
-    dropped without an ack, as a worker of Storm loses them when it dies: they time out and their spout may replay them.
+    Emits of ``execute`` are anchored to all tuples of the window unless ``anchors`` says otherwise. Tuples are acked
+    automatically when they leave the window for good. If ``execute`` raises, the tracked tuples of that window are
+    dropped without an ack, as a dying worker of Storm loses them: they time out and their spout may replay them.
 
     >>> class Sum(WindowedBolt):
     ...     def prepare(self, conf, context, collector):
@@ -181,37 +182,37 @@ class WindowedBolt(BaseBolt):
     """
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: WindowedOutputCollector) -> None:
-        """Get ready; called once before the first window. Keep ``collector``: all emits go through it."""
+        """Initialize the bolt; called once before the first window. Keep ``collector``: all emits go through it."""
 
     @abstractmethod
     def execute(self, window: TupleWindow) -> None:
-        """Process one window; called only for windows that hold a tuple."""
+        """Process one window; never called for empty windows."""
 
     # -- the window --------------------------------------------------------------------------------
 
     @property
     def window_configuration(self) -> dict[str, Any]:
-        """What the ``with_...`` methods have stated, as Storm's configuration keys."""
+        """The settings made by the ``with_...`` methods, as Storm's configuration keys."""
         return self.__dict__.setdefault("_window_configuration", {})  # subclasses need not call our constructor
 
     @property
     def timestamp_extractor(self) -> TimestampExtractor | None:
-        """What gives a tuple's event time; None for windows in processing time."""
+        """Function that returns a tuple's event time; None for windows in processing time."""
         return self.__dict__.get("_timestamp_extractor")
 
     def with_window(self, length: Count | Duration, sliding_interval: Count | Duration = Count(1)) -> Self:
-        """Slide a window of ``length`` by ``sliding_interval``; default: with every tuple.
+        """Slide a window of ``length`` by ``sliding_interval``; default: by one tuple.
 
         :raises IllegalArgumentException: not positive, or neither Count nor Duration.
         """
-        for what, value, by_count, by_ms in (
+        for name, value, by_count, by_ms in (
             ("Window length", length, Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT, Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS),
             ("Sliding interval", sliding_interval, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT, Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS),
         ):
             if not isinstance(value, (Count, Duration)):
-                raise IllegalArgumentException(explain(f"{what} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)"))
+                raise IllegalArgumentException(explain(f"{name} must be a Count or a Duration.", given=value, hint="Count(10), Duration.of_seconds(5)"))
             if value.value <= 0:
-                raise IllegalArgumentException(f"{what} must be positive [{value}]")
+                raise IllegalArgumentException(f"{name} must be positive [{value}]")
             self.window_configuration.pop(by_ms if isinstance(value, Count) else by_count, None)
             self.window_configuration[by_count if isinstance(value, Count) else by_ms] = value.value
         return self
@@ -238,7 +239,7 @@ class WindowedBolt(BaseBolt):
         return self._with_duration(Config.TOPOLOGY_BOLTS_TUPLE_TIMESTAMP_MAX_LAG_MS, lag)
 
     def with_watermark_interval(self, interval: Duration) -> Self:
-        """Look every ``interval`` whether windows are complete; default 1 s. Event time only."""
+        """Check every ``interval`` which windows are complete; default 1 s. Event time only."""
         return self._with_duration(Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS, interval)
 
     def with_late_tuple_stream(self, stream_id: str) -> Self:
@@ -259,7 +260,7 @@ class WindowedBolt(BaseBolt):
         return dict(self.window_configuration)
 
     def as_executor(self) -> WindowedBoltExecutor:
-        """Return the bolt that runs this one; called by ``set_bolt``."""
+        """Return the bolt that executes this one; called by ``set_bolt``."""
         return WindowedBoltExecutor(self)
 
 
@@ -288,7 +289,7 @@ class WindowedOutputCollector:
             setattr(self, name, getattr(collector, name))
 
     def emit(self, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
-        """Emit a tuple; ``anchors`` None stands for the window's tuples, an empty list leaves it untracked."""
+        """Emit a tuple, anchored to the window's tuples by default; an empty list of anchors leaves it untracked."""
         return self._collector.emit(values, stream, self.window if anchors is None else anchors)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
@@ -296,7 +297,7 @@ class WindowedOutputCollector:
         return self._collector.emit_direct(task, values, stream, self.window if anchors is None else anchors)
 
     def emit_batch(self, columns: Mapping[str, Any] | Sequence[Any], stream: str = "default") -> int:
-        """Emit many tuples as columns. They are not anchored: use it in topologies without ackers."""
+        """Emit many tuples as columns. They are not anchored, so this is for topologies without ackers."""
         return self._collector.emit_batch(columns, stream)
 
 
@@ -306,8 +307,7 @@ class WindowedOutputCollector:
 class WindowedBoltExecutor(Bolt):
     """Runs a :class:`WindowedBolt` as an ordinary bolt that holds tuples back; made by ``set_bolt``.
 
-    Its state (the queue, the windows' progress, and the user's bolt's own state) survives crashes whether or not the
-    user's bolt keeps state.
+    The queue and the progress of windows survive crashes even if the user's bolt keeps no state.
 
     :param bolt: the user's bolt.
     """
@@ -316,14 +316,14 @@ class WindowedBoltExecutor(Bolt):
         self.bolt = bolt
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the user's streams and, if asked for, that of late tuples."""
+        """Declare the user's streams and, if configured, that of late tuples."""
         late = self.get_component_configuration().get(Config.TOPOLOGY_BOLTS_LATE_TUPLE_STREAM)
         if late is not None:
             declarer.declare_stream(late, Fields(LATE_TUPLE_FIELD))
         self.bolt.declare_output_fields(declarer)
 
     def get_component_configuration(self) -> dict[str, Any]:
-        """Return the window's configuration under the user's own."""
+        """Return the window's configuration, overridden by the user's bolt."""
         return {**self.bolt.window_configuration, **(self.bolt.get_component_configuration() or {})}
 
     def _extractor(self, conf: Mapping[str, Any]) -> TimestampExtractor | None:
@@ -331,7 +331,7 @@ class WindowedBoltExecutor(Bolt):
         return self.bolt.timestamp_extractor or (None if field is None else _FieldTimestamp(field))
 
     def clock_interval_ms(self, conf: Mapping[str, Any]) -> int | None:
-        """Return how often the topology's clock has to call :meth:`on_clock`; None for never.
+        """Return the interval at which the topology's clock calls :meth:`on_clock`; None if it does not.
 
         :param conf: the component's configuration.
         """
@@ -377,7 +377,7 @@ class WindowedBoltExecutor(Bolt):
     def _set_window(self, conf: Mapping[str, Any], component: str) -> None:
         length, length_ms = conf.get(Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_COUNT), conf.get(Config.TOPOLOGY_BOLTS_WINDOW_LENGTH_DURATION_MS)
         interval, interval_ms = conf.get(Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_COUNT), conf.get(Config.TOPOLOGY_BOLTS_SLIDING_INTERVAL_DURATION_MS)
-        if length is not None:  # a count is taken before a duration, as in Storm
+        if length is not None:  # a count takes precedence over a duration, as in Storm
             length_ms = None
         if interval is None and interval_ms is None:
             interval = 1
@@ -400,7 +400,7 @@ class WindowedBoltExecutor(Bolt):
         return self._late.get_count()
 
     def execute(self, tup: Tuple) -> None:
-        """Take a tuple into the queue, which may complete a window."""
+        """Add a tuple to the queue, which may complete a window."""
         now = self._clock_ms()
         if self._extract is None:
             self._manager.enqueue(tup, now)
@@ -422,11 +422,11 @@ class WindowedBoltExecutor(Bolt):
         self._collector.ack(tup)
 
     def on_clock(self) -> None:
-        """Take note of a timer: slide a duration window, or advance the watermark."""
+        """Handle a timer: slide a duration window, or advance the watermark."""
         if self._extract is None:
             self._trigger.on_timer(self._clock_ms())
             return
-        if len(self._stream_ts) < self._sources:  # nothing yet from one of the streams
+        if len(self._stream_ts) < self._sources:  # some stream has sent nothing yet
             return
         watermark = min(self._stream_ts.values()) - self._lag_ms
         if watermark > self._watermark:
@@ -460,7 +460,7 @@ class WindowedBoltExecutor(Bolt):
     # -- state -------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return queue, progress and the user's state."""
+        """Return the queue, the progress of windows and the state of the user's bolt."""
         manager = self._manager
         return {
             "queue": [[e.seq, e.ts, pack_tuple(e.tup)] for e in manager.queue],
@@ -477,7 +477,7 @@ class WindowedBoltExecutor(Bolt):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what :meth:`snapshot` returned."""
+        """Restore what :meth:`snapshot` returned."""
         manager = self._manager
         manager.queue = deque(Event(seq, ts, unpack_tuple(tup)) for seq, ts, tup in state["queue"])
         manager.seq, manager.since_scan = state["seq"], state["since_scan"]
@@ -494,7 +494,7 @@ class WindowedBoltExecutor(Bolt):
 
 
 def _check_bounds(conf: Mapping[str, Any], component: str, length: int, interval: int, length_ms: int, interval_ms: int) -> None:
-    """Refuse windows that hold tuples for longer than they may be pending.
+    """Refuse windows that hold more tuples, or for a longer time, than may be pending.
 
     :raises IllegalArgumentException: with Storm's wording.
     """

@@ -303,58 +303,78 @@ def _satisfied(programs, start, terms, first, last):
 
 
 @njit(cache=True)
-def _in_box(index, slot, lat, lon):
-    west, south, east, north = index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3]
-    if not (south <= lat <= north):
+def _overlap(index, slot, west, south, east, north):
+    """Tell whether a slot's rectangle and another one share a point."""
+    box_west, box_east = index.boxes[slot, 0], index.boxes[slot, 2]
+    if not (index.boxes[slot, 1] <= north and south <= index.boxes[slot, 3]):
         return False
-    if west <= east:
-        return west <= lon <= east
-    return lon >= west or lon <= east
+    crossing = np.int64(box_west > box_east) + np.int64(west > east)
+    if crossing == 0:
+        return box_west <= east and west <= box_east
+    return crossing == 2 or box_west <= east or west <= box_east
 
 
 @njit(cache=True)
-def _scan(west, south, east, north, x_low, x_high, y_low, y_high, hits):
-    """Set ``hits`` to 1 where a box may contain the point; all float32, so that many are compared at once."""
-    for k in range(len(west)):
-        hits[k] = (west[k] <= x_high) & (x_low <= east[k]) & (south[k] <= y_high) & (y_low <= north[k])
+def _scan(boxes, first, last, place, crosses, hits):
+    """Set ``hits`` to 1 where ``boxes[:, first:last]`` may overlap a place; all float32, so that many are compared at once.
+
+    :param crosses: whether the place crosses the antimeridian; it may not look like it any more once it is rounded outwards.
+    """
+    west, south, east, north = boxes[0, first:last], boxes[1, first:last], boxes[2, first:last], boxes[3, first:last]
+    place_west, place_south, place_east, place_north = place
+    if crosses:
+        for k in range(last - first):
+            hits[k] = ((west[k] <= place_east) | (place_west <= east[k])) & (south[k] <= place_north) & (place_south <= north[k])
+    else:
+        for k in range(last - first):
+            hits[k] = (west[k] <= place_east) & (place_west <= east[k]) & (south[k] <= place_north) & (place_south <= north[k])
 
 
 @njit(cache=True)
-def match(index, lat, lon, offsets, terms):
-    """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot."""
+def _different(slots, first, last):
+    """Sort ``slots[first:last]`` and leave each one once; return where they end."""
+    if last - first > 1:
+        found = np.sort(slots[first:last])
+        last = first + 1
+        slots[first] = found[0]
+        for j in range(1, len(found)):
+            if found[j] != found[j - 1]:
+                slots[last] = found[j]
+                last += 1
+    return last
+
+
+@njit(cache=True)
+def match(index, wests, souths, easts, norths, offsets, terms):
+    """Return (message int32[], slot int32[]) of all matches, sorted by message, then slot.
+
+    :param wests: float64[n], and so on: where the messages are. Of a point, west is east and south is north.
+    """
     size = np.int64(1024)
     out_message = np.empty(size, np.int32)
     out_slot = np.empty(size, np.int32)
     n = np.int64(0)
     boxes = index.entry_boxes
     hits = np.zeros(1024, np.uint8)
-    words = hits.view(np.uint64)  # most boxes do not contain the point: eight at a time are passed over
-    for i in range(len(lat)):
+    words = hits.view(np.uint64)  # most boxes do not overlap the place: eight at a time are passed over
+    for i in range(len(wests)):
         first, last = offsets[i], offsets[i + 1]
-        x, y = lon[i], lat[i]
-        x_low, x_high, y_low, y_high = _low(x), _high(x), _low(y), _high(y)
+        west, south, east, north = wests[i], souths[i], easts[i], norths[i]
+        crosses = west > east
+        place = (_low(west), _low(south), _high(east), _high(north))
         # An entry's box is larger than the slot's by less than this: whoever is so far inside needs no second look.
-        margin_x, margin_y = abs(x) * 1e-6 + 1e-9, abs(y) * 1e-6 + 1e-9
+        sure_west, sure_south = west + abs(west) * 1e-6 + 1e-9, south + abs(south) * 1e-6 + 1e-9
+        sure_east, sure_north = east - abs(east) * 1e-6 - 1e-9, north - abs(north) * 1e-6 - 1e-9
         begin = n
         for t in range(first, last):
-            place = find(index.keys, terms[t])
-            if index.keys[place] == EMPTY or index.classes[place] < 0:
+            at = find(index.keys, terms[t])
+            if index.keys[at] == EMPTY or index.classes[at] < 0:
                 continue
-            head, count = index.heads[place], np.int64(index.counts[place])
+            head, count = index.heads[at], np.int64(index.counts[at])
             if count > len(hits):
                 hits = np.zeros(16 * count, np.uint8)
                 words = hits.view(np.uint64)
-            _scan(
-                boxes[0, head : head + count],
-                boxes[1, head : head + count],
-                boxes[2, head : head + count],
-                boxes[3, head : head + count],
-                x_low,
-                x_high,
-                y_low,
-                y_high,
-                hits,
-            )
+            _scan(boxes, head, head + count, place, crosses, hits)
             for word in range((count + 7) >> 3):
                 if words[word] == 0:
                     continue
@@ -363,8 +383,11 @@ def match(index, lat, lon, offsets, terms):
                         continue
                     e = head + k
                     slot = index.entry_slots[e]
-                    inside = (boxes[0, e] + margin_x <= x) & (x <= boxes[2, e] - margin_x) & (boxes[1, e] + margin_y <= y) & (y <= boxes[3, e] - margin_y)
-                    if not inside and not _in_box(index, slot, y, x):
+                    inside = (boxes[0, e] <= sure_east) & (sure_west <= boxes[2, e])
+                    if crosses:
+                        inside = (boxes[0, e] <= sure_east) | (sure_west <= boxes[2, e])
+                    inside = inside & (boxes[1, e] <= sure_north) & (sure_south <= boxes[3, e])
+                    if not inside and not _overlap(index, slot, west, south, east, north):
                         continue
                     program = index.entry_programs[e]
                     if program >= 0 and not _satisfied(index.programs, np.int64(program), terms, first, last):
@@ -378,13 +401,5 @@ def match(index, lat, lon, offsets, terms):
                     out_message[n] = np.int32(i)
                     out_slot[n] = slot
                     n += 1
-        # Several triggers, or both halves of a box, may have found the same slot.
-        if n - begin > 1:
-            found = np.sort(out_slot[begin:n])
-            n = begin + 1
-            out_slot[begin] = found[0]
-            for j in range(1, len(found)):
-                if found[j] != found[j - 1]:
-                    out_slot[n] = found[j]
-                    n += 1
+        n = _different(out_slot, begin, n)  # several triggers, or both halves of a box, may have found the same slot
     return out_message[:n].copy(), out_slot[:n].copy()

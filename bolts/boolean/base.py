@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,9 +19,10 @@ class BooleanIndex(ABC):
     """Finds the boolean subscriptions that messages satisfy.
 
     A subscription lives in a *slot*, a small number that the caller chooses; memory is in proportion to the highest one, so
-    slots of removed subscriptions should be used again. A message satisfies a subscription if its point is in the rectangle
-    (borders included; west > east crosses the antimeridian) and its terms satisfy the expression. Term ids are int64:
-    ranks by document frequency (0 is the rarest), negative ones for words that the vocabulary does not know.
+    slots of removed subscriptions should be used again. A message satisfies a subscription if its place and the rectangle share a point
+    (borders included; west > east crosses the antimeridian, in either) and its terms satisfy the expression. The place is a point, or
+    a rectangle too: an area (:mod:`dskype.spouts.areas`). Term ids are int64: ranks by document frequency (0 is the rarest), negative
+    ones for words that the vocabulary does not know.
 
     An index lives in one task, is used by one thread, and depends on nothing but its calls: the same calls give the same
     results, before and after ``snapshot``/``restore``.
@@ -64,6 +66,9 @@ class BooleanIndex(ABC):
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return which messages satisfy which subscriptions.
 
+        ``messages.areas`` is None where all of them are points, which should cost nothing more. In a batch with areas, a point has
+        the rectangle ``[lon, lat, lon, lat]``; ``lat`` and ``lon`` are not looked at there.
+
         :param messages: any number; positions, sequence numbers and weights are not looked at.
         :returns: (message int32[], slot int32[]): rows of the batch and slots, each pair once, sorted by message, then slot.
         """
@@ -85,6 +90,16 @@ class BooleanIndex(ABC):
     def insert(self, slot: int, bbox: Sequence[float], expression: Any) -> None:
         """Put one subscription in; see :meth:`insert_many`."""
         self.insert_many([slot], np.array([bbox], np.float64), [expression])
+
+    def insert_conjunctions(self, slots: Sequence[int] | np.ndarray, boxes: np.ndarray, offsets: np.ndarray, terms: np.ndarray) -> None:
+        """Put subscriptions in that ask for all of some terms, given as columns; the same as :meth:`insert_many` with ``["and", ...]``.
+
+        :param offsets: int64[n + 1]; those of subscription *i* are ``terms[offsets[i]:offsets[i + 1]]``, at least one.
+        :param terms: int64[].
+        :raises IllegalArgumentException: as :meth:`insert_many` does.
+        """
+        ends = np.asarray(offsets).tolist()
+        self.insert_many(slots, boxes, [["and", *terms[first:last].tolist()] for first, last in itertools.pairwise(ends)])
 
     def remove(self, slot: int) -> None:
         """Take one subscription out; see :meth:`remove_many`."""

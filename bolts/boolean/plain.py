@@ -23,7 +23,7 @@ class PlainIndex(BooleanIndex):
     """Files each subscription under its trigger terms (see :mod:`~dskype.bolts.boolean.programs`) and scans their postings.
 
     A posting holds the slot and the rectangle in float32, rounded outwards, so that a scan reads memory in a row and looks at
-    a subscription only if its rectangle (nearly) contains the message; then the exact rectangle and the expression decide.
+    a subscription only if its rectangle (nearly) overlaps the message; then the exact rectangle and the expression decide.
 
     There is no delta and no rebuild: a posting list is a block of a pool that doubles when it is full, a removal puts the
     list's last posting into the gap, and freed blocks are used again. Insert: O(triggers), amortized; remove: the lengths of
@@ -146,7 +146,9 @@ class PlainIndex(BooleanIndex):
 
     def match(self, messages: MessageBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches; see :meth:`BooleanIndex.match`."""
-        return kernels.match(self._arrays, *map(_frozen, (messages.lat, messages.lon, messages.offsets, messages.terms)))
+        lat, lon = messages.lat, messages.lon
+        places = (lon, lat, lon, lat) if messages.areas is None else messages.areas.T
+        return kernels.match(self._arrays, *map(_frozen, (*places, messages.offsets, messages.terms)))
 
     # -- state ----------------------------------------------------------------------------------------------------------
 

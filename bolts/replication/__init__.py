@@ -1,4 +1,4 @@
-"""Subscriptions that live on several tasks: who places them, who keeps their replicas, who merges what these find.
+"""Subscriptions that live on several tasks: placing them, keeping their replicas, and merging the results.
 
 ::
 
@@ -22,6 +22,6 @@ result                 ``merging.ResultStrategy``                ``merging.Merge
                                                                  ``replicated_subscription`` and ``fast_lists``
 =====================  =======================================  ==========================================================
 
-``messages`` has everything that travels between them. A worked example is in ``docs/distribution.md``, section "Replication"; why
-merged lists are exact is in :mod:`dskype.bolts.replication.replicas`.
+``messages`` defines all messages that travel between them. ``docs/distribution.md``, section "Replication", has a worked example;
+:mod:`dskype.bolts.replication.replicas` explains why merged lists are exact.
 """

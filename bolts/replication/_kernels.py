@@ -1,10 +1,12 @@
-"""Kernels of merged lists. Imports numpy, numba and other kernels only.
+"""Kernels for merged lists. They import numpy, numba and other kernels only.
 
-A merged list is the k best of the rows of all replicas' lists, which are kept in rank order: score descending, then newer (position, then
-sequence number) first. The rows of one message are side by side; it counts once.
+A merged list consists of the k best messages in the rows of all replicas' lists. Rows are kept in rank order: score descending, then newer
+(position, then sequence number) first. So the rows of one message are adjacent; it counts once.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -15,9 +17,47 @@ from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
 K = 3  # column of block after START, LENGTH and CAPACITY
 
 
+class Lists(NamedTuple):
+    """The rows of all replicas' lists, one block of rows per slot.
+
+    :ivar block: int64[slots, 4]: START, LENGTH, CAPACITY, K.
+    :ivar score: float64[rows].
+    :ivar position: int64[rows].
+    :ivar seq: int64[rows].
+    :ivar task: int32[rows], the task of the replica.
+    """
+
+    block: np.ndarray
+    score: np.ndarray
+    position: np.ndarray
+    seq: np.ndarray
+    task: np.ndarray
+
+
+class Changes(NamedTuple):
+    """Changes of replicas' lists.
+
+    :ivar slot: int64[n].
+    :ivar task: int32[n], the task of the replica.
+    :ivar op: int8[n], ADD or REMOVE.
+    :ivar watermark: int64[n].
+    :ivar seq: int64[n].
+    :ivar position: int64[n], read where the op is ADD, as ``score``.
+    :ivar score: float64[n].
+    """
+
+    slot: np.ndarray
+    task: np.ndarray
+    op: np.ndarray
+    watermark: np.ndarray
+    seq: np.ndarray
+    position: np.ndarray
+    score: np.ndarray
+
+
 @njit(cache=True)
 def top(score, position, seq, start, length, k, scores, positions, seqs):
-    """Write the k best messages of a list; return how many there are."""
+    """Write the k best messages of a list into the last three arrays; return how many there are."""
     n = 0
     for row in range(start, start + length):
         if n and seqs[n - 1] == seq[row]:
@@ -31,7 +71,7 @@ def top(score, position, seq, start, length, k, scores, positions, seqs):
 
 @njit(cache=True)
 def put(score, position, seq, task, start, length, new_score, new_position, new_seq, new_task):
-    """Add a row, which has room; return the length."""
+    """Insert a row, for which there is room, unless it is there already; return the new length."""
     at = start
     while at < start + length and ranks_before(score[at], position[at], seq[at], new_score, new_position, new_seq):
         at += 1
@@ -48,7 +88,7 @@ def put(score, position, seq, task, start, length, new_score, new_position, new_
 
 @njit(cache=True)
 def drop(score, position, seq, task, start, length, old_seq, old_task):
-    """Remove a row, if it is there; return the length."""
+    """Remove a row if it is there; return the new length."""
     end = start + length
     for at in range(start, end):
         if seq[at] == old_seq and task[at] == old_task:
@@ -59,20 +99,23 @@ def drop(score, position, seq, task, start, length, old_seq, old_task):
 
 
 @njit(cache=True)
-def merge(block, score, position, seq, task, last, slots, tasks, ops, watermarks, seqs, positions, scores):
-    """Apply changes of replicas' lists, and return those of the merged lists.
+def merge(lists, last, changes):
+    """Apply changes of replicas' lists; return the changes of the merged lists.
 
-    :param block, score, position, seq, task: the pool of lists, with room for what is added.
-    :param last: int64[slots], becomes the watermark of a list's last change.
-    :param slots, ...: the changes, sorted by slot and watermark.
-    :returns: slot, op, seq, score, rank, watermark: at each watermark of a list what it loses, then what it gains, in rank order.
+    :param lists: :class:`Lists`, with room for the rows that are added.
+    :param last: int64[slots], set to the watermark of each list's last change.
+    :param changes: :class:`Changes`, sorted by slot and watermark.
+    :returns: (slot, op, seq, score, rank, watermark); for each watermark of a list the removals, then the additions, in rank order.
     """
+    block, score, position, seq, task = lists.block, lists.score, lists.position, lists.seq, lists.task
+    slots, tasks, ops, watermarks = changes.slot, changes.task, changes.op, changes.watermark
+    seqs, positions, scores = changes.seq, changes.position, changes.score
     n, most = len(slots), 1
     for i in range(n):
         most = max(most, block[slots[i], K])
     old_scores, old_positions, old_seqs = np.empty(most, np.float64), np.empty(most, np.int64), np.empty(most, np.int64)
     new_scores, new_positions, new_seqs = np.empty(most, np.float64), np.empty(most, np.int64), np.empty(most, np.int64)
-    # A row changes the rows of one message, and that one loses a message and gains one at most.
+    # Each change concerns the rows of one message, so the merged list loses and gains at most one message.
     out_slot, out_op, out_seq = np.empty(2 * n, np.int64), np.empty(2 * n, np.int8), np.empty(2 * n, np.int64)
     out_score, out_rank, out_watermark = np.zeros(2 * n, np.float64), np.zeros(2 * n, np.int32), np.empty(2 * n, np.int64)
     out = i = 0
@@ -112,8 +155,9 @@ def merge(block, score, position, seq, task, last, slots, tasks, ops, watermarks
 
 
 @njit(cache=True)
-def tops(block, score, position, seq, slots):
-    """Return the merged lists of slots: offsets, positions, seqs, scores."""
+def tops(lists, slots):
+    """Return the merged lists of slots: (offsets, positions, seqs, scores)."""
+    block, score, position, seq = lists.block, lists.score, lists.position, lists.seq
     n, room = len(slots), 0
     for i in range(n):
         room += min(block[slots[i], K], block[slots[i], LENGTH])

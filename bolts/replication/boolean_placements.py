@@ -1,4 +1,4 @@
-"""The placements of boolean subscriptions that may live on several tasks, as one of these tasks sees them."""
+"""Placements of boolean subscriptions on one of the several tasks that they may live on."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _ALWAYS = np.iinfo(np.int64).max
 
 
 class BooleanPlacements:
-    """Says which positions the boolean subscription in a slot matches here.
+    """Knows for which positions the boolean subscription in a slot matches here.
 
-    It matches exactly the messages with a position above that of its beginning, up to that of its end. Both are watermarks of the
-    distribution task that owns it, which no subscription task has passed when it hears of them.
+    It matches exactly the messages with a position above its beginning, up to its end. Both are watermarks of the distribution task that
+    owns it. Every subscription task is told before it has passed them.
 
     :param metadata: names and registrations by slot.
-    :param collector: the bolt's, for reports.
-    :param coverage: of plans.
-    :param index: of this task.
-    :param forget: called with a slot whose end the watermark has reached.
+    :param collector: collector of the bolt, for reports.
+    :param coverage: coverage of plans.
+    :param index: index of this task.
+    :param forget: called with a slot when the watermark has reached its end.
     """
 
     def __init__(self, metadata: SlotMetadata, collector: Any, coverage: Coverage, index: int, forget: Callable[[int], None]) -> None:
         self._metadata, self._collector, self._coverage, self._index, self._forget = metadata, collector, coverage, index, forget
         self.watermark = -1
-        self._span = np.zeros((2, 0), np.int64)  # a slot matches after the first position, up to the second
-        self._epochs: dict[int, tuple[int, int, bytes]] = {}  # slot -> epoch, plan, and subscription and guard in few bytes
-        self._unreported: dict[int, int] = {}  # slots that report ready when this plan is in force
+        self._span = np.zeros((2, 0), np.int64)  # by slot: matches positions above the first number, up to the second
+        self._epochs: dict[int, tuple[int, int, bytes]] = {}  # slot -> epoch, plan, and the packed subscription and guard
+        self._unreported: dict[int, int] = {}  # slot -> plan; reports ready when that plan is in force here
         self._ending: list[tuple[int, int]] = []  # (watermark, slot)
 
     def open(self, slot: int, placement: Placement) -> None:
@@ -55,7 +55,7 @@ class BooleanPlacements:
         self.report_ready()
 
     def apply(self, slot: int, message: Epoch | End | Survey) -> bool:
-        """Apply what the distribution task says of a subscription; return False if it lives here no longer, and matches only up to now."""
+        """Apply a message about a subscription; return False if the subscription no longer lives here."""
         if isinstance(message, Survey):
             _, plan, packed = self._epochs[slot]
             self._report(slot, SURVEYED, ReportedPlacement.decode(unpack_state(packed) | {"plan": plan}))
@@ -70,21 +70,21 @@ class BooleanPlacements:
         return False
 
     def inside(self, positions: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """Return which pairs of a message and a slot count (bool[n])."""
+        """Return which pairs of a message and a slot are valid matches (bool[n])."""
         return (positions > self._span[0, slots]) & (positions <= self._span[1, slots])
 
     def report_expired(self, slot: int) -> None:
-        """Report that the time of a subscription is over: the task that owns it ends it everywhere."""
+        """Report that a subscription has expired; the task that owns it ends it everywhere."""
         self._report(slot, EXPIRED)
 
     def report_ready(self) -> None:
-        """Report the subscriptions that are ready: all that their plan sends here arrives."""
+        """Report the subscriptions that are ready because this task receives everything that their plan sends to it."""
         for slot in [slot for slot, plan in self._unreported.items() if self._coverage.since(plan) <= self.watermark]:
             del self._unreported[slot]
             self._report(slot, READY)
 
     def end_due(self) -> None:
-        """Forget the subscriptions whose end the watermark has reached."""
+        """Forget subscriptions whose end the watermark has reached."""
         due = [slot for at, slot in self._ending if at <= self.watermark]
         if due:
             self._ending = [(at, slot) for at, slot in self._ending if at > self.watermark]
@@ -106,7 +106,7 @@ class BooleanPlacements:
         return [self.watermark, np.array(self._span), [[slot, *epoch] for slot, epoch in self._epochs.items()], list(self._unreported.items()), self._ending]
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self.watermark, span, epochs, unreported, ending = state
         self._span = np.array(span)
         self._epochs = {slot: (epoch, plan, packed) for slot, epoch, plan, packed in epochs}

@@ -1,4 +1,4 @@
-"""From which watermark on a subscription task receives all that a plan sends to it."""
+"""Tracks from which watermark on a subscription task receives everything that a plan sends to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _UNKNOWN = np.iinfo(np.int64).max
 
 
 class Coverage:
-    """Collects what all distribution tasks say about a plan: their markers, and that all their subscriptions have moved.
+    """Collects what distribution tasks say about a plan: their markers, and when all their subscriptions have moved.
 
-    :param sources: how many distribution tasks there are.
+    :param sources: number of distribution tasks.
     """
 
     def __init__(self, sources: int) -> None:
@@ -24,14 +24,14 @@ class Coverage:
         self._finished: dict[int, set[int]] = {}
 
     def record_marker(self, version: int, source: int, high: int) -> None:
-        """Record that a distribution task sends by a plan from here on; ``high`` is the newest position that it sent before."""
+        """Record that a distribution task sends by a plan from now on; ``high`` is the newest position that it sent before."""
         marks = self._markers.setdefault(version, {})
         marks[source] = high
         if len(marks) == self._sources:
             self._from[version] = max(self._markers.pop(version).values())
 
     def record_finished(self, version: int, source: int) -> bool:
-        """Record that all subscriptions of a distribution task have moved to a plan; return whether that is now so for all tasks."""
+        """Record that all subscriptions of a distribution task have moved to a plan; return whether those of all tasks have."""
         finished = self._finished.setdefault(version, set())
         finished.add(source)
         if len(finished) < self._sources:
@@ -40,7 +40,7 @@ class Coverage:
         return True
 
     def since(self, version: int) -> int:
-        """Return the watermark from which on all comes that a plan sends; higher than any while it is not known."""
+        """Return the watermark from which on everything arrives that a plan sends here; higher than any while it is unknown."""
         return self._from.get(version, _UNKNOWN)
 
     def snapshot(self) -> Any:
@@ -52,7 +52,7 @@ class Coverage:
         ]
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         since, markers, finished = state
         self._from = dict(since)
         self._markers = {version: dict(marks) for version, marks in markers}

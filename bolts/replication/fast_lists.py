@@ -1,10 +1,11 @@
-"""The fast path of merging: lists of subscriptions whose replicas stay as they are, in arrays that kernels change."""
+"""The fast path of merging: lists of subscriptions with steady replicas, in arrays that kernels change."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.replication import _kernels as kernels
@@ -16,11 +17,11 @@ from dskype.bolts.topk.pool import BlockPool, grown
 __all__ = ["FastMergedLists", "MergedLists", "Row"]
 
 _FIELDS = {"score": np.float64, "position": np.int64, "seq": np.int64, "task": np.int32}
-_CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)  # slot, task, op, watermark, seq, position, score
+_CHANGE = (np.int64, np.int32, np.int8, np.int64, np.int64, np.int64, np.float64)  # dtypes of kernels.Changes
 
 
 class MergedLists(NamedTuple):
-    """Lists to be published, as columns; list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of ``messages`` and ``scores``."""
+    """Lists to publish, as columns; list *i* is rows ``offsets[i]`` to ``offsets[i + 1]`` of ``messages`` and ``scores``."""
 
     subscriptions: np.ndarray
     registrations: np.ndarray
@@ -41,11 +42,11 @@ class Row(NamedTuple):
 
 
 class FastMergedLists:
-    """The lists of replicas, merged, in slots; as long as nothing but changes of the replicas' lists comes.
+    """Merged lists by slot, for subscriptions of which nothing but changes of replicas' lists arrives.
 
-    Changes wait for the watermark (:meth:`queue`, :meth:`advance`). Each is O(rows of the list); a row takes some 30 bytes.
+    Changes wait for the watermark (:meth:`queue`, :meth:`advance`). A change is O(rows of the list); a row takes some 30 bytes.
 
-    :param extent: of the window.
+    :param extent: extent of the window.
     """
 
     def __init__(self, extent: int) -> None:
@@ -54,20 +55,20 @@ class FastMergedLists:
         self._ids = MessageIds()
         self._pool = BlockPool(_FIELDS, columns=4)
         self._last = np.zeros(0, np.int64)
-        self._waiting: list[list[np.ndarray]] = []  # columns of changes; slot -1: given back
+        self._waiting: list[kernels.Changes] = []  # slot -1: handed over to the slow path
         self._entering: list[tuple[int, list[Row]]] = []
-        self._written = np.zeros(0, bool)  # whether the list has not changed since it was written
+        self._written = np.zeros(0, bool)  # whether the list is unchanged since it was written
 
-    # -- coming and going -----------------------------------------------------------------------------------------------
+    # -- entering and leaving -----------------------------------------------------------------------------------------------
 
     def enter(self, subscription: str, registration: str, meta: str | None, k: int, rows: list[Row], last: int, written: bool) -> int:
         """Put a subscription on the fast path; return its slot.
 
-        :param rows: of all replicas' lists.
+        :param rows: rows of all replicas' lists.
         :param last: watermark of the last change.
-        :param written: the present list has been written.
+        :param written: whether the present list has been written.
         """
-        slot = self._metadata.free_slot()
+        slot = self._metadata.allocate()
         self._metadata.set(slot, subscription, registration, meta)
         if slot >= len(self._last):
             self._last, self._written = grown(self._last, slot + 1, 0), grown(self._written, slot + 1, True)
@@ -77,8 +78,8 @@ class FastMergedLists:
         self._entering.append((slot, sorted(rows, reverse=True)))
         return slot
 
-    def _settle(self) -> None:
-        """Put what has entered into the arrays."""
+    def _write_entered(self) -> None:
+        """Write the rows of subscriptions that have entered into the arrays."""
         if not self._entering:
             return
         slots = np.array([slot for slot, _ in self._entering], np.int64)
@@ -96,18 +97,21 @@ class FastMergedLists:
         self._remember(np.array(seqs, np.int64), np.array(positions, np.int64), messages)
 
     def _remember(self, seqs: np.ndarray, positions: np.ndarray, messages: Any) -> None:
-        """Note the ids of messages that are not known yet."""
-        import pyarrow as pa
-
+        """Remember the ids of messages that are not known yet."""
         seqs, first = np.unique(seqs, return_index=True)
         new = self._ids.positions(seqs) < 0
         if new.any():
             rows = first[new]
-            self._ids.add(seqs[new], positions[rows], messages.take(pa.array(rows)) if isinstance(messages, pa.Array) else [messages[i] for i in rows.tolist()])
+            self._ids.remember(
+                seqs[new], positions[rows], messages.take(pa.array(rows)) if isinstance(messages, pa.Array) else [messages[i] for i in rows.tolist()]
+            )
 
     def leave(self, slot: int) -> tuple[list[Row], int, bool, list[Change]]:
-        """Take a subscription off the fast path; return its rows, the watermark of the last change, whether the list is written, and the changes that wait."""
-        self._settle()
+        """Take a subscription off the fast path.
+
+        :returns: its rows, the watermark of its last change, whether its list is written, and the changes that wait.
+        """
+        self._write_entered()
         pool = self._pool
         start, length = pool.block[slot, :2].tolist()
         inside = slice(start, start + length)
@@ -122,17 +126,16 @@ class FastMergedLists:
             )
         ]
         waiting: list[Change] = []
-        for columns in self._waiting:
-            mine = np.flatnonzero(columns[0] == slot)
-            if len(mine):
-                _, tasks, ops, watermarks, seqs, positions, scores = (column[mine].tolist() for column in columns)
-                ids = iter(self._ids.get(columns[4][mine][columns[2][mine] == kernels.ADD]).to_pylist())
+        for changes in self._waiting:
+            rows_of_slot = np.flatnonzero(changes.slot == slot)
+            if len(rows_of_slot):
+                _, tasks, ops, watermarks, seqs, positions, scores = (column[rows_of_slot].tolist() for column in changes)
+                ids = iter(self._ids.get(changes.seq[rows_of_slot][changes.op[rows_of_slot] == kernels.ADD]).to_pylist())
                 messages = [next(ids) if op == kernels.ADD else "" for op in ops]
                 waiting += map(Change, watermarks, tasks, ops, seqs, positions, scores, messages)
-                columns[0][mine] = -1
+                changes.slot[rows_of_slot] = -1
         pool.release(np.array([slot]))
-        self._metadata.clear(slot)
-        self._metadata.free.append(slot)
+        self._metadata.release(slot)
         last, written = int(self._last[slot]), bool(self._written[slot])
         self._written[slot] = True  # the slot is empty
         return rows, last, written, waiting
@@ -140,59 +143,58 @@ class FastMergedLists:
     # -- changes --------------------------------------------------------------------------------------------------------
 
     def queue(self, slots: np.ndarray, task: int, batch: DeltaBatch) -> None:
-        """Add changes of a task's lists, in order. Of the batch ``ops``, ``watermarks``, ``messages``, ``scores``, ``seqs`` and ``positions`` are read."""
-        import pyarrow as pa
-
+        """Queue changes of a task's lists, in order. Reads ``ops``, ``watermarks``, ``messages``, ``scores``, ``seqs`` and ``positions`` of the batch."""
         columns = slots, np.full(len(slots), task), batch.ops, batch.watermarks, batch.seqs, batch.positions, batch.scores
-        self._waiting.append([np.array(column, dtype) for column, dtype in zip(columns, _CHANGE)])
+        self._waiting.append(kernels.Changes(*(np.array(column, dtype) for column, dtype in zip(columns, _CHANGE))))
         added = np.flatnonzero(batch.ops == kernels.ADD)
         if len(added):
             self._remember(batch.seqs[added], batch.positions[added], batch.messages.take(pa.array(added)))
 
     def advance(self, watermark: int) -> DeltaBatch | None:
-        """Apply the changes up to a watermark; return those of the merged lists."""
+        """Apply the changes up to a watermark; return the changes of the merged lists."""
         if not self._waiting:
             self._ids.free(watermark - self._extent)
             return None
-        self._settle()
-        columns = [np.concatenate(parts) for parts in zip(*self._waiting)]
-        due = (columns[3] <= watermark) & (columns[0] >= 0)
-        later = (columns[3] > watermark) & (columns[0] >= 0)
-        self._waiting = [[column[later] for column in columns]] if later.any() else []
-        slots, tasks, ops, watermarks, seqs, positions, scores = (column[due] for column in columns)
-        order = np.lexsort((watermarks, slots))
-        columns = [column[order] for column in (slots, tasks, ops, watermarks, seqs, positions, scores)]
+        self._write_entered()
+        changes = kernels.Changes(*map(np.concatenate, zip(*self._waiting)))
+        later = np.flatnonzero((changes.watermark > watermark) & (changes.slot >= 0))
+        self._waiting = [_select(changes, later)] if len(later) else []
+        changes = _select(changes, np.flatnonzero((changes.watermark <= watermark) & (changes.slot >= 0)))
+        changes = _select(changes, np.lexsort((changes.watermark, changes.slot)))
         pool = self._pool
-        touched, first = np.unique(columns[0], return_index=True)
-        adds = np.add.reduceat((columns[2] == kernels.ADD).astype(np.int64), first) if len(first) else np.zeros(0, np.int64)
+        touched, first = np.unique(changes.slot, return_index=True)
+        adds = np.add.reduceat((changes.op == kernels.ADD).astype(np.int64), first) if len(first) else np.zeros(0, np.int64)
         pool.reserve(touched, pool.block[touched, kernels.LENGTH] + adds)
-        slots, ops, seqs, scores, ranks, watermarks = kernels.merge(pool.block, pool.score, pool.position, pool.seq, pool.task, self._last, *columns)
+        slots, ops, seqs, scores, ranks, watermarks = kernels.merge(self._lists, self._last, changes)
         found = None
         if len(slots):
             self._written[slots] = False
             names, registrations, metas = self._metadata.columns(slots)
             found = DeltaBatch(names, registrations, ops, watermarks, self._ids.get(seqs), scores, ranks, metas)
-        # Replicas have dropped by now what has left the window.
+        # By now replicas have dropped the messages that left the window.
         self._ids.free(watermark - self._extent)
         return found
 
     def pop_unwritten(self, watermark: int) -> MergedLists | None:
-        """Return the lists, as of a watermark, that have changed since they were written; they count as written now."""
-        self._settle()
+        """Return the lists that changed since they were written, as of a watermark; they count as written now."""
+        self._write_entered()
         slots = np.flatnonzero(~self._written[: len(self._last)])
         if not len(slots):
             return None
         self._written[slots] = True
-        pool = self._pool
         names, registrations, _ = self._metadata.columns(slots)
-        offsets, _, seqs, scores = kernels.tops(pool.block, pool.score, pool.position, pool.seq, slots)
+        offsets, _, seqs, scores = kernels.tops(self._lists, slots)
         return MergedLists(names, registrations, np.full(len(slots), watermark), offsets, self._ids.get(seqs), scores)
+
+    @property
+    def _lists(self) -> kernels.Lists:
+        return kernels.Lists(self._pool.block, *(getattr(self._pool, name) for name in _FIELDS))
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
         """Return the state as arrays and plain values."""
-        self._settle()
+        self._write_entered()
         pool, n = self._pool, len(self._last)
         block = pool.block[:n]
         rows = pool.gather(block[:, kernels.START].copy(), block[:, kernels.LENGTH].copy(), *_FIELDS)
@@ -204,11 +206,11 @@ class FastMergedLists:
             "rows": list(rows),
             "last": self._last,
             "written": self._written,
-            "waiting": self._waiting,
+            "waiting": list(map(list, self._waiting)),
         }
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._metadata.restore(state["entries"])
         self._ids.restore(state["ids"])
         self._last, self._written = np.array(state["last"]), np.array(state["written"])
@@ -221,11 +223,11 @@ class FastMergedLists:
         at = _rows_of(pool.block[:n, kernels.START], state["lengths"])
         for name, column in zip(_FIELDS, state["rows"]):
             getattr(pool, name)[at] = column
-        self._waiting = [[np.array(column) for column in columns] for columns in state["waiting"]]
+        self._waiting = [kernels.Changes(*map(np.array, columns)) for columns in state["waiting"]]
 
     def _check(self) -> None:
-        """Verify that lists are in order, hold no row twice, and that all ids are known."""
-        self._settle()
+        """Verify that lists are in order and have no duplicate rows, and that all ids are known."""
+        self._write_entered()
         pool = self._pool
         pool._check()
         for start, length, _, k in pool.block.tolist():
@@ -237,6 +239,10 @@ class FastMergedLists:
             self._ids.get(pool.seq[start : start + length])
 
 
+def _select(changes: kernels.Changes, rows: np.ndarray) -> kernels.Changes:
+    return kernels.Changes(*(column[rows] for column in changes))
+
+
 def _rows_of(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of the rows of blocks, one block after another."""
+    """Return the indexes of the rows of blocks, one block after another."""
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))

@@ -1,17 +1,18 @@
-"""Merges what the replicas of subscriptions have found; the state of a result task with a distributor that replicates.
+"""Merges the results of replicas; the state of a result task with a distributor that replicates.
 
-**When something is published.** The newest list of a replica holds until the replica sends a change, and all changes of watermark *w* have
-come when the watermark of this task reaches *w*. At every watermark at which something changed, a subscription is published if all tasks of
-one of its epochs claim that epoch: the k best of their lists together. Why that is exact: :mod:`dskype.bolts.replication.replicas`. Otherwise
-nothing is published of it, and later its list jumps.
+**When a list is published.** A replica's list holds until the replica sends a change, and all changes of watermark *w* have arrived when
+the watermark of this task reaches *w*. At every watermark with changes, the list of a subscription is published if all tasks of one of its
+epochs claim that epoch: it consists of the k best messages of their lists (:mod:`dskype.bolts.replication.replicas` explains why that is
+exact). Otherwise nothing is published for the subscription, and later its list jumps.
 
-**One replica.** While a subscription has one replica that is ready, its deltas are what is to be published; they are passed on as
-columns, and nothing is kept of it here. A :class:`ReplicatedSubscription` is kept where that is not so: from the beginning to the first list;
-while there are several replicas (the first one hands over what it has published, its *base*); and at the end until all tasks have said
-that they have forgotten it. A new registration of a subscription is published only when the one before has been taken back.
+**One replica.** While a subscription has one replica, and this is ready, the replica's deltas are passed on unchanged, as columns, and
+nothing about the subscription is kept here. A :class:`ReplicatedSubscription` is kept in all other cases: from the beginning to the first
+list; while there are several replicas (the first one hands over what it has published, its *base*); and at the end until all tasks have
+confirmed that they have forgotten it. A new registration of a subscription is published only after the results of the previous one have been
+withdrawn.
 
-**The fast path.** A subscription whose replicas are those of one epoch, and of which nothing but changes comes, is *steady*. It is kept in
-arrays (:class:`FastMergedLists`) until anything else comes. That changes nothing but the time it takes.
+**The fast path.** A subscription is *steady* if its replicas are those of one epoch, and nothing but changes arrives from them. It is kept in
+arrays (:class:`FastMergedLists`) until something else arrives. The fast path only saves time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.replication.fast_lists import FastMergedLists, MergedLists, Row
 from dskype.bolts.replication.messages import PART, Begin, Finish, ReplicaDropped, ReplicaGone, ReplicaList
@@ -33,7 +35,7 @@ _PASSED_ON, _MERGED = -1, -2
 
 
 class Delta(NamedTuple):
-    """A change to be published; a row of a :class:`DeltaBatch`."""
+    """A delta to publish; a row of a :class:`DeltaBatch`."""
 
     subscription: str
     registration: str
@@ -46,7 +48,7 @@ class Delta(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event to be published."""
+    """An event to publish."""
 
     subscription: str
     registration: str
@@ -55,7 +57,7 @@ class Event(NamedTuple):
 
 
 class TopkList(NamedTuple):
-    """A list to be published, in rank order."""
+    """A list to publish, in rank order."""
 
     subscription: str
     registration: str
@@ -65,7 +67,7 @@ class TopkList(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """What is to be published; each in order, and the deltas of a subscription in one batch."""
+    """Results to publish. Each field is in order, and the deltas of a subscription are in one batch."""
 
     deltas: list[DeltaBatch]
     events: list[Event]
@@ -74,12 +76,12 @@ class Publication(NamedTuple):
 
 
 class Merger:
-    """What a result task knows of subscriptions that are not simply passed on; see the module.
+    """Keeps the subscriptions whose results are not simply passed on; see the module.
 
-    Every call adds to what is to be published; :meth:`pop_publication` returns it.
+    Calls collect results to publish; :meth:`pop_publication` returns them.
 
-    :param extent: of the window.
-    :param lists: whether whole lists are wanted.
+    :param extent: extent of the window.
+    :param lists: whether whole lists are published.
     """
 
     def __init__(self, extent: int, lists: bool = True) -> None:
@@ -87,9 +89,9 @@ class Merger:
         self._wants_lists = lists
         self._fast = FastMergedLists(extent)
         self._kept: dict[str, ReplicatedSubscription] = {}  # by registration
-        self._chains: dict[str, list[str]] = {}  # subscription -> registrations that wait for the first to be taken back
-        self._busy: dict[str, None] = {}  # those with something to be done when the watermark rises
-        self._dirty: dict[str, None] = {}
+        self._chains: dict[str, list[str]] = {}  # subscription -> its registrations; the others wait until the first is withdrawn
+        self._busy: dict[str, None] = {}  # registrations with something to do when the watermark rises
+        self._dirty: dict[str, None] = {}  # registrations whose list changed since it was written
         self._ends: list[tuple[int, str, str]] = []  # boolean registrations that ended
         self._clear_publication()
 
@@ -104,13 +106,13 @@ class Merger:
         self._lists: MergedLists | None = None
 
     def pop_publication(self) -> Publication:
-        """Return what is to be published, and forget it."""
+        """Return the results to publish, and forget them."""
         deltas = [] if self._fast_deltas is None else [self._fast_deltas]
         if self._deltas:
             names, registrations, ops, watermarks, messages, scores, ranks, metas = map(list, zip(*self._deltas))
             numbers = np.array(ops, np.int8), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32)
-            given = None if all(meta is None for meta in metas) else metas
-            deltas.append(DeltaBatch(names, registrations, numbers[0], numbers[1], messages, numbers[2], numbers[3], given))
+            column = None if all(meta is None for meta in metas) else metas
+            deltas.append(DeltaBatch(names, registrations, numbers[0], numbers[1], messages, numbers[2], numbers[3], column))
         found = Publication(deltas, self._events, self._items, self._lists)
         self._clear_publication()
         return found
@@ -118,7 +120,7 @@ class Merger:
     # -- beginnings and ends --------------------------------------------------------------------------------------------
 
     def begin(self, name: str, registration: str, begin: Begin) -> None:
-        """Note that a subscription was registered; boolean ones are active at once, for what comes after its watermark."""
+        """Record a registration. A boolean subscription is active at once, for messages after the watermark."""
         if not begin.topk:
             self._events.append(Event(name, registration, "active", begin.at))
             return
@@ -130,7 +132,7 @@ class Merger:
         self._process(one)
 
     def finish(self, name: str, registration: str, finish: Finish) -> None:
-        """Note that a registration has ended."""
+        """Record the end of a registration."""
         if not finish.topk:
             self._ends.append((finish.at, name, registration))
             self._end_boolean()
@@ -149,14 +151,14 @@ class Merger:
         return one
 
     def _find(self, registration: str) -> ReplicatedSubscription | None:
-        """Return a registration to which something other than a change happens: it leaves the fast path."""
+        """Return a registration, if it is kept, and take it off the fast path, because something other than a change has arrived."""
         one = self._kept.get(registration)
         if one is not None and one.slot >= 0:
             self._leave_fast_path(one)
         return one
 
     def _close(self, name: str) -> None:
-        """Take back the registrations of a subscription that have ended everywhere, one after the other."""
+        """Withdraw the registrations of a subscription that have ended everywhere, one after the other."""
         chain = self._chains.get(name)
         if chain is None:
             return
@@ -171,12 +173,12 @@ class Merger:
             if not one.ended <= one.gone.keys():
                 return
             chain.pop(0)
-            self._take_back(one)
+            self._withdraw(one)
         del self._chains[name]
 
-    def _take_back(self, one: ReplicatedSubscription) -> None:
+    def _withdraw(self, one: ReplicatedSubscription) -> None:
         watermark = max(one.end_at, one.last)
-        for _, _, score, message in one.to_take_back():
+        for _, _, score, message in one.published_results():
             self._deltas.append(Delta(one.name, one.registration, REMOVE, watermark, message, score, meta=one.meta))
         self._events.append(Event(one.name, one.registration, "removed", watermark))
         if not one.replaced:
@@ -200,12 +202,12 @@ class Merger:
     # -- replicas -------------------------------------------------------------------------------------------------------
 
     def owns(self, registration: str, task: int) -> bool:
-        """Tell whether a task's changes of a registration are merged here, and not passed on."""
+        """Tell whether a task's changes of a registration are merged here instead of being passed on."""
         one = self._kept.get(registration)
         return one is not None and task in one.known
 
     def note_changed(self, registration: str) -> None:
-        """Note that a list has changed which a replica would have written itself."""
+        """Record the change of a list that a replica would have written itself."""
         self._find(registration)
         self._mark_dirty(registration)
 
@@ -214,7 +216,7 @@ class Merger:
             self._dirty[registration] = None
 
     def receive(self, name: str, task: int, message: ReplicaList | ReplicaDropped | ReplicaGone) -> None:
-        """Take in what a task says of its replica."""
+        """Handle a message of a task about its replica."""
         if isinstance(message, ReplicaList):
             self._receive_list(name, task, message)
         elif isinstance(message, ReplicaGone):
@@ -240,14 +242,12 @@ class Merger:
         self._process(one)
 
     def receive_changes(self, task: int, batch: DeltaBatch) -> np.ndarray:
-        """Take in changes of a task's lists, of watermarks that are still to come, with texts as pyarrow arrays.
+        """Receive changes of a task's lists, at watermarks that this task has not reached, with texts as pyarrow arrays.
 
-        ``subscriptions``, ``ranks`` and ``metas`` of the batch are not read.
+        Does not read ``subscriptions``, ``ranks`` and ``metas`` of the batch.
 
-        :returns: which of them are to be passed on, bool[n]; the others are merged, or are of a replica that does not count any more.
+        :returns: which changes to pass on, bool[n]; the others are merged, or belong to a replica that no longer counts.
         """
-        import pyarrow as pa
-
         parts = batch.ops >= PART
         if not self._kept:
             return ~parts
@@ -268,14 +268,14 @@ class Merger:
         return ~parts & (owners == _PASSED_ON)
 
     def _owner(self, registration: str, task: int) -> int:
-        """Return the slot of a steady subscription to which a task's changes belong, or a code."""
+        """Return the slot of the steady subscription that a task's changes belong to, or ``_MERGED`` or ``_PASSED_ON``."""
         one = self._kept.get(registration)
         if one is None or task not in one.known:
             return _PASSED_ON
         return one.slot if one.slot >= 0 else _MERGED
 
     def advance(self, watermark: int) -> None:
-        """Do what the watermark allows."""
+        """Apply the changes up to a watermark, and collect what can be published."""
         self.watermark = watermark
         steady = self._fast.advance(watermark)
         if steady is not None:
@@ -286,7 +286,7 @@ class Merger:
         self._end_boolean()
 
     def _process(self, one: ReplicatedSubscription) -> None:
-        """Apply what the watermark has reached, and publish."""
+        """Apply the actions that the watermark has reached, and publish."""
         self._apply_due(one)
         now, waits = self.watermark, bool(one.queue)
         if one.may_publish() and not waits and (replicas := one.complete()) is not None:
@@ -309,7 +309,7 @@ class Merger:
             self._busy.pop(one.registration, None)
 
     def _apply_due(self, one: ReplicatedSubscription) -> None:
-        """Apply what the watermark has reached, and publish at each watermark."""
+        """Apply the actions that the watermark has reached, and publish at each of their watermarks."""
         queue, now = one.queue, self.watermark
         queue.sort(key=lambda action: action.watermark)  # stable: a task's actions stay in order
         i, n = 0, len(queue)
@@ -324,7 +324,7 @@ class Merger:
         del queue[:i]
 
     def _enter_fast_path(self, one: ReplicatedSubscription, replicas: list[Replica]) -> None:
-        """Put a subscription on the fast path if it is steady: all replicas count, and what is published is what they have."""
+        """Put a subscription on the fast path if it is steady: all its replicas count, and the published list is that of the replicas."""
         if (
             len(replicas) < len(one.replicas)
             or one.known != one.replicas.keys()
@@ -355,9 +355,9 @@ class Merger:
 
     def _apply(self, one: ReplicatedSubscription, action: Listing | Drop | Change) -> None:
         if isinstance(action, Listing):
-            if action.base is not None and one.published is None and not one.begun:  # (of one that has begun here nothing is published yet)
+            if action.base is not None and one.published is None and not one.begun:  # nothing is published of one that began here
                 one.published = action.base.rows()
-                self._mark_dirty(one.registration)  # the replica may have had it to write
+                self._mark_dirty(one.registration)  # the replica may not have written it yet
             if action.claims:
                 entries = {seq: (score, position, message) for seq, position, score, message in action.ranked.rows()}
                 one.replicas[action.task] = Replica(action.claims, action.alone, entries)
@@ -372,7 +372,7 @@ class Merger:
                 replica.entries.pop(action.seq, None)
 
     def _publish(self, one: ReplicatedSubscription) -> None:
-        """Publish the merged list, if it is known, as of what was applied last."""
+        """Publish the merged list, if it is known, as of the last action."""
         replicas = one.complete()
         if replicas is None:
             return
@@ -396,7 +396,7 @@ class Merger:
         )
 
     def write_lists(self) -> bool:
-        """Publish the lists that changed since they were written; those that are not known now wait. Return whether there were any."""
+        """Publish lists that changed since they were written, unless they are unknown at present; return whether there were any."""
         done = []
         for registration in self._dirty:
             one = self._kept.get(registration)
@@ -418,7 +418,7 @@ class Merger:
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return the state as plain values; taken when everything has been published."""
+        """Return the state as plain values, when everything has been published."""
         return {
             "watermark": self.watermark,
             "lives": [one.snapshot() for one in self._kept.values()],
@@ -430,7 +430,7 @@ class Merger:
         }
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self.watermark = state["watermark"]
         self._fast.restore(state["steady"])
         for one in map(ReplicatedSubscription.restored, state["lives"]):

@@ -1,4 +1,4 @@
-"""What a result bolt does with what arrives: to pass it on, or to merge it."""
+"""The strategies of the result bolt: pass results on, or merge them."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _NOTHING = Publication([], [], [], None)
 
 
 class ResultStrategy:
-    """Decides what of the results of subscription bolts is published, and when.
+    """Decides which results of subscription tasks are published, and when.
 
-    The result bolt makes one at ``prepare``: this one where every subscription lives on one task, so that all is published as it comes;
-    :class:`MergedResults` where it may live on several.
+    The result bolt makes one in ``prepare``. This class publishes all results as they arrive, because every subscription lives on one
+    task; :class:`MergedResults` is for subscriptions that may live on several.
     """
 
     def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
-        """Return the deltas of a subscription task that are to be published at once; keep or merge the others. None: none of them."""
+        """Return the deltas of a subscription task to publish at once, or None; keep or merge the others."""
         return batch
 
     def keeps_list(self, registration: str, task: int) -> bool:
-        """Tell whether the list that a task has written is merged here instead, and must not be published as it is."""
+        """Tell whether the list that a task has written must not be published, because a merged list takes its place."""
         return False
 
     def receive(self, name: str, task: int, kind: str, record: Any) -> None:
-        """Take in a message of a replica, of stream ``lists``."""
+        """Handle a message of a replica (stream ``lists``)."""
 
     def receive_registrations(self, batch: TupleBatch) -> None:
-        """Take in what distribution tasks say of registrations."""
+        """Handle messages of distribution tasks about registrations."""
 
     def write_lists(self) -> bool:
-        """Add the merged lists that have changed to what is to be published; return whether there were any."""
+        """Add changed merged lists to the results to publish; return whether there were any."""
         return False
 
     def pop_publication(self) -> Publication:
-        """Return what has been merged and is to be published now."""
+        """Return the merged results to publish now."""
         return _NOTHING
 
     def advance(self, watermark: int) -> list[DeltaBatch]:
-        """Note the watermark; return the matches that have waited for it."""
+        """Record the watermark; return the matches that waited for it."""
         return []
 
     def snapshot(self) -> dict[str, Any]:
@@ -55,16 +55,16 @@ class ResultStrategy:
         return {"merger": None, "matches": []}
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
 
 
 class MergedResults(ResultStrategy):
-    """Merges what replicas have found, and publishes every match once.
+    """Merges the lists of replicas, and publishes every match once.
 
-    :param extent: of the window.
-    :param wants_deltas: whether changes of lists are wanted.
-    :param wants_lists: whether whole lists are wanted.
-    :param context: for metrics.
+    :param extent: extent of the window.
+    :param wants_deltas: whether changes of lists are published.
+    :param wants_lists: whether whole lists are published.
+    :param context: context of the bolt, for metrics.
     """
 
     def __init__(self, extent: int, wants_deltas: bool, wants_lists: bool, context: Any) -> None:
@@ -73,7 +73,7 @@ class MergedResults(ResultStrategy):
         context.register_gauge("merged", lambda: len(self._merger))
 
     def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
-        """Return the changes of replicas that are alone."""
+        """Return the changes of replicas that are alone; keep matches and merge other changes."""
         found = batch.ops == MATCH
         if not found.any():
             left = self._merger.receive_changes(task, batch)
@@ -89,18 +89,18 @@ class MergedResults(ResultStrategy):
         return batch if rows is None else batch._replace(seqs=None, positions=None).select(rows)
 
     def keeps_list(self, registration: str, task: int) -> bool:
-        """Return whether the task's replica is merged; then the merged list is written in place of the replica's."""
+        """Tell whether the task's replica is merged; then the merged list will be written instead."""
         owned = self._merger.owns(registration, task)
         if owned:
             self._merger.note_changed(registration)
         return owned
 
     def receive(self, name: str, task: int, kind: str, record: Any) -> None:
-        """Hand it to the merger."""
+        """Pass the message to the merger."""
         self._merger.receive(name, task, decode_replica_message(kind, record))
 
     def receive_registrations(self, batch: TupleBatch) -> None:
-        """Begin and finish registrations."""
+        """Pass beginnings and ends of registrations to the merger."""
         for name, registration, event, record in batch.rows():
             if event == "begin":
                 self._merger.begin(name, registration, Begin(**record))
@@ -108,15 +108,15 @@ class MergedResults(ResultStrategy):
                 self._merger.finish(name, registration, Finish(**record))
 
     def write_lists(self) -> bool:
-        """Have the merger write them."""
+        """Let the merger write the changed lists."""
         return self._merger.write_lists()
 
     def pop_publication(self) -> Publication:
-        """Return what has been merged."""
+        """Return the results of the merger."""
         return self._merger.pop_publication()
 
     def advance(self, watermark: int) -> list[DeltaBatch]:
-        """Return matches, each once: several tasks may have found one; and merge what the watermark allows."""
+        """Merge changes up to the watermark; return matches up to it, each once, because several tasks may have found one."""
         self._merger.advance(watermark)
         if not self._matches:
             return []
@@ -131,14 +131,14 @@ class MergedResults(ResultStrategy):
         once = np.ones(len(order), bool)
         once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (batch.seqs[order[1:]] != batch.seqs[order[:-1]])
         rows = order[once]
-        return [batch._replace(seqs=None).select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
+        return [batch.select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what waits for replicas or for the watermark."""
+        """Return the results that wait for replicas or for the watermark."""
         return {"merger": self._merger.snapshot(), "matches": [list(batch[:9]) for batch in self._matches]}
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         if state.get("merger") is not None:
             self._merger.restore(state["merger"])
             self._matches = [DeltaBatch.decode(columns) for columns in state["matches"]]

@@ -1,16 +1,16 @@
-"""What distribution, subscription and result bolts tell each other about subscriptions, as typed messages.
+"""The messages that distribution, subscription and result bolts send each other about subscriptions.
 
-Each message is a named tuple. ``encode`` returns the plain value that travels on the stream, ``decode`` reads it back; nothing else knows
+Each message is a named tuple. ``encode`` returns the plain value that travels on the stream, and ``decode`` reads it back; no other code knows
 the form on the wire. The streams are those of :mod:`dskype.spouts.streams`:
 
 ================  ==================================================================================================================
 stream            messages
 ================  ==================================================================================================================
 ``placements``    :class:`Placement`, :class:`Epoch`, :class:`End`, :class:`Survey`, :class:`PlanMarker`, :class:`AllMoved`;
-                  without replication the bare subscription (:mod:`dskype.bolts.subscriptions`), or None to unregister
+                  without replication the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister
 ``shortages``     :class:`ReplicaReport`
 ``registrations`` :class:`Begin` and :class:`Finish`
-``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and what ``ResultPublisher`` emits)
+``lists``         :class:`ReplicaList`, :class:`ReplicaDropped`, :class:`ReplicaGone` (and the tuples of ``ResultPublisher``)
 ================  ==================================================================================================================
 """
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.subscriptions import Subscription, decode_subscription, from_map
+from dskype.distribution.subscriptions import Subscription, decode_subscription, from_map
 
 __all__ = [
     "EXPIRED",
@@ -65,11 +65,11 @@ class Epoch(NamedTuple):
     :ivar tasks: indexes of the tasks that the subscription lives on, rising.
     :ivar guard: no message that goes to none of these tasks has a score above it.
     :ivar plan: version of the plan by which it was placed.
-    :ivar since: version of the plan that must be in force before a new replica, or one that is to ``evaluate``, asks for the window.
-    :ivar at: watermark of the distribution task when it decided.
-    :ivar moving: the subscription moves to another plan; the epoch before this one stays good until the next one.
+    :ivar since: version of the plan that must be in force before a new replica, or one in ``evaluate``, asks for the window.
+    :ivar at: watermark of the distribution task at the decision.
+    :ivar moving: whether the subscription moves to another plan; the epoch before this one then stays valid until the next one.
     :ivar report_ready: indexes of the tasks that report when they are ready.
-    :ivar evaluate: indexes of the tasks that must look the window up again.
+    :ivar evaluate: indexes of the tasks that must look up the window again.
     """
 
     number: int
@@ -91,7 +91,7 @@ _EPOCH_KEYS = ("epoch", "tasks", "guard", "plan", "since", "at", "moving", "tell
 
 
 class Placement(NamedTuple):
-    """A subscription with the epoch in which it begins on a task."""
+    """A subscription, with the epoch in which it begins on a task."""
 
     subscription: Subscription
     epoch: Epoch
@@ -102,7 +102,7 @@ class Placement(NamedTuple):
 
 
 class End(NamedTuple):
-    """The subscription has ended. ``at``: watermark of the distribution task."""
+    """The end of a subscription. ``at``: watermark of the distribution task."""
 
     at: int
 
@@ -112,7 +112,7 @@ class End(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The task is to report placement and floor of the subscription."""
+    """Asks the task for the placement and the floor of a subscription."""
 
     def encode(self) -> dict[str, Any]:
         """Return the map."""
@@ -120,7 +120,7 @@ class Survey(NamedTuple):
 
 
 class PlanMarker(NamedTuple):
-    """From here on the distribution task sends messages by the plan ``version``, too; up to position ``high`` it did not."""
+    """From now on the distribution task also sends messages by plan ``version``; up to position ``high`` it did not."""
 
     version: int
     high: int
@@ -131,7 +131,7 @@ class PlanMarker(NamedTuple):
 
 
 class AllMoved(NamedTuple):
-    """All subscriptions of the distribution task are placed by the plan ``version``."""
+    """All subscriptions of the distribution task are placed by plan ``version``."""
 
     version: int
 
@@ -146,7 +146,7 @@ _PLACEMENT_MESSAGES: dict[str, Any] = {"end": End, "survey": Survey, "plan": Pla
 
 
 def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:
-    """Return the message in a map of the stream ``placements``, with a distributor that replicates."""
+    """Return the message in a map of the stream ``placements`` of a distributor that replicates."""
     kind = record["type"]
     if kind in _PLACEMENT_MESSAGES:
         return from_map(_PLACEMENT_MESSAGES[kind], record)
@@ -175,14 +175,14 @@ class ReportedPlacement(NamedTuple):
 
 
 class ReplicaReport(NamedTuple):
-    """What a replica tells the distribution task that owns its subscription.
+    """A report of a replica to the distribution task that owns the subscription.
 
-    :ivar subscription, registration: whose replica it is.
+    :ivar subscription, registration: the subscription of the replica.
     :ivar epoch: number of the replica's newest epoch; a report that names an older one is ignored.
-    :ivar kind: :data:`SHORT`: the floor is not above the guard; :data:`SURVEYED`: the answer to a survey; :data:`READY`: as the epoch asked;
-        :data:`EXPIRED`: the time of a boolean subscription is over.
-    :ivar floor: theta of the replica; None: not known.
-    :ivar placement: None where the kind does not need it.
+    :ivar kind: :data:`SHORT`: the floor is not above the guard; :data:`SURVEYED`: the answer to a survey; :data:`READY`: the replica is ready, as
+        ``Epoch.report_ready`` asked; :data:`EXPIRED`: a boolean subscription has expired.
+    :ivar floor: theta of the replica; None: unknown.
+    :ivar placement: the placement; None if the kind does not need it.
     """
 
     subscription: str
@@ -207,19 +207,19 @@ class ReplicaReport(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A registration begins. ``at``: watermark of the distribution task."""
+    """The beginning of a registration. ``at``: watermark of the distribution task."""
 
     topk: bool
     at: int
 
 
 class Finish(NamedTuple):
-    """A registration ends.
+    """The end of a registration.
 
-    :ivar topk: whether it is of a top-k subscription.
+    :ivar topk: whether it belongs to a top-k subscription.
     :ivar at: watermark of the distribution task.
-    :ivar tasks: ids of the tasks that will say that they have forgotten it.
-    :ivar replaced: another registration of the subscription follows at once.
+    :ivar tasks: ids of the tasks that will confirm that they have forgotten it.
+    :ivar replaced: whether another registration of the subscription follows at once.
     """
 
     topk: bool
@@ -232,14 +232,14 @@ class Finish(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A replica is ready for an epoch; ``tasks`` (ids) are those that must claim it, too, before it counts."""
+    """A replica is ready for an epoch. The epoch counts when all ``tasks`` (ids) claim it."""
 
     epoch: int
     tasks: Sequence[int]
 
 
 class RankedList(NamedTuple):
-    """A top-k list in rank order, as columns; numbers as arrays or lists, ``ids`` of messages as JSON text."""
+    """A top-k list in rank order, as columns: numbers as arrays or lists, ``ids`` of messages as JSON text."""
 
     seqs: Any
     positions: Any
@@ -260,12 +260,12 @@ def _decoded(columns: Sequence[Any] | None) -> RankedList | None:
 
 
 class ReplicaList(NamedTuple):
-    """What a replica has as of a watermark; until the next one its changes come as deltas.
+    """A replica's list as of a watermark. Changes up to the next one come as deltas.
 
-    :ivar claims: none: it is not ready.
-    :ivar alone: it is ready and the only replica of its newest epoch, so its deltas are what is to be published.
+    :ivar claims: the epochs for which it is ready; empty: it is not ready.
+    :ivar alone: whether it is ready and the only replica of its newest epoch, so that its deltas are published unchanged.
     :ivar ranked: its list; None: it is not ready.
-    :ivar base: what has been published of it so far, where the replica knows; None: it does not.
+    :ivar base: the list that it has published so far, if it was alone; None: it does not know what is published.
     """
 
     registration: str
@@ -290,7 +290,7 @@ class ReplicaList(NamedTuple):
 
 
 class ReplicaDropped(NamedTuple):
-    """A task has no replica any more, as of a watermark: the newest epoch is of other tasks."""
+    """A task no longer has a replica, as of a watermark, because the newest epoch names other tasks."""
 
     registration: str
     watermark: int
@@ -302,7 +302,7 @@ class ReplicaDropped(NamedTuple):
 
 
 class ReplicaGone(NamedTuple):
-    """A task has forgotten a registration that has ended; ``base`` as in :class:`ReplicaList`."""
+    """A task has forgotten a registration that ended; ``base`` as in :class:`ReplicaList`."""
 
     registration: str
     meta: str | None
@@ -321,7 +321,7 @@ class ReplicaGone(NamedTuple):
 
 
 def decode_replica_message(kind: str, record: Sequence[Any]) -> ReplicaList | ReplicaDropped | ReplicaGone:
-    """Return the message in a record of the stream ``lists`` of one of these kinds."""
+    """Return the message of a replica in a record of the stream ``lists``."""
     if kind == ReplicaDropped.kind:
         return ReplicaDropped(*record)
     return (ReplicaList if kind == ReplicaList.kind else ReplicaGone).decode(record)

@@ -1,4 +1,4 @@
-"""What a subscription bolt does with placements and results: the contract of its two strategies, and the simple one."""
+"""The strategies of the subscription bolt for placements and results: the contract, and the simple one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import MATCH, REMOVE
+from dskype.bolts.results.formats import MATCH, REMOVE, MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
-from dskype.bolts.subscriptions import Subscription, TopkSubscription, decode_subscription
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.distribution.subscriptions import Subscription, TopkSubscription, decode_subscription
 
 __all__ = ["SingleOwner", "SubscriptionOwner"]
 
@@ -24,14 +25,14 @@ PlacementRow = tuple[str, str, Mapping[str, Any] | None]
 
 
 class SubscriptionOwner(ABC):
-    """Opens and ends the subscriptions of a task as placements say, and publishes what they find.
+    """Opens and ends the subscriptions of a task as placements say, and publishes their results.
 
-    The subscription bolt makes one at ``prepare``: :class:`SingleOwner` where this task is the only one that has its subscriptions,
-    :class:`~dskype.bolts.replication.replicated_owner.ReplicatedOwner` where others may have them, too.
+    The subscription bolt makes one in ``prepare``: :class:`SingleOwner` if its subscriptions live on this task alone,
+    :class:`~dskype.bolts.replication.replicated_owner.ReplicatedOwner` if they may live on other tasks, too.
 
     :param topk: the task's top-k subscriptions; ``boolean``: its boolean ones.
-    :param publisher: of results.
-    :param counters: ``deltas``, ``matches`` and ``unknown_unregistered``.
+    :param publisher: publisher of results.
+    :param counters: counters ``deltas``, ``matches`` and ``unknown_unregistered``.
     """
 
     def __init__(self, topk: TopkSubscriptions, boolean: BooleanSubscriptions, publisher: ResultPublisher, counters: Mapping[str, Any]) -> None:
@@ -42,19 +43,19 @@ class SubscriptionOwner(ABC):
         """Apply rows of the stream ``placements``, in order, from the distribution task ``source``."""
 
     def ask(self, slots: np.ndarray) -> None:
-        """Ask for the windows of pending slots."""
+        """Request the windows of pending slots."""
         self._topk.ask(slots)
 
     @abstractmethod
     def publish_changes(self, changes: Changes, before: int) -> None:
-        """Publish how messages changed lists; ``before`` is the watermark before they were applied."""
+        """Publish the changes that messages made to lists; ``before`` is the watermark before they were applied."""
 
     @abstractmethod
     def resolve(self, answers: Answers) -> Changes:
-        """Merge answers into the lists and publish these; return the changes, for the slots that are due again."""
+        """Merge answers into the lists and publish these; return the changes, which name the slots that are due again."""
 
     def match(self, arrived: Arrived) -> None:
-        """Publish which boolean subscriptions messages match; then end those that have expired."""
+        """Publish the matches of boolean subscriptions; then end the subscriptions that have expired."""
         if not len(self._boolean) or not arrived.messages.n:
             return
         rows, slots = self._boolean.match(arrived)
@@ -65,22 +66,20 @@ class SubscriptionOwner(ABC):
 
     @abstractmethod
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Publish matches: which row matches the subscription in which slot."""
+        """Publish matches: row ``rows[i]`` matches the subscription in ``slots[i]``."""
 
     @abstractmethod
     def _end_expired(self, slot: int) -> None:
-        """See to the end of the boolean subscription in a slot: its time is over."""
+        """End the expired boolean subscription in a slot."""
 
     def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> DeltaBatch:
-        import pyarrow as pa
-
         n = len(rows)
         self._counters["matches"].inc(n)
         names, registrations, metas = self._boolean.metadata.columns(slots)
         return DeltaBatch(names, registrations, np.full(n, MATCH, np.int8), arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
 
     def finish_watermark(self) -> None:
-        """Do what waited for the watermark that the messages have reached. Default: nothing."""
+        """Do what waited for the present watermark. Default: nothing."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
@@ -88,13 +87,13 @@ class SubscriptionOwner(ABC):
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot; the subscriptions themselves are restored before."""
+        """Continue from a snapshot; the subscriptions themselves have been restored."""
 
 
 class SingleOwner(SubscriptionOwner):
-    """Publishes at once what its subscriptions find: no other task has them.
+    """Publishes results at once, because no other task has these subscriptions.
 
-    :param refusals: for what is beyond the number that a task may hold.
+    :param refusals: refuses subscriptions beyond the limit of a task.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class SingleOwner(SubscriptionOwner):
     # -- placements -------------------------------------------------------------------------------
 
     def place(self, rows: Sequence[PlacementRow], source: int) -> None:
-        """Register, replace and unregister in order; runs of new top-k subscriptions go to the engine together."""
+        """Register, replace and unregister subscriptions in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, TopkSubscription]] = []
         names: set[str] = set()
         for name, registration, record in rows:
@@ -128,9 +127,9 @@ class SingleOwner(SubscriptionOwner):
         self._insert_topk(new)
 
     def _has_room(self, name: str, coming: int) -> bool:
-        """Tell whether one more subscription may be held, beside those that are about to be; one that takes the place of another always may."""
+        """Tell whether the task may hold one more subscription, beside ``coming`` others; a replacement is always allowed."""
         topk, boolean = self._topk.slots, self._boolean.slots
-        return len(topk) + len(boolean) + coming < self._refusals.most or name in topk or name in boolean
+        return len(topk) + len(boolean) + coming < self._refusals.limit or name in topk or name in boolean
 
     def _insert_topk(self, rows: Sequence[tuple[str, str, TopkSubscription]]) -> None:
         if not rows:
@@ -144,9 +143,9 @@ class SingleOwner(SubscriptionOwner):
             self.ask(slots)
 
     def _remove(self, name: str, successor: Subscription | None) -> None:
-        """Remove a subscription, top-k or boolean; to unregister an unknown one does nothing, and is counted.
+        """Remove a subscription, top-k or boolean, if it is known; count an attempt to unregister an unknown one.
 
-        :param successor: what takes its place; None: it is unregistered.
+        :param successor: the subscription that replaces it; None: it is unregistered.
         """
         slot = self._topk.slots.pop(name, None)
         if slot is not None:
@@ -169,11 +168,13 @@ class SingleOwner(SubscriptionOwner):
         self._fresh.discard(slot)
 
     def _withdraw(self, slot: int) -> None:
-        """Take back what was published for a subscription that ends."""
+        """Withdraw the published results of a subscription that ends."""
         seqs = self._topk.engine.topk(np.array([slot], np.int32)).seqs
-        n, none = len(seqs), np.zeros(0, np.int32)
+        n, no_slots = len(seqs), np.zeros(0, np.int32)
         self._publish_deltas(
-            Changes(np.full(n, slot), np.full(n, REMOVE, np.int8), seqs, np.zeros(n), np.zeros(n, np.int32), np.full(n, self._topk.watermark), none, none)
+            Changes(
+                np.full(n, slot), np.full(n, REMOVE, np.int8), seqs, np.zeros(n), np.zeros(n, np.int32), np.full(n, self._topk.watermark), no_slots, no_slots
+            )
         )
 
     def _remove_boolean(self, name: str, slot: int) -> None:
@@ -181,7 +182,7 @@ class SingleOwner(SubscriptionOwner):
         self._boolean.forget(slot)
 
     def _end_expired(self, slot: int) -> None:
-        """Remove the subscription here, the only place where it is."""
+        """Remove the subscription, which lives here only."""
         name = self._boolean.metadata.name(slot)
         del self._boolean.slots[name]
         self._remove_boolean(name, slot)
@@ -189,12 +190,12 @@ class SingleOwner(SubscriptionOwner):
     # -- results ----------------------------------------------------------------------------------
 
     def publish_changes(self, changes: Changes, before: int) -> None:
-        """Publish deltas, and have the lists written."""
+        """Publish deltas, and mark the lists to be written."""
         self._publish_deltas(changes)
         self._publish_lists(changes.touched)
 
     def resolve(self, answers: Answers) -> Changes:
-        """Merge answers; what they change is published as what messages change."""
+        """Merge answers; publish their changes as those of messages."""
         changes = self._topk.resolve(answers)
         self.publish_changes(changes, self._topk.watermark)
         return changes
@@ -206,7 +207,7 @@ class SingleOwner(SubscriptionOwner):
             self._publisher.deltas(self._topk.deltas(changes))
 
     def _publish_lists(self, slots: np.ndarray) -> None:
-        """Have lists written; the subscriptions that publish for the first time are active."""
+        """Mark lists to be written; publish that subscriptions are active which publish for the first time."""
         first = [slot for slot in slots.tolist() if slot in self._fresh] if self._fresh else []
         if first:
             self._fresh.difference_update(first)
@@ -215,7 +216,12 @@ class SingleOwner(SubscriptionOwner):
         self._topk.mark_changed(slots)
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
-        self._publisher.deltas(self._matches(arrived, rows, slots))
+        if not self._publisher.groups_matches:
+            self._publisher.deltas(self._matches(arrived, rows, slots))
+            return
+        self._counters["matches"].inc(len(rows))
+        messages = MessageKeys(arrived.ids, arrived.messages.position, arrived.messages.seq)
+        self._publisher.matches(messages, rows, slots, self._boolean.metadata.json_names())
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -224,5 +230,5 @@ class SingleOwner(SubscriptionOwner):
         return {"fresh": sorted(self._fresh)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._fresh = set(state["fresh"])

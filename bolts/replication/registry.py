@@ -1,4 +1,4 @@
-"""What a distribution task remembers of the subscriptions it has placed: where they live, in few bytes."""
+"""The registry of a distribution task: where the subscriptions live that it has placed, in few bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     :ivar registration: ``<partition>-<offset>``.
     :ivar topk: whether it is a top-k subscription, or a boolean one.
     :ivar epoch: of the newest placement, from 1.
-    :ivar tasks: indexes of the tasks that have it or were told to take it, rising.
+    :ivar tasks: indexes of the tasks that have it or have been sent it, rising.
     """
 
     registration: str
@@ -27,12 +27,12 @@ class Entry(NamedTuple):
 
 
 class Registry:
-    """Maps the ids of subscriptions to :class:`Entry`; about 170 bytes each, with the id."""
+    """Maps ids of subscriptions to :class:`Entry`. About 170 bytes each, with the id."""
 
     def __init__(self) -> None:
         self._packed: dict[str, bytes] = {}
         self.replicas = 0
-        """Tasks of all entries together."""
+        """Total number of tasks of all entries."""
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -42,7 +42,7 @@ class Registry:
         return list(self._packed)
 
     def get(self, subscription: str) -> Entry | None:
-        """Return what is known of a subscription; None: it is not registered."""
+        """Return the entry of a subscription, or None if it is not registered."""
         packed = self._packed.get(subscription)
         if packed is None:
             return None
@@ -50,13 +50,13 @@ class Registry:
         return Entry(f"{partition}-{offset}", bool(topk), epoch, struct.unpack_from(f"<{_count(packed)}H", packed, _HEAD.size))
 
     def may_shrink(self, subscription: str) -> bool:
-        """Tell whether this is a top-k subscription on several tasks."""
+        """Tell whether a subscription is a top-k subscription on several tasks."""
         packed = self._packed.get(subscription)
         return packed is not None and bool(packed[0]) and _count(packed) > 1
 
     def set(self, subscription: str, registration: str, topk: bool, epoch: int, tasks: Iterable[int]) -> None:
         """Remember a placement."""
-        self._forget(self._packed.get(subscription))
+        self._uncount(self._packed.get(subscription))
         partition, _, offset = registration.partition("-")
         tasks = tuple(tasks)
         self._packed[subscription] = _HEAD.pack(topk, int(partition), int(offset), epoch) + struct.pack(f"<{len(tasks)}H", *tasks)
@@ -64,9 +64,9 @@ class Registry:
 
     def remove(self, subscription: str) -> None:
         """Forget a subscription."""
-        self._forget(self._packed.pop(subscription, None))
+        self._uncount(self._packed.pop(subscription, None))
 
-    def _forget(self, packed: bytes | None) -> None:
+    def _uncount(self, packed: bytes | None) -> None:
         if packed is not None:
             self.replicas -= _count(packed)
 
@@ -75,7 +75,7 @@ class Registry:
         return [list(self._packed), list(self._packed.values())]
 
     def restore(self, state: Any) -> None:
-        """Take it over."""
+        """Continue from a snapshot."""
         names, values = state
         self._packed = dict(zip(names, values, strict=True))
         self.replicas = sum(map(_count, values))

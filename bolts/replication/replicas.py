@@ -1,27 +1,28 @@
-"""Replicas of top-k subscriptions that may live on several tasks, as one of these tasks sees them.
+"""Replicas of top-k subscriptions on one of the several tasks that they may live on.
 
-**Why the lists of replicas, merged, are exact.** A placement names tasks, and a guard: no message that goes to none of these tasks
-has a score above it. The *floor* of a replica is theta, the threshold of its buffer: every live message that it received, or that its last
-evaluation looked at, and that scores theta or more is in the buffer, unless k better and newer ones are; and the buffer has k live
+**Why merged lists are exact.** A placement names tasks and a guard: no message that goes to none of these tasks scores above the guard.
+The *floor* of a replica is theta, the threshold of its buffer. Consider the live messages that the replica received, or that its last
+evaluation looked at, with a score of at least theta: each is in the buffer, unless the buffer has k better ones. The buffer has k live
 entries, or theta is -inf. A replica is *ready* while it is not pending and its floor is above the guard, or the guard is -inf.
 
-Let all replicas of a placement be ready at watermark w, and let *m* be in the true top-k at w. If some replica received *m* or evaluated
-it, it holds it, or k better ones, and *m* would not be in the top-k. If none did, score(*m*) <= guard < the floor of any of them, which
-then holds k better ones. So the k best of the union of the replicas' lists at w are the top-k.
+Let all replicas of a placement be ready at watermark w, and let *m* be in the true top-k at w. If some replica received *m*, or evaluated
+it, then it holds *m*; otherwise it would hold k better messages, and *m* would not be in the top-k. If no replica did, then score(*m*) <=
+guard < floor of each replica, so each replica holds k better messages, which contradicts the assumption. So the k best messages in the
+union of the replicas' lists at w are the top-k.
 
-An evaluation looks at the whole window. So a replica that is placed later needs only to have asked at a watermark from which on it
-receives all that its plan sends to its task (:class:`~dskype.bolts.replication.coverage.Coverage`). Evaluations aside the floor only rises;
-so a replica that is ready stays ready until it is pending.
+An evaluation looks at the whole window. So a replica that is placed later only has to ask at a watermark from which on it receives
+everything that its plan sends to its task (:class:`~dskype.bolts.replication.coverage.Coverage`). Apart from evaluations the floor only
+rises, so a ready replica stays ready until it becomes pending.
 
 A replica that is neither pending nor ready is *short*: it reports its placement and floor, and gets a new epoch with a lower guard.
-Replicas that exist already keep their buffers and lists and take over epoch and guard; new ones begin pending.
+Existing replicas keep their buffers and lists, and adopt the new epoch and guard; new replicas begin pending.
 
-**Claims.** A replica tells the result bolt for which epochs it is ready: the newest, and while the subscription moves also the one before
-the move with that one's guard, which stays good, because messages still go by the old plan, too.
+**Claims.** A replica tells the result bolt for which epochs it is ready: the newest one, and while the subscription moves also the one before
+the move, with the guard of that epoch. It stays valid because messages still follow the old plan, too.
 
-**Modes.** What the result bolt has of a replica: nothing; or the replica is *alone*, the ready and only one of its newest epoch, whose
-deltas are what is to be published; or it is one of several, whose lists the result bolt merges. Whenever the mode changes, and
-after every evaluation, the replica sends its whole list; if it was alone also what it has published so far.
+**Modes.** The result bolt knows nothing of a replica; or the replica is *alone*, that is, ready and the only one of its newest epoch, and its
+deltas are published unchanged; or it is one of several whose lists the result bolt merges. Whenever the mode changes, and after every
+evaluation, the replica sends its whole list, and if it was alone also its base: the results that it has published so far.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ class Replicas:
     """The placements of a task's top-k subscriptions by slot, and what the result bolt knows of them; see the module.
 
     :param topk: the subscriptions, with the same slots.
-    :param collector: the bolt's.
-    :param publisher: of results.
-    :param coverage: of plans.
-    :param tasks: ids of all tasks of the bolt by index; ``index`` is this one's.
-    :param counted: positions are sequence numbers.
+    :param collector: collector of the bolt.
+    :param publisher: publisher of results.
+    :param coverage: coverage of plans.
+    :param tasks: ids of all tasks of the bolt, by index.
+    :param index: index of this task.
+    :param counted: whether positions are sequence numbers.
     """
 
     def __init__(
@@ -81,16 +83,16 @@ class Replicas:
         self.watermark = -1
         self._state = np.zeros(0, _STATE)
         self._placed: list[tuple[int, ...]] = []  # tasks by slot
-        self._same: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._interned: dict[tuple[int, ...], tuple[int, ...]] = {}  # one object for equal tuples in ``_placed``
         self._standing: dict[int, tuple[int, tuple[int, ...], float]] = {}  # epoch, tasks and guard from before a move
         self._unreported: set[int] = set()  # slots that report when they are ready
-        self._evaluate: dict[int, int] = {}  # slots to be evaluated again, when this plan is in force
+        self._evaluate: dict[int, int] = {}  # slot to be evaluated again -> plan that must be in force before
         self._waiting: dict[int, dict[int, None]] = {}  # plan -> slots that ask when it is covered
 
     # -- placements -----------------------------------------------------------------------------------------------------
 
     def open(self, slots: Iterable[int], epochs: Iterable[Epoch], evaluated: bool) -> None:
-        """Begin replicas in new slots; ``evaluated``: the window is known to be empty."""
+        """Begin replicas in new slots; ``evaluated``: whether the window is known to be empty."""
         for slot, epoch in zip(slots, epochs):
             if slot >= len(self._state):
                 self._state = np.concatenate((self._state, np.zeros(slot + 16 - len(self._state) + slot // 2, _STATE)))
@@ -101,7 +103,7 @@ class Replicas:
     def _begin_epoch(self, slot: int, epoch: Epoch) -> None:
         state, tasks = self._state[slot], tuple(epoch.tasks)
         state["epoch"], state["guard"], state["plan"] = epoch.number, epoch.guard, epoch.plan
-        self._placed[slot] = self._same.setdefault(tasks, tasks)
+        self._placed[slot] = self._interned.setdefault(tasks, tasks)
         if self._me[0] in epoch.report_ready:
             self._unreported.add(slot)
         else:
@@ -112,7 +114,7 @@ class Replicas:
             self._evaluate.pop(slot, None)
 
     def begin_epoch(self, slot: int, epoch: Epoch) -> bool:
-        """Begin another epoch; return False if this task is not among its tasks any more, and the slot is to be forgotten."""
+        """Begin another epoch; return False if it does not name this task, and the slot has to be forgotten."""
         if self._me[0] not in epoch.tasks:
             self._send(slot, ReplicaDropped(self._topk.metadata.registration(slot), self.watermark))
             return False
@@ -125,7 +127,7 @@ class Replicas:
         return True
 
     def end(self, slot: int) -> None:
-        """Say that the subscription in a slot has ended here; the slot is to be forgotten."""
+        """Tell the result bolt that the subscription in a slot has ended here; the slot has to be forgotten."""
         base = self._lists([slot])[0] if self._state[slot]["mode"] == _ALONE else None
         self._send(slot, ReplicaGone(self._topk.metadata.registration(slot), self._topk.metadata.meta(slot), base))
 
@@ -137,8 +139,8 @@ class Replicas:
         for waiting in self._waiting.values():
             waiting.pop(slot, None)
 
-    def renewed(self, slot: int) -> Placement:
-        """Return a placement with which the replica in a slot can go on in another slot, in the same epoch."""
+    def renewed_placement(self, slot: int) -> Placement:
+        """Return a placement by which the replica in a slot can begin again in another slot, in the same epoch."""
         state = self._state[slot]
         since = self._evaluate.get(slot, int(state["origin"]))
         report_ready = list(self._me) if slot in self._unreported else []
@@ -149,9 +151,9 @@ class Replicas:
     # -- asking ---------------------------------------------------------------------------------------------------------
 
     def askable(self, slots: np.ndarray) -> np.ndarray:
-        """Return the slots that may ask for the window now; the others will when their plan is covered.
+        """Return the slots that may ask for the window now; the others wait until their plan is covered.
 
-        A replica that has asked under one plan need not wait for the next one: until that is in force it gets what it got.
+        A replica that has asked under one plan need not wait for the next one: until that is in force, it receives the same messages.
         """
         covered = np.ones(len(slots), bool)
         for i, slot in enumerate(slots.tolist()):
@@ -166,7 +168,7 @@ class Replicas:
         return asking
 
     def pop_covered(self) -> list[int]:
-        """Return the pending slots that have waited for a plan that is covered now; they no longer wait."""
+        """Return the pending slots whose plan is now covered; they no longer wait."""
         found: list[int] = []
         for plan in [plan for plan in self._waiting if self._coverage.since(plan) <= self.watermark]:
             found += self._waiting.pop(plan)
@@ -179,9 +181,9 @@ class Replicas:
     # -- lists ----------------------------------------------------------------------------------------------------------
 
     def send_changes(self, changes: Changes, before: int, count: Callable[[int], None]) -> np.ndarray:
-        """Send the changes that messages made, and that slots have fallen due; ``before``: the former watermark.
+        """Send the changes that messages made, and tell which slots have fallen due; ``before`` is the former watermark.
 
-        :returns: slots whose lists are this task's to write.
+        :returns: slots whose lists this task has to write.
         """
         modes = self._state["mode"][changes.slot] if len(changes.slot) else np.zeros(0, np.int8)
         rows = np.flatnonzero(modes != _NOTHING)
@@ -192,8 +194,8 @@ class Replicas:
             self._publisher.emit_deltas(batch._replace(ops=ops, seqs=seqs, positions=seqs if self._counted else self._topk.ids.positions(seqs)))
         for slot in changes.due.tolist():
             if self._state[slot]["mode"] != _NOTHING:
-                # When in between it fell due is not known; the list was right at the former watermark. (Of one that is alone the
-                # result bolt need not know anything; but it may not be done yet with making it so.)
+                # It is unknown when the slot fell due; at the former watermark its list was right. (The result bolt need not know
+                # this of a replica that is alone, but it may not have processed yet that it is alone.)
                 self._send_list(slot, [], False, None, None, before + 1)
             if self._state[slot]["mode"] == _PART:
                 self._state[slot]["mode"] = _NOTHING
@@ -201,24 +203,24 @@ class Replicas:
         return touched[self._state["mode"][touched] == _ALONE] if len(touched) else touched
 
     def bases(self, slots: np.ndarray) -> dict[int, RankedList]:
-        """Return what has been published of slots that are alone, before answers are merged into them."""
+        """Return the published lists of slots that are alone, before answers are merged into them."""
         alone = slots[self._state["mode"][slots] == _ALONE]
         return dict(zip(alone.tolist(), self._lists(alone)))
 
     def record_resolved(self, slots: np.ndarray) -> None:
-        """Note that answers have been merged into slots."""
+        """Record that answers have been merged into slots."""
         self._state["evaluated"][slots] = self._state["asked"][slots]
 
     def settle(self, slots: np.ndarray, bases: Mapping[int, RankedList]) -> list[int]:
-        """Tell result and distribution bolts what has become of slots that got answers or epochs.
+        """Tell result and distribution bolts the state of slots that got answers or epochs.
 
-        :param bases: of those that got answers.
+        :param bases: from :meth:`bases`, for slots that got answers.
         :returns: slots that have to be evaluated again.
         """
         slots = np.asarray(slots, np.int32)
         if not len(slots):
             return []
-        again: list[int] = []
+        to_evaluate: list[int] = []
         changed: list[tuple[int, list[Claim], bool, bool]] = []
         engine = self._topk.engine
         for slot, pending, floor in zip(slots.tolist(), engine.pending(slots).tolist(), engine.floors(slots).tolist()):
@@ -226,7 +228,7 @@ class Replicas:
             if slot in self._evaluate and not pending and state["evaluated"] >= self._coverage.since(self._evaluate[slot]):
                 del self._evaluate[slot]
             if slot in self._evaluate and not pending:
-                again.append(slot)
+                to_evaluate.append(slot)
             claims, ready = ([], False) if pending else self._claims(slot, floor)
             alone, mode = ready and tasks == self._me, int(state["mode"])
             if claims:
@@ -242,10 +244,10 @@ class Replicas:
         for (slot, claims, alone, was_alone), ranked in zip(changed, self._lists([slot for slot, *_ in changed])):
             base = bases.get(slot, ranked) if was_alone else None
             self._send_list(slot, claims, alone, ranked if claims else None, base, self.watermark)
-        return again
+        return to_evaluate
 
     def _claims(self, slot: int, floor: float) -> tuple[list[Claim], bool]:
-        """Return what a replica that is not pending claims, and whether it is ready for its newest epoch; if it is short, report it."""
+        """Return the claims of a replica that is not pending, and whether it is ready for its newest epoch. If it is short, report it."""
         state, claims, ready = self._state[slot], [], False
         if slot not in self._evaluate:
             ready = bool(state["guard"] == -np.inf or floor > state["guard"])
@@ -263,7 +265,7 @@ class Replicas:
         return Claim(epoch, [self._tasks[i] for i in indexes])
 
     def is_alone(self, slot: int) -> bool:
-        """Tell whether the list in a slot is this task's to write."""
+        """Tell whether the replica in a slot is alone, so that this task writes its list."""
         return self._state[slot]["mode"] == _ALONE
 
     def _lists(self, slots: Any) -> list[RankedList]:
@@ -292,7 +294,7 @@ class Replicas:
         self._collector.emit(report.encode(), streams.SHORTAGES)
 
     def survey(self, slot: int) -> None:
-        """Report the placement in a slot, with its floor if that is known."""
+        """Report the placement in a slot, with its floor unless it is pending."""
         one = np.array([slot], np.int32)
         self._report(slot, SURVEYED, None if self._topk.engine.pending(one)[0] else float(self._topk.engine.floors(one)[0]))
 
@@ -311,12 +313,12 @@ class Replicas:
         }
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         columns = state["columns"]
         self._state = np.zeros(len(columns["epoch"]), _STATE)
         for name in _STATE.names:
             self._state[name] = columns[name]
-        self._placed = [self._same.setdefault(tuple(tasks), tuple(tasks)) for tasks in state["placed"]]
+        self._placed = [self._interned.setdefault(tuple(tasks), tuple(tasks)) for tasks in state["placed"]]
         self._standing = {slot: (epoch, tuple(tasks), guard) for slot, epoch, tasks, guard in state["standing"]}
         self._unreported, self._evaluate = set(state["tell"]), dict(state["evaluate"])
         self._waiting = {plan: dict.fromkeys(slots) for plan, slots in state["waiting"]}

@@ -1,4 +1,4 @@
-"""What a subscription bolt does with placements and results where its subscriptions may live on other tasks, too."""
+"""The strategy of the subscription bolt for subscriptions that may live on other tasks, too."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dskype.bolts.replication.messages import AllMoved, End, Epoch, Placement, P
 from dskype.bolts.replication.ownership import PlacementRow, SubscriptionOwner
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.results.publisher import ResultPublisher
-from dskype.bolts.subscriptions import TopkSubscription
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, Answers, TopkSubscriptions
+from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
 
 __all__ = ["ReplicatedOwner"]
 
 
 class ReplicatedOwner(SubscriptionOwner):
-    """Keeps replicas: what they find goes to the result bolt, which merges it; see :mod:`dskype.bolts.replication`.
+    """Keeps replicas, whose results the result bolt merges; see :mod:`dskype.bolts.replication`.
 
-    :param collector: the bolt's.
-    :param context: the bolt's.
-    :param sources: how many distribution tasks there are.
-    :param counted: positions are sequence numbers.
+    :param collector: collector of the bolt.
+    :param context: context of the bolt.
+    :param sources: number of distribution tasks.
+    :param counted: whether positions are sequence numbers.
     """
 
     def __init__(
@@ -110,43 +110,43 @@ class ReplicatedOwner(SubscriptionOwner):
         return slots
 
     def ask(self, slots: np.ndarray) -> None:
-        """Ask for the windows of pending slots whose plan is in force; the others wait for it."""
+        """Request the windows of pending slots whose plan is in force; the others wait."""
         if len(slots):
             super().ask(self._replicas.askable(slots))
 
     def _settle(self, slots: np.ndarray, bases: Mapping[int, RankedList] | None = None) -> None:
-        """Tell the other bolts what has become of replicas; begin those again that have to be evaluated again."""
-        again = self._replicas.settle(slots, bases or {})
+        """Tell the other bolts the state of replicas, and begin again the replicas that have to be evaluated again."""
+        to_evaluate = self._replicas.settle(slots, bases or {})
         changed = self._topk.changed
         changed.discard(np.array([slot for slot in slots.tolist() if slot in changed and not self._replicas.is_alone(slot)], np.int64))
-        for slot in again:
-            name, registration, placement = self._topk.metadata.name(slot), self._topk.metadata.registration(slot), self._replicas.renewed(slot)
+        for slot in to_evaluate:
+            name, registration, placement = self._topk.metadata.name(slot), self._topk.metadata.registration(slot), self._replicas.renewed_placement(slot)
             self._forget(slot)
             self.ask(self._open([(name, registration, placement)], False))
 
     def _check_coverage(self) -> None:
-        """Do what has waited for a plan to be in force everywhere."""
+        """Do what waited for a plan to be in force everywhere."""
         self.ask(np.array([slot for slot in self._replicas.pop_covered() if not self._topk.is_asked(slot)], np.int32))
         self._boolean_placements.report_ready()
 
     def finish_watermark(self) -> None:
-        """End boolean subscriptions, and do what has waited for a plan."""
+        """End boolean subscriptions, and do what waited for a plan."""
         self._boolean_placements.end_due()
         self._check_coverage()
 
     def _end_expired(self, slot: int) -> None:
-        """Report it: the distribution task that owns the subscription ends it everywhere."""
+        """Report the expiry; the distribution task that owns the subscription ends it everywhere."""
         self._boolean_placements.report_expired(slot)
 
     # -- results ----------------------------------------------------------------------------------
 
     def publish_changes(self, changes: Changes, before: int) -> None:
-        """Send changes to the result bolt; lists are written here where the replica is alone."""
+        """Send changes to the result bolt; mark the lists of replicas that are alone to be written here."""
         self._replicas.watermark = self._boolean_placements.watermark = self._topk.watermark
         self._topk.mark_changed(self._replicas.send_changes(changes, before, self._counters["deltas"].inc))
 
     def resolve(self, answers: Answers) -> Changes:
-        """Merge answers; replicas whose lists are known now send them."""
+        """Merge answers; replicas whose lists are now known send them."""
         bases = self._replicas.bases(answers.slots)
         changes = self._topk.resolve(answers)
         known = np.setdiff1d(answers.slots, changes.due)
@@ -155,7 +155,7 @@ class ReplicatedOwner(SubscriptionOwner):
         return changes
 
     def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Send the matches that count to the result bolt, with sequence numbers: it publishes each one once."""
+        """Send valid matches to the result bolt, with sequence numbers by which it publishes each once."""
         inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
         rows = rows[inside]
         self._publisher.emit_deltas(self._matches(arrived, rows, slots[inside])._replace(seqs=arrived.messages.seq[rows]))
@@ -167,7 +167,7 @@ class ReplicatedOwner(SubscriptionOwner):
         return {"fresh": [], "replicas": self._replicas.snapshot(), "coverage": self._coverage.snapshot(), "placements": self._boolean_placements.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._replicas.restore(state["replicas"])
         self._coverage.restore(state["coverage"])
         self._boolean_placements.restore(state["placements"])

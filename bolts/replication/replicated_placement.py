@@ -1,10 +1,10 @@
 """Places subscriptions that may live on several tasks, and moves them; see :mod:`dskype.bolts.replication` for the protocol.
 
-A subscription belongs to one distribution task: the streams ``subscriptions`` and ``shortages`` are grouped by its name. Channels keep
-order. So the tasks that the registry names have the subscription, or will have it before they get anything else about it.
+A subscription belongs to one distribution task, because the streams ``subscriptions`` and ``shortages`` are grouped by its name. Channels
+keep order. So the tasks in the registry have the subscription, or receive it before any other message about it.
 
-A report names registration and epoch. One that does not name the newest ones is ignored. So reports, unregistrations and epochs may meet
-in any order, and a restored task does the same again.
+A report names registration and epoch, and is ignored if these are not the newest ones. So reports, unregistrations and epochs may cross on
+their way, and a restored task does the same again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from dskype.bolts.replication.messages import (
 )
 from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.registry import Entry, Registry
-from dskype.bolts.subscriptions import Subscription, TopkSubscription
 from dskype.distribution import Distributor, Placed
+from dskype.distribution.subscriptions import Subscription, TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException
@@ -44,19 +44,19 @@ from dskype.topology.tuples import TupleBatch
 __all__ = ["ReplicatedPlacement", "union_of"]
 
 _PORTION = 512
-"""At most this many subscriptions are surveyed or moving at a time, and at most this many are reviewed."""
+"""The most subscriptions that are surveyed or moving at a time, and the most that are reviewed."""
 _LOOKED_AT = 16 * _PORTION
-"""At most this many subscriptions are examined in one go for whether a review is worth while."""
+"""The most subscriptions that one call examines for whether a review is worth while."""
 _RAREST = 64
-"""Reviews become rarer until they are this many windows apart."""
+"""The greatest distance of reviews, in windows; they become rarer until it is reached."""
 
 
 class _Move(NamedTuple):
     """A subscription that lives on the tasks of two plans.
 
     :ivar target: indexes of the tasks on which it will live, by the newer plan.
-    :ivar guard: of these tasks.
-    :ivar waits_for: those of them that have not reported ready.
+    :ivar guard: guard of these tasks.
+    :ivar waits_for: indexes of those that have not reported ready.
     """
 
     target: list[int]
@@ -68,7 +68,7 @@ class _Review(NamedTuple):
     """A subscription whose tasks are asked for their floors.
 
     :ivar waits_for: indexes of the tasks that have not answered.
-    :ivar best: the highest floor of the others.
+    :ivar best: the highest floor in the answers so far.
     """
 
     waits_for: list[int]
@@ -76,14 +76,14 @@ class _Review(NamedTuple):
 
 
 class ReplicatedPlacement(PlacementStrategy):
-    """Keeps where the subscriptions of one distribution task live, and the plan by which they are placed; see the module.
+    """Knows where the subscriptions of one distribution task live, and the plan that places them; see the module.
 
-    :param distributor: the one at the start, version 0.
-    :param make: makes a distributor from a plan; raises IllegalArgumentException for one that cannot be used.
-    :param tasks: ids of the subscription bolt's tasks, by index.
-    :param collector: the bolt's.
-    :param context: for metrics.
-    :param window: how long the window is, in positions.
+    :param distributor: the distributor at the start, version 0.
+    :param make: makes a distributor from a plan; raises IllegalArgumentException for an unusable one.
+    :param tasks: ids of the subscription tasks, by index.
+    :param collector: collector of the bolt.
+    :param context: context of the bolt, for metrics.
+    :param window: extent of the window, in positions.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ReplicatedPlacement(PlacementStrategy):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def routes(self, messages: MessageBatch) -> RowTasks | None:
-        """Return which task indexes get which messages; while the plan changes those that either plan names."""
+        """Return which task indexes get which messages; during a plan change, the tasks of both plans."""
         if messages.n:
             self._high = max(self._high, int(messages.position.max()))
         routes = super().routes(messages)
@@ -123,16 +123,16 @@ class ReplicatedPlacement(PlacementStrategy):
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
     def has_room(self, name: str, limit: int) -> bool:
-        """Tell whether fewer than ``limit`` are registered, or this one is among them."""
+        """Tell whether fewer than ``limit`` subscriptions are registered, or this one is."""
         return len(self._registry) < limit or self._registry.get(name) is not None
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
-        """Place a subscription; one of the same name ends."""
+        """Place a subscription, and end the one of the same name."""
         topk = isinstance(subscription, TopkSubscription)
         old = self._registry.get(name)
         if old is not None:
             self._end(name, old, replaced=topk)
-        # Before the first message no subscription can have k of them: one that is placed by a threshold would have to grow at once.
+        # Before the first message no list can be full, and a placement for a threshold would have to grow at once.
         placed = self._place(name, subscription, -np.inf if self.watermark < 0 else None)
         self._registry.set(name, registration, topk, 1, placed.tasks)
         self._send_registration(name, registration, "begin", Begin(topk, self.watermark))
@@ -142,16 +142,15 @@ class ReplicatedPlacement(PlacementStrategy):
         self._advance_until_blocked()
 
     def _place(self, name: str, subscription: Subscription, floor: float | None) -> Placed:
-        """Place a subscription; while the plan changes where either plan puts it: other tasks may still send by the old plan alone."""
-        record = subscription.encode()
-        placed = self._distributor.place(name, record, floor)
+        """Choose tasks for a subscription; during a plan change those of both plans, because other tasks may still send by the old one."""
+        placed = self._distributor.place(name, subscription, floor)
         if self._old is None:
             return placed
-        other = self._old.place(name, record, floor)
+        other = self._old.place(name, subscription, floor)
         return Placed(sorted({*placed.tasks, *other.tasks}), max(placed.guard, other.guard))
 
     def unregister(self, name: str, registration: str = "") -> None:
-        """End a subscription; an unknown one is counted."""
+        """End a subscription; count an unknown one."""
         entry = self._registry.get(name)
         if entry is None:
             self._counters["unknown_unregistered"].inc()
@@ -181,7 +180,7 @@ class ReplicatedPlacement(PlacementStrategy):
     def _epoch(
         self, number: int, tasks: Iterable[int], guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False, **lists: list[int]
     ) -> Epoch:
-        """Return an epoch. Defaults: placed by the present plan, and since the one in force everywhere.
+        """Return an epoch. By default it is placed by the present plan, and waits for the plan that is in force everywhere.
 
         :param lists: ``report_ready`` and ``evaluate``.
         """
@@ -190,11 +189,11 @@ class ReplicatedPlacement(PlacementStrategy):
         plan = self._version if plan is None else plan
         return Epoch(number, list(tasks), float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
 
-    def _begin_epoch(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **how: Any) -> None:
-        """Begin the next epoch of a subscription; it may be None if no task is new."""
+    def _begin_epoch(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **options: Any) -> None:
+        """Begin the next epoch of a subscription. ``subscription`` may be None if no task is new."""
         self._counters["reallocations"].inc()
-        self._reviewed.pop(name, None)  # the answers will be of an epoch that is over
-        epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **how)
+        self._reviewed.pop(name, None)  # the answers would belong to an epoch that is over
+        epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **options)
         for index in sorted({*epoch.tasks, *entry.tasks}):
             self._send(index, name, entry.registration, epoch if index in entry.tasks else Placement(subscription, epoch))
         self._registry.set(name, entry.registration, entry.topk, epoch.number, epoch.tasks)
@@ -202,18 +201,18 @@ class ReplicatedPlacement(PlacementStrategy):
     # -- reports ------------------------------------------------------------------------------------------------------
 
     def handle(self, batch: TupleBatch) -> None:
-        """Handle reports of replicas, plans, and the news that a plan is in force."""
+        """Handle reports of replicas, new plans, and messages that a plan is in force."""
         stream = batch.get_source_stream_id()
         for row in batch.rows():
             if stream == streams.SHORTAGES:
                 self.handle_report(ReplicaReport.decode(row), batch.get_source_task())
             elif stream == streams.PLANS:
-                self.add_plan(*row)
+                self.enqueue_plan(*row)
             else:
                 self.drop_old_routes(*row)
 
     def handle_report(self, report: ReplicaReport, task: int) -> None:
-        """Do what a report of a task (an id) asks for; one that is out of date is ignored."""
+        """Act on a report of a task (its id), unless it is out of date."""
         name = report.subscription
         entry = self._registry.get(name)
         if entry is None or entry.registration != report.registration:
@@ -234,7 +233,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._advance_until_blocked()
 
     def _finish_move(self, name: str, entry: Entry, move: _Move, index: int) -> None:
-        """Note that a task of a move is ready; after the last one the subscription lives on the new tasks alone."""
+        """Record that a task of a move is ready; after the last one the subscription lives on the new tasks alone."""
         waits_for = [i for i in move.waits_for if i != index]
         if waits_for:
             self._moving[name] = move._replace(waits_for=waits_for)
@@ -243,7 +242,7 @@ class ReplicatedPlacement(PlacementStrategy):
             self._begin_epoch(name, entry, move.target, move.guard, None)
 
     def _reconsider(self, name: str, entry: Entry, index: int, report: ReplicaReport) -> None:
-        """Place a subscription by what is known now."""
+        """Place a subscription again, with the floor and the placement in a report."""
         move, reported, floor = self._moving.get(name), report.placement, report.floor
         if report.kind == SHORT and move is None:
             self._grow(name, entry, index, floor, reported)
@@ -252,7 +251,7 @@ class ReplicatedPlacement(PlacementStrategy):
         if reported.plan == self._version and move is None:
             return
         subscription = reported.subscription
-        placed = self._distributor.place(name, subscription.encode(), floor)
+        placed = self._distributor.place(name, subscription, floor)
         now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
         if move is not None:
             target |= set(move.target)
@@ -267,18 +266,18 @@ class ReplicatedPlacement(PlacementStrategy):
         self._begin_epoch(name, entry, now | target, guard, subscription, since=self._version, moving=True, report_ready=tasks)
 
     def _grow(self, name: str, entry: Entry, index: int, floor: float | None, reported: ReportedPlacement) -> None:
-        """Give a subscription the tasks that a lower floor asks for; it loses none."""
+        """Add the tasks that a lower floor requires to those of a subscription."""
         placed = self._place(name, reported.subscription, floor)
         now = set(entry.tasks)
         grown = now | set(placed.tasks)
-        if name in self._surveyed:  # the answer will be of an epoch that is over
+        if name in self._surveyed:  # the answer would belong to an epoch that is over
             self._surveyed.discard(name)
             self._to_survey.append(name)
         plan = self._version if self._old is None else reported.plan
         self._begin_epoch(name, entry, grown, placed.guard, reported.subscription, plan=plan, evaluate=[index] if grown == now else [])
 
     def _keep_tasks(self, name: str, entry: Entry, index: int, guard: float, floor: float | None, reported: ReportedPlacement) -> None:
-        """Keep the tasks of a subscription under another plan: the guard must cover what either plan sends elsewhere."""
+        """Keep the tasks of a subscription under another plan. The guard must cover what either plan sends to other tasks."""
         both = max(guard, reported.guard)
         if floor is not None and both > -np.inf and not floor > both:
             self._begin_epoch(name, entry, entry.tasks, guard, reported.subscription, since=self._version, evaluate=[index])
@@ -288,7 +287,7 @@ class ReplicatedPlacement(PlacementStrategy):
     # -- reviews ------------------------------------------------------------------------------------------------------
 
     def advance(self, watermark: int) -> None:
-        """Note the watermark: placements say as of when they are in force. Begin a review if it is time for one."""
+        """Record the watermark, which placements carry, and begin a review if it is time for one."""
         self.watermark = watermark
         if self._review_at is None:
             self._review_at = watermark + self._window
@@ -299,7 +298,7 @@ class ReplicatedPlacement(PlacementStrategy):
         self._advance_until_blocked()
 
     def _collect_review(self, name: str, entry: Entry, index: int, report: ReplicaReport) -> None:
-        """Note the answer of one task; after the last one place the subscription by the best floor, if that takes fewer tasks."""
+        """Record the answer of one task; after the last one place the subscription by the best floor, if that takes fewer tasks."""
         review = self._reviewed[name]
         waits_for = [i for i in review.waits_for if i != index]
         best = review.best if report.floor is None else max(review.best, report.floor)
@@ -310,18 +309,18 @@ class ReplicatedPlacement(PlacementStrategy):
         if self._old is not None or best == -np.inf:
             return
         subscription = report.placement.subscription
-        placed = self._distributor.place(name, subscription.encode(), best)
+        placed = self._distributor.place(name, subscription, best)
         if set(placed.tasks) < set(entry.tasks):
             away = [i for i in entry.tasks if i not in placed.tasks]
             self._counters["shrunk"].inc()
-            # No floor is above the first guard, so no replica of that epoch is ever ready. The second epoch begins as for a new subscription.
+            # No floor is above the guard inf, so no replica of the first epoch is ever ready. The second epoch begins as for a new subscription.
             self._begin_epoch(name, entry, away, np.inf, subscription)
             self._begin_epoch(name, entry._replace(epoch=entry.epoch + 1, tasks=tuple(away)), placed.tasks, placed.guard, subscription)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
-    def add_plan(self, version: int, plan: Any) -> None:
-        """Change to a plan when the change before it is over. A version that is not new is ignored."""
+    def enqueue_plan(self, version: int, plan: Any) -> None:
+        """Change to a plan as soon as the previous change is over. A version that is not new is ignored."""
         if version > self._newest:
             self._newest = version
             self._plans.append((version, plan))
@@ -345,7 +344,7 @@ class ReplicatedPlacement(PlacementStrategy):
             self._advance_until_blocked()
 
     def _advance_until_blocked(self) -> None:
-        """Survey and review as many more subscriptions as there is room for; say when all have moved."""
+        """Review and survey as many more subscriptions as the limits allow; tell the subscription tasks when all have moved."""
         for _ in range(min(_LOOKED_AT, len(self._to_review)) if self._old is None else 0):
             if len(self._reviewed) >= _PORTION:
                 break
@@ -368,7 +367,7 @@ class ReplicatedPlacement(PlacementStrategy):
             self._send_to_all(AllMoved(self._version))
 
     def drop_old_routes(self, version: int) -> None:
-        """Drop the routes of the plan before ``version``: no distribution task has a subscription left that was placed by it."""
+        """Drop the routes of the plan before ``version``, because no distribution task has subscriptions left that were placed by it."""
         if self._old is not None and self._done and version == self._version:
             self._old = None
             self._begin_next_plan()
@@ -398,7 +397,7 @@ class ReplicatedPlacement(PlacementStrategy):
         }
 
     def restore(self, state: Any) -> None:
-        """Take over a snapshot."""
+        """Continue from a snapshot."""
         self._registry.restore(state["registry"])
         self._distributor = self._make(state["plan"])
         self._old = None if state["old"] is None else self._make(state["old"])
@@ -413,7 +412,7 @@ class ReplicatedPlacement(PlacementStrategy):
 
 
 def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTasks | None:
-    """Return the routes of both, each pair once; rows do not decrease."""
+    """Return the union of two routes, each pair once; rows do not decrease."""
     if one is None or other is None:
         return None
     keys = np.unique(np.concatenate([np.asarray(r.rows, np.int64) * tasks + np.asarray(r.tasks, np.int64) for r in (one, other)]))

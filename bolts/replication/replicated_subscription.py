@@ -1,4 +1,4 @@
-"""One registration of a top-k subscription that has several replicas, begins or ends, as a result task sees it."""
+"""The state of a result task for one registration of a top-k subscription that has several replicas, begins or ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPS = ("add", "remove")
 
 
 class Listing(NamedTuple):
-    """A replica's list waits for a watermark; see :class:`~dskype.bolts.replication.messages.ReplicaList`."""
+    """The list of a replica, which waits for a watermark; see :class:`~dskype.bolts.replication.messages.ReplicaList`."""
 
     watermark: int
     task: int
@@ -32,7 +32,7 @@ class Listing(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The end of a replica waits for a watermark."""
+    """The end of a replica, which waits for a watermark."""
 
     watermark: int
     task: int
@@ -43,7 +43,7 @@ class Drop(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of a replica's list waits for a watermark; ``message`` is read where the op is ``ADD``."""
+    """A change of a replica's list, which waits for a watermark; ``message`` is read where the op is ``ADD``."""
 
     watermark: int
     task: int
@@ -59,21 +59,21 @@ class Change(NamedTuple):
 
 
 def _restored(action: list[Any]) -> Listing | Drop | Change:
-    watermark, task, what, *given = action
-    if what == "drop":
+    watermark, task, kind, *fields = action
+    if kind == "drop":
         return Drop(watermark, task)
-    if what == "replica":
-        claims, alone, *lists = given
+    if kind == "replica":
+        claims, alone, *lists = fields
         return Listing(watermark, task, [Claim(*claim) for claim in claims], alone, *(None if columns is None else RankedList(*columns) for columns in lists))
-    return Change(watermark, task, _OPS.index(what), *given)
+    return Change(watermark, task, _OPS.index(kind), *fields)
 
 
 @dataclass(slots=True)
 class Replica:
-    """What one task has of a subscription.
+    """A replica of a subscription.
 
     :ivar claims: the epochs for which it is ready.
-    :ivar alone: its changes are what is to be published.
+    :ivar alone: whether its changes are published unchanged.
     :ivar entries: its list, sequence number -> (score, position, id).
     """
 
@@ -88,15 +88,17 @@ class Replica:
 
 @dataclass(slots=True)
 class ReplicatedSubscription:
-    """A registration of a top-k subscription that is not simply passed on; what waits for the watermark, and what is published.
+    """A registration of a top-k subscription whose results are not simply passed on.
 
-    :ivar begun: its beginning is known; nothing is published below ``floor``, nor while it is ``blocked`` by one before it.
-    :ivar known: tasks whose changes belong to ``replicas``, now or when ``queue`` is empty; those of other tasks are passed on.
-    :ivar queue: what is to be applied.
-    :ivar at: watermark of what was applied last.
-    :ivar published: (seq, position, score, id) in rank order; None: nothing yet, or not known here. ``last``: its watermark.
-    :ivar ended: the tasks that will say that they have forgotten it; None: it has not ended. ``gone``: those that have, and their bases.
-    :ivar slot: where it is on the fast path, with what is published and in the replicas' lists; -1: it is not.
+    :ivar begun: its beginning is known. Nothing is published below ``floor``, nor while an earlier registration keeps it ``blocked``.
+    :ivar known: tasks whose changes belong to ``replicas``, now or when ``queue`` has been applied; changes of other tasks are passed on.
+    :ivar queue: actions that wait for the watermark.
+    :ivar at: watermark of the last action that was applied.
+    :ivar published: the published list, (seq, position, score, id) in rank order; None: nothing is published, or it is not known here.
+    :ivar last: watermark of the published list.
+    :ivar ended: tasks that will confirm that they have forgotten it; None: it has not ended.
+    :ivar gone: tasks that have confirmed it, with their bases.
+    :ivar slot: its slot on the fast path, which then holds the published list and the replicas' lists; -1: it is not there.
     """
 
     name: str
@@ -123,7 +125,7 @@ class ReplicatedSubscription:
         return (self.begun or self.published is not None) and not self.blocked and self.ended is None and not self.gone
 
     def complete(self) -> list[Replica] | None:
-        """Return the replicas of the newest epoch that all of its tasks claim; None: there is no such epoch."""
+        """Return the replicas of the newest epoch that all its tasks claim, or None if there is no such epoch."""
         epochs = sorted({(epoch, tuple(tasks)) for replica in self.replicas.values() for epoch, tasks in replica.claims}, reverse=True)
         for epoch, tasks in epochs:
             replicas = [replica for task in tasks if (replica := self.replicas.get(task)) is not None and replica.claims_epoch(epoch)]
@@ -132,21 +134,21 @@ class ReplicatedSubscription:
         return None
 
     def is_alone(self) -> bool:
-        """Tell whether one replica's changes are all that will be published."""
+        """Tell whether the changes of one replica can be passed on from now on."""
         newest = max((epoch for replica in self.replicas.values() for epoch, _ in replica.claims), default=None)
         claiming = [replica for replica in self.replicas.values() if newest is not None and replica.claims_epoch(newest)]
         return len(claiming) == 1 and claiming[0].alone
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is known that will be needed."""
+        """Tell whether it holds nothing that will be needed."""
         return not (self.begun or self.replicas or self.queue or self.gone or self.ended is not None or self.published is not None)
 
-    def to_take_back(self) -> list[tuple[int, int, float, str]]:
-        """Return what has been published, when it has ended everywhere."""
+    def published_results(self) -> list[tuple[int, int, float, str]]:
+        """Return the published list of a registration that has ended everywhere; its results have to be withdrawn."""
         if self.published is not None:
             return self.published
-        # A registration that has begun here has published nothing, whatever its replica was sure of. Else it has published what the replica
-        # handed over first: that may still wait here, and what came later has never been published.
+        # A registration that began here has published nothing. Otherwise the published list is the first base that its replicas have handed
+        # over, which may still wait in the queue; nothing after it has been published.
         bases = [] if self.begun else [*(action.base for action in self.queue if isinstance(action, Listing)), *self.gone.values()]
         return next((base.rows() for base in bases if base is not None), [])
 
@@ -160,7 +162,7 @@ class ReplicatedSubscription:
 
     @classmethod
     def restored(cls, state: list[Any]) -> ReplicatedSubscription:
-        """Return the one in a snapshot."""
+        """Return the registration in a snapshot."""
         *numbers, known, queue, replicas, published, ended, gone, slot = state
         return cls(
             *numbers,
@@ -178,7 +180,7 @@ _PLAIN = ("name", "registration", "meta", "k", "begun", "blocked", "replaced", "
 
 
 def best_of(replicas: Iterable[Replica], k: int) -> list[tuple[float, int, int, str]]:
-    """Return (score, position, seq, id) of the k best messages of replicas' lists, in rank order."""
+    """Return (score, position, seq, id) of the k best messages in the replicas' lists, in rank order."""
     union: dict[int, tuple[float, int, str]] = {}
     for replica in replicas:
         union.update(replica.entries)

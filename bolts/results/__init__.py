@@ -1,4 +1,4 @@
-"""Results: their formats, their way to Kafka, and the stores that keep whole top-k states."""
+"""Results: their formats, their way to Kafka, and the stores of whole top-k lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["STORES", "make_store"]
 
 STORES: dict[str, type[ResultStore]] = {store.name: store for store in (KafkaStore, RedisStore)}
-"""Name (``dskype.store``) -> class."""
+"""Stores by their names in ``dskype.store``."""
 
 
 def make_store(name: str, options: Mapping[str, Any] | None = None) -> ResultStore:

@@ -1,7 +1,7 @@
-"""Where whole top-k states are kept for readers: the contract of result stores.
+"""The contract of result stores, which keep whole top-k lists for readers.
 
-A store is an exchangeable place (the paper names Memcached and HDFS) that answers "what is the top-k of this subscription
-now". Deltas and events go to Kafka whatever the store is.
+A store answers the question "what is the top-k of this subscription now"; it is exchangeable (the paper names Memcached and HDFS).
+Deltas and events go to Kafka, whatever the store is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Opening", "Outcome", "Removal", "ResultStore", "State", "StoreUnavai
 
 
 class StoreUnavailable(TopologyError):
-    """A store cannot be reached or refuses to work for now; the same call may succeed later."""
+    """A store cannot be reached, or refuses to work for now; the same call may succeed later."""
 
     retriable = True
 
@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The end of a registration: there is no top-k any more."""
+    """The end of a registration, which leaves no top-k."""
 
     subscription: str
     registration: str
@@ -41,7 +41,7 @@ class Removal(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What a store has of a subscription; ``value`` is the JSON of the state, None if the subscription was removed."""
+    """The stored state of a subscription; ``value`` is its JSON, or None if the subscription was removed."""
 
     registration: str
     watermark: int
@@ -50,11 +50,11 @@ class Stored(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a batch.
+    """The outcome of a batch.
 
-    :ivar written: how many took effect.
-    :ivar stale: how many were older than what the store had, and were dropped.
-    :ivar failed: (subscription, reason) of those that the store cannot take; the others of the batch are done.
+    :ivar written: number of states or removals that took effect.
+    :ivar stale: number of those that were dropped because the store had a newer state.
+    :ivar failed: (subscription, reason) of those that the store cannot accept; all others in the batch are done.
     """
 
     written: int = 0
@@ -64,11 +64,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Opening:
-    """What a store gets to know when it is opened.
+    """The context in which a store is opened.
 
     :ivar topology: the topology's name.
-    :ivar run: which run of that name, see :func:`run_of`; 0 for readers.
-    :ivar collector: of the bolt that writes; None for readers.
+    :ivar run: the run of that topology, see :func:`run_of`; 0 for readers.
+    :ivar collector: collector of the bolt that writes; None for readers.
     :ivar kafka: :class:`~dskype.topology.runtime.kafka.KafkaSettings` of the topology's brokers; readers only.
     """
 
@@ -81,19 +81,19 @@ class Opening:
 def run_of(topology_id: str) -> int:
     """Return a number that rises with every submission of a topology's name, from its id ``name-counter-seconds``.
 
-    A topology that is killed and submitted again numbers its messages from 0 again. What it writes is newer all the same.
+    A topology that is killed and submitted again numbers its messages from 0 again, but its states are newer.
     """
     _, counter, seconds = topology_id.rsplit("-", 2)
     return int(seconds) * 10_000 + int(counter) % 10_000  # below 2**53: exact in Lua, too
 
 
 def supersedes(new: Stored, old: Stored) -> bool:
-    """Tell whether ``new`` may overwrite ``old``; the order that every store keeps.
+    """Tell whether ``new`` may overwrite ``old``. Every store keeps this order.
 
-    A newer run wins, then the newer registration, then (same registration) the removal, then the higher watermark; equals
-    overwrite. Registrations are ordered by offset within a partition. Two registrations of one subscription lie in different
-    partitions only if the topic was given more of them in between (or a producer chooses partitions in its own way): then
-    the higher watermark wins, at equal watermarks the later call.
+    The newer run wins, then the newer registration, then (same registration) the removal, then the higher watermark; equals
+    overwrite. Registrations are ordered by offset within a partition. Two registrations of one subscription are in different
+    partitions only if partitions were added to the topic in between, or a producer chooses partitions in its own way. Then the
+    higher watermark wins, and at equal watermarks the later call.
     """
     if new.run != old.run:
         return new.run > old.run
@@ -110,29 +110,29 @@ def supersedes(new: Stored, old: Stored) -> bool:
 class ResultStore(ABC):
     """A place for the newest top-k state of every subscription.
 
-    Life: made with its options when a topology is checked and again in every task (nothing is connected yet), :meth:`open`,
-    then calls by one thread, :meth:`close`. Tasks write disjoint subscriptions.
+    A store is made with its options when a topology is checked, and again in every task; it does not connect yet. Then
+    :meth:`open` is called, then the other methods by one thread, and at the end :meth:`close`. Tasks write disjoint subscriptions.
 
-    Writes come **at least once**: after a crash a task runs a part of its input again, so states that were written before
-    come again, older ones after newer ones, until the newest comes again. A store must therefore write *conditionally*: what
-    :func:`supersedes` refuses must not overwrite, atomically, for two processes may live for a moment. It must remember the
-    version of removed subscriptions for longer than such a replay takes. A store whose writes travel with the task's own
-    records (``in_log``) is excused: the log has the newest state last.
+    Writes come **at least once**: after a crash a task runs a part of its input again, so older states come after newer ones
+    until the newest comes again. A store must therefore write *conditionally*: a state that :func:`supersedes` refuses must
+    not overwrite. The check must be atomic, because two processes may run for a moment. The store must remember the version
+    of removed subscriptions for longer than such a replay takes. None of this applies to a store whose writes travel with the
+    task's own records (``in_log``), because the log has the newest state last.
 
-    :param options: ``dskype.store.options``; a store names those it knows in ``OPTIONS``.
-    :raises IllegalArgumentException: an unknown option, or a value that makes no sense.
+    :param options: ``dskype.store.options``; ``OPTIONS`` names the options of a store.
+    :raises IllegalArgumentException: an option is not known, or its value is not usable.
     """
 
     name: ClassVar[str]
     in_log: ClassVar[bool] = False
-    """Writes are records of the task's own batch: they cannot fail, and need no buffer."""
+    """Whether writes are records of the task's own batch, so that they cannot fail and need no buffer."""
     OPTIONS: ClassVar[Mapping[str, str]] = {}
-    """Option -> what it means."""
+    """Option -> its meaning."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         options = dict(options or {})
         for key in options:
-            if key not in self.OPTIONS:  # the value may be a secret
+            if key not in self.OPTIONS:  # without the value, which may be a secret
                 raise IllegalArgumentException(
                     explain(f"An option of store {self.name!r} is not known.", given=key, legal=", ".join(self.OPTIONS) or "no options")
                 )
@@ -143,34 +143,34 @@ class ResultStore(ABC):
 
     @abstractmethod
     def open(self, opening: Opening) -> None:
-        """Get ready; must not wait for a server that is away (the first write finds out).
+        """Prepare the store. Do not wait for a server that is away; the first write finds out.
 
-        :raises IllegalArgumentException: the store cannot be used like this.
+        :raises IllegalArgumentException: the store cannot be used in this context.
         """
 
     @abstractmethod
     def put(self, states: Sequence[State]) -> Outcome:
-        """Write states, each where it is not older than what is there.
+        """Write each state that is not older than the stored one.
 
-        :param states: in the order of their making; the subscriptions of one call may repeat.
-        :raises StoreUnavailable: after bounded retries; any part of the batch may have been written, the caller keeps all
-            and calls again.
+        :param states: in the order in which they were made; subscriptions may repeat.
+        :raises StoreUnavailable: after bounded retries. Any part of the batch may have been written; the caller keeps all
+            of it and calls again.
         """
 
     @abstractmethod
     def remove(self, removals: Sequence[Removal]) -> Outcome:
-        """Remove the states of registrations that ended, unless a newer registration has written already.
+        """Remove the states of ended registrations, unless a newer registration has written.
 
         :raises StoreUnavailable: as :meth:`put`.
         """
 
     @abstractmethod
     def get(self, subscription: str) -> Stored | None:
-        """Return what the store has of a subscription (``value`` None: removed), or None. For readers.
+        """Return the stored state of a subscription (``value`` None: removed), or None. For readers.
 
         :raises StoreUnavailable: the store does not answer.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Free connections; may be called again, or without :meth:`open`."""
+        """Close connections. May be called repeatedly, or without :meth:`open`."""

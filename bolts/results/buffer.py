@@ -1,4 +1,4 @@
-"""States that wait for a store: an outage of the store loses nothing and stops nothing."""
+"""A buffer of states that wait for a store, so that an outage of the store loses nothing and stops nothing."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ __all__ = ["StateBuffer"]
 
 _BATCH = 1000
 _REST = 15
-"""A store that fails is left alone this many times as long as its failure took, and at most for ``_LONGEST_REST_S``: so a bolt spends a sixteenth of its
-time on a server that hangs."""
+"""A store that fails is left alone this many times as long as its failure took, up to ``_LONGEST_REST_S``. So a bolt spends a sixteenth
+of its time on a server that hangs."""
 _LONGEST_REST_S = 60.0
 
 
 class StateBuffer:
-    """Keeps the newest state (or removal) per subscription until the store has taken it.
+    """Keeps the newest state (or removal) of each subscription until the store has accepted it.
 
-    While the store is away, states wait here: one per subscription, so the buffer is bounded by the number of subscriptions,
-    and a state that was never written is replaced by a newer one, which is what the store would have done. Retries wait ``first_wait_s``,
-    doubling to ``last_wait_s``; a store that takes long to fail is left alone for much longer than that took, because the bolt has other
-    work to do. The buffer belongs to the bolt's state: after a crash what waited comes back with the snapshot, or is made again by the replay.
+    The buffer holds one state per subscription; a newer one replaces it, as it would in the store. Retries wait ``first_wait_s``, doubling to
+    ``last_wait_s``. A store that takes long to fail is left alone for much longer than that, because the bolt has other work to do. The buffer is
+    part of the bolt's state: after a crash the waiting states come back with the snapshot, or the replay makes them again.
 
-    Whether a write succeeds depends on the world, so nothing that a bolt emits may depend on this object.
+    Whether a write succeeds does not follow from the inbox, so nothing that a bolt emits may depend on this object.
 
     :param store: an open store.
-    :param run: of the topology, see :func:`~dskype.bolts.results.base.run_of`.
-    :param report: called with a text when the store is lost, and when it refuses a subscription.
-    :param clock: seconds, for the waits.
-    :param budget_s: one flush stops after this time; the next one writes the rest.
+    :param run: run of the topology, see :func:`~dskype.bolts.results.base.run_of`.
+    :param report: called with a text when the store fails, and when it refuses a subscription.
+    :param clock: returns seconds, for the waits.
+    :param budget_s: a flush stops after this time; the next one writes the rest.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class StateBuffer:
         self._wait_s = self._pause_s = 0.0
         self._not_before: float | None = None
         self.written = self.stale = self.replaced = self.failures = 0
-        """States written; dropped as older than the store's; replaced here before they were written; failed attempts."""
+        """Number of states written; dropped because the store had newer ones; replaced here before they were written; failed attempts."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,8 +60,8 @@ class StateBuffer:
         """Whether the last attempt failed."""
         return self._not_before is not None
 
-    def add(self, items: Iterable[State | Removal]) -> None:
-        """Take in states and removals, in the order of their making."""
+    def enqueue(self, items: Iterable[State | Removal]) -> None:
+        """Add states and removals, in the order in which they were made."""
         waiting = self._waiting
         for item in items:
             new = Stored(item.registration, item.watermark, item.value if isinstance(item, State) else None, self._run)
@@ -75,10 +74,10 @@ class StateBuffer:
             waiting[item.subscription] = new
 
     def flush(self) -> None:
-        """Write what waits, unless the store failed a moment ago; never raises for a store that is away."""
+        """Write the waiting states, unless the store failed a moment ago. Does not raise if the store is away."""
         if not self._waiting:
             return
-        # A clock that was set back must not make a wait of hours.
+        # A clock that was set back must not cause a wait of hours.
         if self._not_before is not None and 0 < self._not_before - self._clock() <= 2 * self._pause_s:
             return
         stop_at = self._clock() + self._budget_s
@@ -124,9 +123,9 @@ class StateBuffer:
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> list[Any]:
-        """Return what waits."""
+        """Return the waiting states."""
         return [[name, item.registration, item.watermark, item.value] for name, item in self._waiting.items()]
 
     def restore(self, state: list[Any]) -> None:
-        """Take over what waited."""
+        """Continue with the waiting states of a snapshot."""
         self._waiting = {name: Stored(registration, watermark, value, self._run) for name, registration, watermark, value in state}

@@ -1,4 +1,4 @@
-"""One batch of deltas, the form in which they travel from a subscription bolt to Kafka."""
+"""Batches of deltas, as they travel from a subscription bolt to Kafka."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.spouts.columns import to_strings
 from dskype.topology.core.values import take_column
@@ -19,7 +20,7 @@ _NUMBERS = {"ops": np.int8, "watermarks": np.int64, "scores": np.float64, "ranks
 class DeltaBatch(NamedTuple):
     """Deltas in the order of publication, as columns of one length: arrays (numpy, pyarrow) or lists of plain values.
 
-    The fields and their order are those of the stream ``results``. A column that is None is not given.
+    The fields and their order are those of the stream ``results``. A column that is None is absent.
 
     :ivar subscriptions: ids.
     :ivar registrations: ``"<partition>-<offset>"``.
@@ -28,7 +29,7 @@ class DeltaBatch(NamedTuple):
     :ivar messages: ids as JSON text.
     :ivar scores: float64, read where the op is ``ADD``.
     :ivar ranks: int32, 1-based, read where the op is ``ADD``.
-    :ivar metas: JSON text of the subscriptions' ``meta``, or None. After :meth:`decode` "" where a subscription gave none.
+    :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`decode` "" if a subscription has none.
     :ivar seqs: int64, sequence numbers of the messages; for merging only.
     :ivar positions: int64, positions of the messages; for merging only.
     """
@@ -45,27 +46,23 @@ class DeltaBatch(NamedTuple):
     positions: Any = None
 
     def select(self, rows: np.ndarray) -> DeltaBatch:
-        """Return some rows (integers), in the given order; columns that are None stay None."""
+        """Return the deltas at ``rows`` (integers), in that order; absent columns stay absent."""
         return DeltaBatch(*(None if column is None else take_column(column, rows) for column in self))
 
     @classmethod
     def concat(cls, batches: Sequence[DeltaBatch]) -> DeltaBatch:
-        """Return the rows of decoded batches, one batch after another."""
+        """Return the deltas of decoded batches, one batch after another."""
         if len(batches) == 1:
             return batches[0]
-        import pyarrow as pa
-
         return cls(
             *(None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in zip(*batches))
         )
 
     def encode(self) -> list[Any]:
-        """Return the columns of the stream ``results``: zeros and "" for what is not given.
+        """Return the columns of the stream ``results``, with zeros and "" for absent columns.
 
         :raises IllegalArgumentException: the columns differ in length.
         """
-        import pyarrow as pa
-
         n = len(self.subscriptions)
         check_lengths(self[:5])
         numbers = {
@@ -80,14 +77,14 @@ class DeltaBatch(NamedTuple):
 
     @classmethod
     def decode(cls, columns: Sequence[Any]) -> DeltaBatch:
-        """Return the batch in columns of the stream ``results``, or in the first of them: texts as pyarrow strings, numbers as arrays."""
+        """Return the batch in columns of the stream ``results``, or in its first columns: texts as pyarrow strings, numbers as arrays."""
         return cls(*(np.asarray(column) if name in _NUMBERS else to_strings(column) for name, column in zip(cls._fields, columns)))
 
 
 def check_lengths(columns: Iterable[Any]) -> None:
     """Refuse columns of different lengths.
 
-    :raises IllegalArgumentException: they differ.
+    :raises IllegalArgumentException: the lengths differ.
     """
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
@@ -95,5 +92,5 @@ def check_lengths(columns: Iterable[Any]) -> None:
 
 
 def numbers_of(column: Any) -> Any:
-    """Return a column of numbers; 0 in a list where there is None."""
+    """Return a column of numbers, with 0 in place of each None in a list."""
     return [0 if number is None else number for number in column] if isinstance(column, list) else column

@@ -1,28 +1,39 @@
-"""Result records as JSON: deltas, whole top-k states, and registration events.
+"""Result records as JSON: deltas, whole top-k lists, and registration events.
 
-Topics and formats (UTF-8; a message's id is JSON text already and is put in as it is)::
+Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add","message":m,"score":s,"rank":r,"meta":...}
                               {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":...}
+    <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
     <topology>.registrations  {"v":1,"subscription":id,"registration":"p-o","event":"active" | "removed","watermark":w}
 
-The key of every record is the subscription's id, so each subscription's records stay in order. ``meta`` is what the
-subscription gave, left out if it gave nothing. Deltas and events carry the header ``result-id``: subscription,
-registration, watermark, op and message as text, the same whenever the same result is written again.
+The key of every record is the subscription's id, so the records of a subscription stay in order. ``meta`` is that of the
+subscription, left out if it has none. Deltas and events carry the header ``result-id``: subscription, registration, watermark,
+op and message as text, equal whenever the same result is written again.
 
-JSON is put together from columns of text; floats are written as the shortest text that reads back as the same float64.
+With ``dskype.results.matches: grouped`` each task that finds matches of a message writes one record of ``<topology>.matches`` for
+them: its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
+Their ``result-id`` is message, sequence number, task and number of the record.
+
+JSON is joined from columns of text; a float is written as the shortest text that reads back as the same float64.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
+from dskype.bolts.results.match_kernels import Names
+from dskype.spouts.columns import to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = [
@@ -32,10 +43,14 @@ __all__ = [
     "OPS",
     "REMOVE",
     "Heads",
+    "MessageKeys",
     "Records",
     "delta_records",
     "event_record",
     "heads",
+    "json_names",
+    "match_records",
+    "names_of",
     "parse_registration",
     "score_texts",
     "state_values",
@@ -46,12 +61,14 @@ OPS = ("add", "remove", "match")
 """Names of the op codes."""
 EVENTS = ("active", "removed")
 
+# pyarrow.compute is imported where it is needed: clients import this module, and it would double their start-up time.
+
 _SUBSCRIPTION, _REGISTERED, _WATERMARK = '{"v":1,"subscription":', ',"registration":"', ',"watermark":'
 _REGISTRATION = re.compile("[0-9]+-[0-9]+").fullmatch
 
 
 class Heads(NamedTuple):
-    """What the records of registrations share: pyarrow arrays, one entry per record.
+    """The parts that records of a registration share, as pyarrow arrays with one entry per record.
 
     :ivar keys: the subscriptions' ids in UTF-8, the keys of their records.
     :ivar names: the ids as JSON.
@@ -68,7 +85,7 @@ class Heads(NamedTuple):
 def parse_registration(registration: str) -> tuple[int, int]:
     """Return (partition, offset) of a registration ``"p-o"``.
 
-    :raises IllegalArgumentException: it is not of that form.
+    :raises IllegalArgumentException: it does not have that form.
     """
     if not isinstance(registration, str) or _REGISTRATION(registration) is None:
         raise IllegalArgumentException(
@@ -81,37 +98,43 @@ def parse_registration(registration: str) -> tuple[int, int]:
 
 
 def heads(subscriptions: Any, registrations: Any, metas: Any = None) -> Heads:
-    """Return what the records of registrations share; columns are lists, numpy or pyarrow arrays.
+    """Return the parts that records of registrations share; columns are lists, numpy or pyarrow arrays.
 
     :param subscriptions: ids.
     :param registrations: ``<partition>-<offset>`` of the records of the subscriptions topic.
-    :param metas: JSON texts or None; None for all: no subscription has one.
+    :param metas: JSON texts or None; None in place of the column: no subscription has one.
     :raises IllegalArgumentException: a malformed registration.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = _strings(subscriptions)
+    ids = to_strings(subscriptions)
     try:
-        places = _strings(registrations)
+        places = to_strings(registrations)
     except pa.ArrowTypeError:
         list(map(parse_registration, registrations))
         raise
     well_formed = pc.match_substring_regex(places, r"\A[0-9]+-[0-9]+\z")
     if places.null_count or pc.all(well_formed).as_py() is False:
         parse_registration(next(place for place, good in zip(places.to_pylist(), well_formed.to_pylist()) if not good))
-    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not plain ASCII, or to be escaped
-        names = pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
-    else:
-        names = _joined('"', ids, '"')
+    names = json_names(ids)
     tails: Any = "}"
-    if metas is not None and (meta_texts := _strings(metas)).null_count < len(meta_texts):
+    if metas is not None and (meta_texts := to_strings(metas)).null_count < len(meta_texts):
         tails = pc.coalesce(_joined(',"meta":', meta_texts, "}"), "}")
     return Heads(ids.cast(pa.binary()), names, places, tails)
 
 
+def json_names(ids: Any) -> Any:
+    """Return ids of subscriptions as JSON texts in ASCII, a pyarrow string array."""
+    import pyarrow.compute as pc
+
+    ids = to_strings(ids)
+    if pc.any(pc.match_substring_regex(ids, r"[^ !#-\[\]-~]")).as_py():  # not ASCII, or in need of escapes
+        return pa.array([encode_basestring_ascii(name) for name in ids.to_pylist()], pa.string())
+    return _joined('"', ids, '"')
+
+
 class Records(NamedTuple):
-    """Records as columns, one entry each: pyarrow arrays.
+    """Records as columns (pyarrow arrays).
 
     :ivar keys: binary.
     :ivar values: string.
@@ -128,7 +151,6 @@ def delta_records(batch: DeltaBatch) -> Records:
 
     :raises IllegalArgumentException: an unknown op, ``ADD`` without scores and ranks, columns of different lengths, or a malformed registration.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
@@ -144,7 +166,7 @@ def delta_records(batch: DeltaBatch) -> Records:
                 legal="0 (add, with scores and ranks), 1 (remove), 2 (match)",
             )
         )
-    messages = _strings(batch.messages)
+    messages = to_strings(batch.messages)
     marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
@@ -156,47 +178,113 @@ def delta_records(batch: DeltaBatch) -> Records:
     return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", messages))
 
 
+_AT_ONCE_BYTES = 1 << 28
+_IN_MESSAGE, _BY_TASK, _MATCHED = '{"v":1,"message":', ',"task":', ',"subscriptions":['
+
+
+class MessageKeys(NamedTuple):
+    """What identifies messages in records: n of them.
+
+    :ivar ids: as JSON text, a pyarrow string array.
+    :ivar watermarks: int64[n], their positions.
+    :ivar seqs: int64[n], their sequence numbers.
+    """
+
+    ids: Any
+    watermarks: np.ndarray
+    seqs: np.ndarray
+
+
+def match_records(messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names, task: int, most_bytes: int) -> Iterator[Records]:
+    """Yield the records of grouped matches, many at once, in the order of the messages.
+
+    :param messages: n of them.
+    :param rows: int32[m], not falling: which message matches ...
+    :param subscriptions: int32[m]: ... the subscription with this number.
+    :param names: JSON texts of subscriptions' ids by number.
+    :param task: that writes.
+    :param most_bytes: no record with several subscriptions has more.
+    """
+    if not len(rows):
+        return
+    first = np.concatenate(([True], rows[1:] != rows[:-1]))
+    used, of = rows[first], np.cumsum(first, dtype=np.int32) - np.int32(1)
+    ids, marks = messages.ids.take(pa.array(used)), pa.array(messages.watermarks[used]).cast(pa.string())
+    keys, numbers = _bare(ids), pa.array(messages.seqs[used]).cast(pa.string())
+    heads = names_of(_joined(_IN_MESSAGE, ids, _WATERMARK, marks, _BY_TASK, str(task), _MATCHED))
+    names, heads = (Names(*map(_read_only, texts)) for texts in (names, heads))
+    firsts, offsets = match_kernels.cut(of, subscriptions, names.spans, heads.spans, most_bytes)
+    begin = 0
+    while begin < len(firsts) - 1:
+        end = max(begin + 1, int(np.searchsorted(offsets, offsets[begin] + _AT_ONCE_BYTES, side="right")) - 1)
+        whose = of[firsts[begin:end]]
+        values = np.empty(offsets[end] - offsets[begin], np.uint8)
+        match_kernels.fill(firsts[begin : end + 1], of, subscriptions, names, heads, values)
+        bounds = (offsets[begin : end + 1] - offsets[begin]).astype(np.int32)
+        parts = np.arange(begin, end) - np.searchsorted(of[firsts[:-1]], whose)
+        taken = pa.array(whose)
+        result_ids = _joined(ids.take(taken), "/", numbers.take(taken), "/", str(task), "/", pa.array(parts).cast(pa.string()))
+        yield Records(keys.take(taken), pa.StringArray.from_buffers(end - begin, pa.py_buffer(bounds), pa.py_buffer(values)), result_ids)
+        begin = end
+
+
+def names_of(texts: Any) -> Names:
+    """Return a pyarrow string array without nulls as read-only arrays, without copying its bytes."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
+    spans = np.stack((bounds[:-1], bounds[1:]), axis=1).astype(np.int64)
+    return Names(spans, np.frombuffer(b"" if data is None else data, np.uint8))
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view: kernels are compiled once, whether what is given can be written to or not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _bare(ids: Any) -> Any:
+    """Return ids, given as JSON, as the keys of records: a text without its quotes, a number in digits."""
+    import pyarrow.compute as pc
+
+    if pc.any(pc.match_substring(ids, "\\")).as_py():
+        return pa.array([str(json.loads(id)).encode() for id in ids.to_pylist()], pa.binary())
+    return pc.utf8_trim(ids, '"').cast(pa.binary())
+
+
 def _joined(*parts: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _strings(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column if isinstance(column, pa.Array) else pa.array(column, pa.string())
-
-
 def score_texts(scores: Any) -> Any:
-    """Return floats as JSON: the shortest texts that read back bit for bit, as a pyarrow string array."""
-    import pyarrow as pa
+    """Return floats as JSON (a pyarrow string array): the shortest texts that read back as the same bits."""
     import pyarrow.compute as pc
 
     numbers = np.asarray(scores, np.float64)
     texts = pa.array(numbers).cast(pa.string())
-    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # "1" is an integer to some readers
+    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # some readers take "1" for an integer
     if whole.any():
-        few = pa.array(whole)
-        texts = pc.replace_with_mask(texts, few, _joined(texts.filter(few), ".0"))
+        mask = pa.array(whole)
+        texts = pc.replace_with_mask(texts, mask, _joined(texts.filter(mask), ".0"))
     return texts
 
 
 def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, scores: Any) -> Any:
     """Return the values of top-k states, a pyarrow string array.
 
-    :param heads: of n states.
+    :param heads: the shared parts of n states.
     :param watermarks: int64[n].
-    :param offsets: int64[n + 1]: the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
+    :param offsets: int64[n + 1]; the list of state *i* is rows ``offsets[i]`` to ``offsets[i + 1]``.
     :param messages: message ids as JSON text, in rank order within a state; list or pyarrow string array.
-    :param scores: float64, theirs.
+    :param scores: float64, scores of the messages.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     bounds = np.asarray(offsets, np.int32)
-    # What is between messages and scores, and between entries, are separators: half the work of joining five columns.
-    entries = pc.binary_join_element_wise(_strings(messages), score_texts(scores), ',"score":')
+    # The JSON between messages and scores, and between entries, serves as separator: half the work of joining five columns.
+    entries = pc.binary_join_element_wise(to_strings(messages), score_texts(scores), ',"score":')
     lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), entries), '},{"message":')
     marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
     before, after = '[{"message":', "}]}"
@@ -209,8 +297,8 @@ def state_values(heads: Heads, watermarks: Any, offsets: Any, messages: Any, sco
 def event_record(subscription: str, registration: str, event: str, watermark: int) -> tuple[bytes, bytes, bytes]:
     """Return the record of a registration event: (key, value, result id).
 
-    :param event: ``active`` (results cover what is after the watermark) or ``removed`` (up to the watermark).
-    :raises IllegalArgumentException: another event, or a malformed registration.
+    :param event: ``active`` (results cover messages after the watermark) or ``removed`` (results cover messages up to it).
+    :raises IllegalArgumentException: an unknown event, or a malformed registration.
     """
     parse_registration(registration)
     if event not in EVENTS:

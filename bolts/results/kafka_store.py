@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from dskype.bolts.results.base import Opening, Outcome, Removal, ResultStore, State, Stored, StoreUnavailable, supersedes
 from dskype.bolts.results.formats import Heads
@@ -22,9 +23,9 @@ _NONE = Outcome()
 class KafkaStore(ResultStore):
     """One record per state, key = subscription id; a null value when a subscription is removed.
 
-    Records leave with the task's batch, at least once and in order, so the last record of a key is the newest state once a
-    replay is over. The header ``version`` (run, registration, watermark) lets a reader tell sooner; it also says which
-    registration a null value ends.
+    Records leave with the task's batch, at least once and in order, so when a replay is over the last record of a key is the
+    newest state. During a replay the header ``version`` (run, registration, watermark) tells which record is newer; it also
+    says which registration a null value ends.
     """
 
     name = "kafka"
@@ -32,8 +33,8 @@ class KafkaStore(ResultStore):
     OPTIONS: ClassVar = {}
 
     def open(self, opening: Opening) -> None:
-        """Keep collector or brokers."""
-        self._topic = Topics.of(opening.topology).topk
+        """Remember the collector, or the brokers."""
+        self._topic = Topics.for_topology(opening.topology).topk
         self._run, self._collector, self._kafka = opening.run, opening.collector, opening.kafka
 
     def _send(self, subscription: str, registration: str, watermark: int, value: bytes | None) -> None:
@@ -48,11 +49,10 @@ class KafkaStore(ResultStore):
     def put_values(self, shared: Heads, watermarks: Any, values: Any) -> None:
         """Write many states at once.
 
-        :param shared: of n states.
+        :param shared: the shared parts of n states.
         :param watermarks: int64[n].
         :param values: a pyarrow string array of n.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         marks = pa.array(np.asarray(watermarks, np.int64)).cast(pa.string())
@@ -66,7 +66,7 @@ class KafkaStore(ResultStore):
         return Outcome(written=len(removals)) if removals else _NONE
 
     def get(self, subscription: str) -> Stored | None:
-        """Read the topic to its end and return the newest state of ``subscription``; takes time in proportion to the topic."""
+        """Read the topic to its end and return the newest state of a subscription. O(topic)."""
         if self._kafka is None:
             raise IllegalStateException(explain("The store 'kafka' was opened for writing.", hint="give Opening(kafka=...) to read"))
         from kafka import TopicPartition
@@ -99,15 +99,15 @@ class KafkaStore(ResultStore):
         return newest
 
     def close(self) -> None:
-        """Do nothing: the connections are the runtime's."""
+        """Do nothing: the runtime owns the connections."""
 
 
 def stored_of(record: Any) -> Stored:
-    """Return what a record of the topic says; the version is in its header."""
+    """Return the state in a record of the topic, with the version in its header."""
     run, registration, watermark = dict(record.headers)["version"].decode().split(" ")
     return Stored(registration, int(watermark), record.value, int(run))
 
 
 def newer(known: Stored | None, found: Stored) -> Stored:
-    """Return the one that stays when ``found`` comes after ``known``."""
+    """Return the state that remains when ``found`` follows ``known``."""
     return found if known is None or supersedes(found, known) else known

@@ -1,4 +1,4 @@
-"""Publishes results, straight to Kafka or by way of the result bolt; what subscription bolts call."""
+"""Publishes results for subscription bolts, straight to Kafka or by way of the result bolt."""
 
 from __future__ import annotations
 
@@ -9,49 +9,74 @@ import numpy as np
 
 from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, EVENTS, MATCH, delta_records, event_record, heads, parse_registration, state_values
+from dskype.bolts.results.formats import (
+    ADD,
+    EVENTS,
+    MATCH,
+    MessageKeys,
+    delta_records,
+    event_record,
+    heads,
+    json_names,
+    match_records,
+    names_of,
+    parse_registration,
+    state_values,
+)
 from dskype.bolts.results.kafka_store import KafkaStore
+from dskype.bolts.results.match_kernels import Names
 from dskype.spouts import streams
 from dskype.spouts.topics import Topics
-from dskype.topology.core.values import column_rows
+from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException, explain
+from dskype.topology.tuples import column_to_list
 
 if TYPE_CHECKING:
     from dskype.spouts.settings import Settings
 
 __all__ = ["ResultPublisher"]
 
+_GROUPED_BYTES = 512 << 10
+"""Of a record of grouped matches, at most: brokers and clients take it with their defaults."""
+
 
 class ResultPublisher:
-    """Turns results into records; one per task of a subscription bolt (or of the result bolt itself).
+    """Turns results into records. Every subscription task and every result task has one.
 
-    All columns of a call have one entry per row, in the order of publication, as arrays or lists of plain values. A publisher
-    has no state that must be kept. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
+    The columns of a call have one entry per row, in the order of publication, as arrays or lists of plain values. A publisher
+    has no state to keep. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
 
-    Deltas travel to the result bolt as columns, one tuple each, on stream ``results`` (:meth:`DeltaBatch.encode`). On stream ``lists`` a
-    tuple is (subscription, kind, record), and ``record`` is, by kind::
+    Deltas travel to the result bolt as columns, one tuple per delta, on stream ``results`` (:meth:`DeltaBatch.encode`). A tuple of
+    stream ``lists`` is (subscription, kind, record), with one of these records::
 
         topk    [registration, watermark, messages, scores]      in rank order; None, None: removed
         event   [registration, event, watermark]
 
-    :param collector: the bolt's collector.
-    :param topology: the topology's name.
-    :param settings: of the topology.
-    :param via_bolt: emit on stream ``results`` for the result bolt, instead of writing to Kafka; needed for stores other than
-        ``kafka`` and for replicated subscriptions.
+    :param collector: collector of the bolt.
+    :param topology: name of the topology.
+    :param settings: settings of the topology.
+    :param via_bolt: emit results to the result bolt instead of writing them to Kafka; required for stores other than ``kafka``
+        and for replicated subscriptions.
     :param run: see :func:`~dskype.bolts.results.base.run_of`.
+    :param task: the task that writes.
+    :param record_bytes: how large a record may be.
     :raises IllegalArgumentException: the settings' store needs the result bolt.
     """
 
-    def __init__(self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0) -> None:
+    def __init__(
+        self, collector: Any, topology: str, settings: Settings, *, via_bolt: bool = False, run: int = 0, task: int = 0, record_bytes: int = RECORD_BYTES
+    ) -> None:
         if not via_bolt and settings.store != KafkaStore.name:
             raise IllegalArgumentException(
                 explain("A store outside Kafka is written by the result bolt.", given=settings.store, legal="kafka", hint="add the result bolt to the topology")
             )
         self._collector, self._via_bolt = collector, via_bolt
-        self._topics = Topics.of(topology)
+        self._topics = Topics.for_topology(topology)
         self.wants_deltas = settings.results != "topk"
         self.wants_states = settings.results != "deltas"
+        self.groups_matches = settings.matches == "grouped"
+        """Matches are published with :meth:`matches` where one writer has all of a message and a task, not with :meth:`deltas`."""
+        self._task, self._grouped_bytes = task, min(_GROUPED_BYTES, record_bytes // 2)
         self._store = KafkaStore()
         self._store.open(Opening(topology, run, collector))
 
@@ -60,9 +85,9 @@ class ResultPublisher:
     def deltas(self, batch: DeltaBatch) -> int:
         """Publish changes of top-k lists, and matches of boolean subscriptions.
 
-        With ``dskype.results: topk`` only matches are published: they are no part of any top-k.
+        With ``dskype.results: topk`` only matches are published, because no list contains them.
 
-        :returns: how many were published.
+        :returns: number of published deltas.
         """
         ops = np.asarray(batch.ops)
         if not self.wants_deltas and (kept := ops == MATCH).sum() < len(ops):
@@ -78,7 +103,7 @@ class ResultPublisher:
         return len(ops)
 
     def emit_deltas(self, batch: DeltaBatch) -> None:
-        """Emit deltas on stream ``results``, whatever is wanted."""
+        """Emit deltas on stream ``results``, whatever ``dskype.results`` says."""
         if len(batch.subscriptions):
             self._collector.emit_batch(batch.encode(), stream=streams.RESULTS)
 
@@ -87,6 +112,28 @@ class ResultPublisher:
         keys, values, result_ids = delta_records(batch)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
+    def matches(self, messages: MessageKeys, rows: np.ndarray, subscriptions: np.ndarray, names: Names) -> None:
+        """Write matches to Kafka, those of a message together; see :func:`~dskype.bolts.results.formats.match_records`.
+
+        :param rows: int32[m], not falling: which of the messages matches ...
+        :param subscriptions: int32[m]: ... the subscription of which of the names.
+        """
+        for keys, values, result_ids in match_records(messages, rows, subscriptions, names, self._task, self._grouped_bytes):
+            self._collector.send_records(self._topics.matches, keys, values, [("result-id", result_ids)])
+
+    def merged_matches(self, batch: DeltaBatch) -> None:
+        """Write matches to Kafka, those of a message together; the batch is in any order, and has sequence numbers."""
+        order = np.lexsort((batch.seqs, batch.watermarks))
+        batch = batch._replace(metas=None, positions=None).select(order)
+        first = np.concatenate(([True], batch.seqs[1:] != batch.seqs[:-1]))[: len(order)]
+        shared = batch.subscriptions.dictionary_encode()
+        self.matches(
+            MessageKeys(batch.messages.take(np.flatnonzero(first)), batch.watermarks[first], batch.seqs[first]),
+            np.cumsum(first, dtype=np.int32) - np.int32(1),
+            shared.indices.to_numpy().astype(np.int32),
+            names_of(json_names(shared.dictionary)),
+        )
+
     def states(
         self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, offsets: np.ndarray, messages: Sequence[str], scores: Any
     ) -> int:
@@ -94,19 +141,19 @@ class ResultPublisher:
 
         :param offsets: int64[n + 1]: the list of row *i* is ``messages[offsets[i]:offsets[i + 1]]``, in rank order.
         :param messages: ids as JSON text.
-        :param scores: float64, theirs.
-        :returns: how many were published; 0 with ``dskype.results: deltas``.
+        :param scores: float64, scores of the messages.
+        :returns: number of published lists; 0 with ``dskype.results: deltas``.
         """
         n = len(subscriptions)
         if not n or not self.wants_states:
             return 0
         if self._via_bolt:
-            bounds, messages, scores = column_rows(offsets), column_rows(messages), column_rows(scores)
+            bounds, messages, scores = column_to_list(offsets), column_to_list(messages), column_to_list(scores)
             records = [
                 [r, w, messages[start:stop], scores[start:stop]]
-                for r, w, start, stop in zip(column_rows(registrations), column_rows(watermarks), bounds[:-1], bounds[1:], strict=True)
+                for r, w, start, stop in zip(column_to_list(registrations), column_to_list(watermarks), bounds[:-1], bounds[1:], strict=True)
             ]
-            self._emit(column_rows(subscriptions), "topk", records)
+            self._emit(column_to_list(subscriptions), "topk", records)
         else:
             shared = heads(subscriptions, registrations)
             self._store.put_values(shared, watermarks, state_values(shared, watermarks, offsets, messages, scores))
@@ -121,10 +168,10 @@ class ResultPublisher:
     def events(self, subscriptions: Sequence[str], registrations: Sequence[str], events: Sequence[str], watermarks: Any) -> int:
         """Publish registration events: ``active`` or ``removed``, as of a watermark (-1: before any message).
 
-        :returns: how many were published.
+        :returns: number of published events.
         """
         n = len(subscriptions)
-        rows = zip(column_rows(subscriptions), column_rows(registrations), events, column_rows(watermarks), strict=True)
+        rows = zip(column_to_list(subscriptions), column_to_list(registrations), events, column_to_list(watermarks), strict=True)
         if self._via_bolt:
             listed = list(rows)
             for _, registration, event, _ in listed:
@@ -144,16 +191,16 @@ class ResultPublisher:
         self._collector.send_record(self._topics.registrations, key, value, (("result-id", result_id),))
 
     def removed(self, subscriptions: Sequence[str], registrations: Sequence[str], watermarks: Any, states: bool = True) -> int:
-        """Publish that registrations ended: the event ``removed``, and the null state.
+        """Publish the end of registrations: the event ``removed``, and the null state.
 
-        :param watermarks: up to which results are complete.
-        :param states: False for subscriptions that have no state (boolean ones).
-        :returns: how many.
+        :param watermarks: watermarks up to which results are complete.
+        :param states: False for subscriptions without a state, that is, boolean ones.
+        :returns: number of registrations.
         """
         n = len(subscriptions)
         if not n:
             return 0
-        subscriptions, registrations, watermarks = column_rows(subscriptions), column_rows(registrations), column_rows(watermarks)
+        subscriptions, registrations, watermarks = column_to_list(subscriptions), column_to_list(registrations), column_to_list(watermarks)
         self.events(subscriptions, registrations, ["removed"] * n, watermarks)
         if states and self.wants_states:
             if self._via_bolt:

@@ -18,7 +18,7 @@ __all__ = ["RedisStore"]
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 _SCHEMES = ("redis", "rediss", "unix")
 _CHUNK = 200
-"""States per script call: the server does nothing else meanwhile."""
+"""States per script call. The server does nothing else while a script runs."""
 
 # The order is that of supersedes() in base.py. Redis runs a script as one step.
 _SCRIPT = """
@@ -77,23 +77,23 @@ class RedisStore(ResultStore):
     """Keeps each state in the hash ``<topology>:topk:<subscription>`` of a Redis server (6 or newer, not a cluster).
 
     Fields: ``topk`` (the JSON; absent once the subscription was removed), ``registration``, ``watermark``, ``run``. So
-    ``HGET dskype:topk:s17 topk`` is the whole answer. What is left of a removed subscription expires. Let the server persist:
-    a state is written once, and again only when it changes.
+    ``HGET dskype:topk:s17 topk`` is the whole answer. The hash of a removed subscription expires. The server should persist
+    its data, because a state is only written again when it changes.
 
-    A batch goes as few script calls (``EVALSHA``) in one pipeline; each state is compared and written in one step.
+    A batch takes a few script calls (``EVALSHA``) in one pipeline; each state is compared and written in one step.
 
-    :param options: see ``OPTIONS``. The password may be in the URL; better it comes from a variable of the environment of
-        the bolts' processes (``password.env``), for a topology's configuration can be seen. Neither is ever printed.
+    :param options: see ``OPTIONS``. The password may be in the URL. It is better to name an environment variable of the bolts'
+        processes (``password.env``), because others can see the configuration of a topology. Passwords are never printed.
     """
 
     name = "redis"
     OPTIONS: ClassVar = {
         "url": f"redis://[user:password@]host:port/db, rediss:// for TLS (?ssl_ca_certs=...), unix://path; default {DEFAULT_URL}",
-        "username": "over the URL's",
-        "password": "over the URL's",
+        "username": "in place of the one in the URL",
+        "password": "in place of the one in the URL",
         "password.env": "name of the environment variable that holds the password",
-        "timeout.ms": "to connect, and for an answer; what is tried again begins within that time, too; default 2000",
-        "attempts": "per call, with pauses between, as long as timeout.ms is not used up; default 3",
+        "timeout.ms": "time to connect, and to wait for an answer; attempts begin within this time; default 2000",
+        "attempts": "attempts per call, with pauses between them; default 3",
         "removed.ttl.s": "how long the version of a removed subscription is remembered; default 604800 (a week)",
         "topic": "true: write states to the topic <topology>.topk, too; default false",
     }
@@ -118,7 +118,7 @@ class RedisStore(ResultStore):
         self._client: Any = None
 
     def _shown_address(self) -> str:
-        """Return the URL without its secrets, for messages; refuse one that cannot be used."""
+        """Return the URL without secrets, for messages; refuse an unusable one."""
         try:
             parts = urlsplit(self._url)
             host, port = parts.hostname, parts.port
@@ -140,7 +140,7 @@ class RedisStore(ResultStore):
         return f"RedisStore({self._address})"
 
     def open(self, opening: Opening) -> None:
-        """Make a client; it connects with the first call.
+        """Make a client, which connects at the first call.
 
         :raises IllegalArgumentException: the package is missing, or the environment lacks the password.
         """
@@ -160,8 +160,8 @@ class RedisStore(ResultStore):
             arguments["password"] = self.options["password"]
         try:
             pool = redis.ConnectionPool.from_url(self._url, protocol=2, **arguments)
-            pool.connection_kwargs.update(arguments)  # what is in the URL would win over arguments
-            pool.make_connection()  # not yet connected; refuses arguments that it does not know
+            pool.connection_kwargs.update(arguments)  # otherwise the URL would win over the arguments
+            pool.make_connection()  # does not connect, but refuses unknown arguments
         except Exception as error:  # the text may hold parts of the URL
             raise IllegalArgumentException(
                 explain("Option url of store 'redis' is not usable.", given=f"{self._address} ({type(error).__name__})", legal=self.OPTIONS["url"])
@@ -181,7 +181,7 @@ class RedisStore(ResultStore):
         return self._write([(s.subscription, s.registration, s.watermark, b"0", s.value) for s in states])
 
     def remove(self, removals: Sequence[Removal]) -> Outcome:
-        """Replace states by what says that there is none."""
+        """Replace states by hashes without ``topk``."""
         return self._write([(r.subscription, r.registration, r.watermark, b"1", b"") for r in removals])
 
     def _write(self, rows: Sequence[tuple[str, str, int, bytes, bytes]]) -> Outcome:
@@ -206,7 +206,7 @@ class RedisStore(ResultStore):
             for call in calls:
                 pipeline.evalsha(_SHA, *call)
             answers = pipeline.execute(raise_on_error=False)
-        if any(isinstance(a, NoScriptError) for a in answers):  # a new server; writing twice changes nothing
+        if any(isinstance(a, NoScriptError) for a in answers):  # the server has restarted; writing twice is harmless
             self._client.script_load(_SCRIPT)
             with self._client.pipeline(transaction=False) as pipeline:
                 for call in calls:
@@ -218,7 +218,7 @@ class RedisStore(ResultStore):
         return answers
 
     def _attempt(self, function: Callable[[], Any]) -> Any:
-        """Call, and call again after a pause; whatever the server or the network says is taken to pass."""
+        """Call a function, and call it again after a pause if the server or the network fails."""
         from redis.exceptions import RedisError
 
         stop_at = time.monotonic() + self._timeout_s
@@ -226,7 +226,7 @@ class RedisStore(ResultStore):
             try:
                 return function()
             except (RedisError, OSError) as error:
-                # A server that refuses answers at once, and may be back soon; one that hangs has used the time up.
+                # A server that refuses answers at once, and may soon be back; a server that hangs has used up the time.
                 if attempt == self._attempts or time.monotonic() >= stop_at:
                     raise StoreUnavailable(
                         explain(
@@ -239,7 +239,7 @@ class RedisStore(ResultStore):
         raise AssertionError("unreachable")
 
     def _reason(self, error: BaseException) -> str:
-        """Return what an error says, without secrets."""
+        """Return the text of an error without secrets."""
         text = f"{type(error).__name__}: {error}"
         secrets = [self._client.connection_pool.connection_kwargs.get("password"), urlsplit(self._url).password]
         for secret in filter(None, secrets):

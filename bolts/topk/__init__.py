@@ -1,1 +1,1 @@
-"""Top-k subscriptions: indexes that find the subscriptions a message matters to, and buffers of their results."""
+"""Top-k subscriptions: indexes that find the subscriptions a message concerns, and buffers of their results."""

@@ -1,7 +1,7 @@
-"""Kernels of the top-k library: blocks, term ids, the plain index, what the engine checks. Imports numpy and numba only.
+"""Kernels of the top-k library: blocks, term ids, and checks of the engine. They import numpy and numba only.
 
-All are lazily compiled (arguments may be read-only) and cached on disk. A *block table* is int64[n, >= 3]; row *i* says
-where the entries of item *i* lie in the pool's arrays: the columns START, LENGTH, CAPACITY.
+All are compiled lazily (arguments may be read-only) and cached on disk. A *block table* is int64[n, >= 3]; the columns START, LENGTH
+and CAPACITY of row *i* say where the entries of item *i* are in the arrays of the pool.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _LOW = np.int64(0xFFFFFFFF)
 
 TermMap = namedtuple("TermMap", "key local name references spare counters")
 TermMap.__doc__ = """Dense ids of terms: open addressing from key int64[m] to local int32[m] (-1: empty place, m a power of two); by
-local id its term (name int64) and how often it is used (references int32); spare int32: local ids to use again;
-counters int64[3]: local ids ever given, spare ones, places in use."""
+local id its term (name int64) and its number of uses (references int32); spare int32: local ids to reuse; counters int64[3]:
+number of local ids ever given, of spare ones, and of places in use."""
 
 
 class Words(NamedTuple):
@@ -29,7 +29,7 @@ class Words(NamedTuple):
     :ivar block: int32[slots, 3], block table of the arrays below: by slot.
     :ivar term: int32[], dense ids, in rising order of the global ids within a slot.
     :ivar weight: float64[], >= 0.
-    :ivar where: int32[], place of the keyword's posting in its list; empty for indexes that do not need it.
+    :ivar where: int32[], place of the keyword's posting in its list; empty if the index does not need it.
     """
 
     block: np.ndarray
@@ -39,7 +39,7 @@ class Words(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Messages as indexes read them. Arrays may be read-only.
+    """The columns of messages that indexes read. Arrays may be read-only.
 
     :ivar lon: float64[n], degrees.
     :ivar lat: float64[n], degrees.
@@ -66,7 +66,7 @@ def grown_capacity(capacity, length):
 
 @njit(cache=True)
 def space_needed(block, items, lengths):
-    """Return how many entries the new blocks of those items take that outgrow their old ones."""
+    """Return the total capacity of new blocks for the items that outgrow their old ones."""
     need = 0
     for i in range(items.shape[0]):
         capacity = block[items[i], CAPACITY]
@@ -77,9 +77,9 @@ def space_needed(block, items, lengths):
 
 @njit(cache=True)
 def move_blocks(block, items, lengths, cursor):
-    """Give those items new blocks at the end that outgrow their old ones.
+    """Give new blocks at the end to the items that outgrow their old ones.
 
-    :param cursor: int64[2]: END, where the next block begins, and LEFT, entries of blocks left behind; both are updated.
+    :param cursor: int64[2]: END, where the next block begins, and LEFT, entries of abandoned blocks; both are updated.
     :returns: (source int64[m], length int64[m], destination int64[m]).
     """
     n = items.shape[0]
@@ -102,7 +102,7 @@ def move_blocks(block, items, lengths, cursor):
 
 @njit(cache=True)
 def pack_blocks(block):
-    """Lay out all blocks from 0 on, in order of items; return as :func:`move_blocks`, and the end."""
+    """Lay out all blocks from 0 on, in order of items; return the moves as :func:`move_blocks` does, and the end."""
     n = block.shape[0]
     source, length, destination = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     m, end = 0, 0
@@ -147,7 +147,7 @@ def _home(term, mask):
 
 @njit(cache=True)
 def find_term(term, key, local):
-    """Return the local id of a term, -1 when it has none."""
+    """Return the local id of a term, or -1 if it has none."""
     mask = np.int64(key.shape[0] - 1)
     at = _home(term, mask)
     while local[at] >= 0 and key[at] != term:
@@ -169,7 +169,7 @@ def rehash_terms(old_key, old_local, key, local):
 
 @njit(cache=True)
 def acquire_terms(terms, table):
-    """Return local ids (int32[n]) of terms, new ones where needed, and count the use. The table has room for all."""
+    """Return local ids (int32[n]) of terms, new ones if needed, and count each as a use. The table has room for all."""
     out = np.empty(terms.shape[0], np.int32)
     mask = np.int64(table.key.shape[0] - 1)
     for i in range(terms.shape[0]):
@@ -194,7 +194,7 @@ def acquire_terms(terms, table):
 
 @njit(cache=True)
 def release_terms(locals_, table):
-    """Count the use down and forget terms that nobody uses any more (deletion by shifting back)."""
+    """Count one use less for each id, and delete terms without uses (by shifting entries back)."""
     mask = np.int64(table.key.shape[0] - 1)
     for i in range(locals_.shape[0]):
         gone = locals_[i]
@@ -220,7 +220,7 @@ def release_terms(locals_, table):
 
 @njit(cache=True)
 def first_unordered_terms(offsets, terms):
-    """Return the first row whose terms do not rise strictly, -1 if there is none."""
+    """Return the first row whose terms do not rise strictly, or -1."""
     for i in range(offsets.shape[0] - 1):
         for j in range(offsets[i] + 1, offsets[i + 1]):
             if terms[j] <= terms[j - 1]:
@@ -230,7 +230,7 @@ def first_unordered_terms(offsets, terms):
 
 @njit(cache=True)
 def first_disorder(position, seq):
-    """Return the first message that is not after its predecessor, -1 if there is none."""
+    """Return the first message that is not after its predecessor, or -1."""
     for i in range(1, seq.shape[0]):
         if position[i] < position[i - 1] or (position[i] == position[i - 1] and seq[i] <= seq[i - 1]):
             return i

@@ -1,10 +1,10 @@
-"""The contract of subscription indexes: which subscriptions a message matters to.
+"""The contract of subscription indexes: which subscriptions a message concerns.
 
-A subscription lives in a *slot*, a small number that is used again after it was removed. ``TopkEngine`` hands out slots and
-joins two parts: a :class:`SubscriptionIndex` finds the slots that a message reaches with a score at or above their threshold;
+A subscription lives in a *slot*, a small number that is reused after the subscription is removed. ``TopkEngine`` hands out slots and
+combines two parts. A :class:`SubscriptionIndex` finds the slots whose threshold a message reaches.
 :class:`~dskype.bolts.topk.buffers.base.ResultBuffers` hold the best messages of every slot, publish its top-k list, and set the threshold.
 
-Rank order, everywhere: score descending, then newer first (position, then seq).
+Rank order is the same everywhere: score descending, then newer first (position, then seq).
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Matches(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """How top-k lists have changed, ordered by watermark, slot, removals before additions, rank.
+    """Changes of top-k lists, ordered by watermark, slot, removals before additions, rank.
 
-    Applied up to watermark *w* they turn the list of an active slot into its list at *w*, for every *w*.
+    For every watermark *w*, the changes up to *w* turn the previous list of an active slot into its list at *w*.
 
     :ivar slot: int32[n].
-    :ivar op: int8[n], 0 the message entered the list, 1 it left.
+    :ivar op: int8[n]: 0, the message entered the list; 1, it left.
     :ivar seq: int64[n].
     :ivar score: float64[n].
-    :ivar rank: int32[n], from 1, in the list after all changes at that watermark; 0 for one that left.
+    :ivar rank: int32[n], from 1, in the list after all changes at that watermark; 0 for a message that left.
     :ivar watermark: int64[n].
-    :ivar due: int32[], rising: slots that became pending; their caller asks for them at the current watermark.
-    :ivar touched: int32[], rising: slots whose list changed or was published again.
+    :ivar due: int32[], rising: slots that became pending; the caller requests their windows at the current watermark.
+    :ivar touched: int32[], rising: slots whose lists changed or were published again.
     """
 
     slot: np.ndarray
@@ -62,13 +62,12 @@ class Changes(NamedTuple):
 class SubscriptionIndex(ABC):
     """Finds the subscriptions that a message reaches.
 
-    What every index has to know about its subscriptions is in ``self.table``: place, alpha, threshold, keywords with
-    dense ids. An index links slots into structures of its own and matches; being exact it needs no snapshot of them: a
-    restored index may look different inside but answers the same.
+    ``self.table`` has what every index needs: place, alpha, threshold, and keywords with dense ids. An index links slots into its own
+    structures. These are not part of a snapshot: a restored index may look different inside, but being exact it gives the same answers.
 
-    :param diagonal_deg: diagonal of the data space, degrees: distance at which the spatial similarity is 0.
-    :param word_fields: further fields of the keywords in ``table``: name -> dtype. An implementation takes options of its own instead; an
-        unknown one is a TypeError.
+    :param diagonal_deg: diagonal of the data space in degrees, the distance at which the spatial similarity is 0.
+    :param word_fields: further fields of the keywords in ``table``: name -> dtype. An implementation takes its own options in place of them;
+        an unknown option is a TypeError.
     """
 
     def __init__(self, diagonal_deg: float, **word_fields: type) -> None:
@@ -79,16 +78,14 @@ class SubscriptionIndex(ABC):
 
     @abstractmethod
     def link(self, slots: np.ndarray) -> None:
-        """Enter new slots.
-
-        Called by :meth:`insert` when ``self.table`` holds them, with the threshold -inf.
+        """Enter new slots. Called by :meth:`insert` when ``self.table`` holds them, with threshold -inf.
 
         :param slots: int32[n], rising, none of them linked.
         """
 
     @abstractmethod
     def unlink(self, slots: np.ndarray) -> None:
-        """Take slots out. Called by :meth:`remove` while ``self.table`` still holds them; the numbers may come back.
+        """Remove slots. Called by :meth:`remove` while ``self.table`` still holds them; their numbers may be reused.
 
         :param slots: int32[n], rising, all linked.
         """
@@ -97,20 +94,20 @@ class SubscriptionIndex(ABC):
     def match(self, messages: MessageBatch) -> Matches:
         """Return exactly the pairs with a common term and ``score >= threshold(slot)``.
 
-        Thresholds are those of the call. Scores are the bits that :mod:`dskype.bolts._kernels` gives, with the text part
-        added up in order of rising term id from 0.0. Called with a batch of some dozens to hundreds of messages.
+        The thresholds are the present ones. Scores are equal to the last bit to those of :mod:`dskype.bolts._kernels`, with the text
+        part summed from 0.0 in order of rising term id. Called with batches of dozens to hundreds of messages.
         """
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
-        """Follow new thresholds. Called by :meth:`set_thresholds` after ``self.table`` has them; does nothing by default.
+        """Follow new thresholds. Called by :meth:`set_thresholds` after ``self.table`` has them. Default: nothing.
 
         :param slots: int32[n], each once, all linked.
-        :param before: float64[n], the thresholds so far.
+        :param before: float64[n], the previous thresholds.
         """
 
     @property
     def structure_bytes(self) -> int:
-        """Bytes of what the index holds besides ``self.table``; 0 by default."""
+        """Bytes of the index without ``self.table``. Default: 0."""
         return 0
 
     # -- what its users call
@@ -118,12 +115,12 @@ class SubscriptionIndex(ABC):
     def insert(
         self, slots: np.ndarray, lon: np.ndarray, lat: np.ndarray, alpha: np.ndarray, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray
     ) -> None:
-        """Insert subscriptions; their threshold is -inf: they match on every common keyword.
+        """Insert subscriptions with threshold -inf, which match every message with a common keyword.
 
         :param slots: int32[n], free, rising.
-        :param lon: float64[n], degrees; ``lat`` alike.
+        :param lon: float64[n], degrees; ``lat`` likewise.
         :param alpha: float64[n], 0..1, weight of the spatial part.
-        :param offsets: int64[n + 1], into terms (int64, rising within a subscription, negative ones allowed) and weights.
+        :param offsets: int64[n + 1], into terms (int64, rising within a subscription, may be negative) and weights.
         """
         self.table.insert(slots, lon, lat, alpha, offsets, terms, weights)
         self.link(slots)
@@ -137,15 +134,15 @@ class SubscriptionIndex(ABC):
         self.table.remove(slots)
 
     def set_thresholds(self, slots: np.ndarray, thresholds: np.ndarray) -> None:
-        """Raise or lower thresholds (float64[n]; -inf: everything, inf: nothing) of slots (int32[n], each once)."""
+        """Set thresholds (float64[n]; -inf: every message, inf: none) of slots (int32[n], each once)."""
         self.retune(slots, self.table.set_thresholds(slots, thresholds))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the subscriptions and thresholds as plain arrays, in order of slots; the same for every implementation."""
+        """Return subscriptions and thresholds as plain arrays in order of slots. The format is the same for all implementations."""
         return self.table.snapshot()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Fill an empty index from a snapshot, possibly of another implementation."""
+        """Fill an empty index from a snapshot, which may be that of another implementation."""
         slots = np.array(state["slots"])
         self.insert(slots, *(state[name] for name in ("lon", "lat", "alpha", "offsets", "terms", "weights")))
         self.set_thresholds(slots, state["thresholds"])

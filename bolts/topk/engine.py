@@ -1,4 +1,4 @@
-"""Top-k lists of many subscriptions over a sliding window: an index and buffers, joined."""
+"""The top-k engine: exact lists of many subscriptions over a sliding window, from an index and buffers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dskype.topology.errors import IllegalArgumentException, explain
 __all__ = ["BUFFERS", "INDEXES", "TopkEngine"]
 
 INDEXES: dict[str, type[SubscriptionIndex]] = {"taat": TaatIndex, "cones": ConeIndex, "ipt": IptIndex, "igpt": IgptIndex, "ciq": CiqIndex}
-"""Indexes by the name that a topology's configuration gives (``dskype.index``)."""
+"""Indexes by their names in ``dskype.index``."""
 
 BUFFERS: dict[str, type[ResultBuffers]] = {"kmax": KmaxBuffers, "skyband": SkybandBuffers, "kskyband": KSkybandBuffers, "cskyband": CostSkybandBuffers}
-"""Result buffers by the name that a topology's configuration gives (``dskype.buffer``)."""
+"""Result buffers by their names in ``dskype.buffer``."""
 
 _FORMAT = 1
 _NONE = np.zeros(0, np.int32)
@@ -39,22 +39,22 @@ _NO_CHANGES = tuple(np.zeros(0, dtype) for dtype in (np.int32, np.int8, np.int64
 class TopkEngine:
     """Keeps the exact top-k list of every active subscription while messages arrive and expire.
 
-    Life of a subscription: :meth:`insert` gives it a slot; unless the window is known to be empty it is pending, and its
-    caller fetches the :meth:`wanted` best messages of the window at the current watermark from elsewhere and hands them to
-    :meth:`resolve`, at any later watermark. :meth:`advance` processes messages; a subscription whose buffer runs low falls due
-    (``Changes.due``) and is pending again: its list stays as published until the next :meth:`resolve`. :meth:`remove` ends it at any time;
-    the slot is used again, so answers that come too late are the caller's to drop.
+    The life of a subscription: :meth:`insert` gives it a slot. Unless the window is known to be empty it is then pending: the caller
+    fetches the :meth:`wanted` best messages of the window at the current watermark from elsewhere, and passes them to :meth:`resolve` at
+    any later watermark. :meth:`advance` processes messages. A subscription whose buffer runs low falls due (``Changes.due``) and is pending
+    again; its list stays as published until the next :meth:`resolve`. :meth:`remove` ends a subscription at any time. Its slot is reused,
+    so the caller has to drop answers that come too late.
 
-    Exact: folded up to watermark *w*, the changes of an active slot give the brute-force top-k of the messages with
-    ``w - extent < position <= w``, at every *w* reached, not only those of messages: a message leaves at its position + extent.
+    Exactness: at every watermark *w*, whether a message is there or not, the changes of an active slot up to *w* add up to the brute-force
+    top-k of the messages with ``w - extent < position <= w``. A message leaves at its position + extent.
 
-    The same calls give the same results and equal snapshots, in any process.
+    The same calls give the same results and equal snapshots in any process.
 
     :param extent: of the window, in positions: |W| messages or a span in ms, >= 1.
     :param diagonal_deg: diagonal of the data space, degrees.
     :param index: a name in :data:`INDEXES`; ``index_options`` are its keyword arguments.
     :param buffer: a name in :data:`BUFFERS`; ``buffer_options`` are its keyword arguments.
-    :raises IllegalArgumentException: for what cannot be.
+    :raises IllegalArgumentException: an argument or option is not usable.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class TopkEngine:
         buffer_options: Mapping[str, Any] | None = None,
     ) -> None:
         if extent < 1:
-            raise IllegalArgumentException(explain("A window must hold something.", given=extent, legal="extent >= 1"))
+            raise IllegalArgumentException(explain("The extent of the window is not usable.", given=extent, legal="extent >= 1"))
         if not 0 < diagonal_deg < np.inf:
-            raise IllegalArgumentException(explain("The data space needs a diagonal.", given=diagonal_deg, legal="degrees > 0"))
+            raise IllegalArgumentException(explain("The diagonal of the data space is not usable.", given=diagonal_deg, legal="degrees > 0"))
         self.extent, self.diagonal_deg, self.index_name, self.buffer_name = int(extent), float(diagonal_deg), index, buffer
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
@@ -90,7 +90,7 @@ class TopkEngine:
         :param k: int32[n], >= 1.
         :param alpha: float64[n], 0..1; ``lat``, ``lon`` float64[n], degrees.
         :param offsets: int64[n + 1]; keywords of *i*: ``terms[offsets[i]:offsets[i + 1]]`` (int64, rising) and weights (float64).
-        :param complete: True when the window is known to be empty: active at once, with an empty list. False: pending.
+        :param complete: True: the window is known to be empty, and the subscriptions are active at once, with empty lists. False: they are pending.
         """
         k, alpha, lat, lon = np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64)
         offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
@@ -104,13 +104,11 @@ class TopkEngine:
         if not (k >= 1).all():
             raise IllegalArgumentException(explain("A subscription wants at least one message.", given=int(k.min()), legal="k >= 1"))
         if not ((alpha >= 0) & (alpha <= 1)).all():
-            raise IllegalArgumentException(
-                explain("A preference lies between text and place.", legal="alpha in 0..1", given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0]))
-            )
+            raise IllegalArgumentException(explain("Alpha is not usable.", legal="alpha in 0..1", given=float(alpha[~((alpha >= 0) & (alpha <= 1))][0])))
         if not (np.isfinite(lat) & np.isfinite(lon)).all():
             raise IllegalArgumentException(explain("A subscription needs a place.", legal="finite degrees"))
         if not (weights >= 0).all():
-            raise IllegalArgumentException(explain("Weights are not negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
+            raise IllegalArgumentException(explain("Weights must not be negative.", given=float(weights[~(weights >= 0)][0]), legal=">= 0"))
         if (row := kernels.first_unordered_terms(offsets, terms)) >= 0:
             raise IllegalArgumentException(explain("Terms must rise, each once.", given=terms[offsets[row] : offsets[row + 1]].tolist()))
         slots = kernels.lowest_free_slots(self._live, n, self._first_free)
@@ -126,7 +124,7 @@ class TopkEngine:
 
     def remove(self, slots: np.ndarray) -> None:
         """Remove subscriptions, pending or not (int32[n], each once)."""
-        slots = np.sort(self._given(slots))
+        slots = np.sort(self._check_slots(slots))
         if not len(slots):
             return
         self.index.remove(slots)
@@ -137,25 +135,30 @@ class TopkEngine:
 
     def wanted(self, slots: np.ndarray) -> np.ndarray:
         """Return how many messages an answer for each slot should bring (int64[n])."""
-        return self.buffers.wanted(self._given(slots))
+        return self.buffers.wanted(self._check_slots(slots))
 
     def advance(self, messages: MessageBatch, watermark: int) -> Changes:
-        """Process messages, and what expires, up to ``watermark``; return how lists changed.
+        """Process messages and expiry up to ``watermark``; return how lists changed.
 
-        :param messages: positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
+        :param messages: with positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
         """
         if watermark < self.watermark:
-            raise IllegalArgumentException(explain("A watermark never falls.", given=watermark, legal=f">= {self.watermark}"))
+            raise IllegalArgumentException(explain("A watermark must not fall.", given=watermark, legal=f">= {self.watermark}"))
         if messages.n:
             first, last = int(messages.position[0]), int(messages.position[-1])
             if not self.watermark < first <= last <= watermark:
                 raise IllegalArgumentException(
-                    explain("Messages lie between two watermarks.", given=[first, last], legal=f"positions in {self.watermark + 1}..{watermark}")
+                    explain(
+                        "Messages must lie between the former watermark and the new one.",
+                        given=[first, last],
+                        legal=f"positions in {self.watermark + 1}..{watermark}",
+                    )
                 )
             if (row := kernels.first_disorder(readable(messages.position, np.int64), readable(messages.seq, np.int64))) >= 0:
                 raise IllegalArgumentException(
                     explain(
-                        "Messages come in rising order of (position, seq).", given=[(int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)]
+                        "Messages must come in rising order of (position, seq).",
+                        given=[(int(messages.position[i]), int(messages.seq[i])) for i in (row - 1, row)],
                     )
                 )
         steps: list[Step] = []
@@ -175,16 +178,16 @@ class TopkEngine:
         return Changes(*changes, due, touched[np.diff(touched, prepend=-1) > 0])
 
     def resolve(self, slots: np.ndarray, offsets: np.ndarray, seqs: np.ndarray, positions: np.ndarray, scores: np.ndarray) -> Changes:
-        """Publish pending subscriptions at the current watermark, with answers merged with what has arrived since.
+        """Merge answers with the messages that arrived since, and publish pending subscriptions at the current watermark.
 
         :param slots: int32[n], pending, each once.
         :param offsets: int64[n + 1]; answer *i* is ``offsets[i]:offsets[i + 1]`` of seqs, positions (int64) and scores (float64): the
             best messages of the window at the watermark of :meth:`insert` or ``due`` (or a later one), in rank order. Fewer than
             :meth:`wanted` mean that there are no more.
-        :returns: ``touched`` has every slot that is published, also when its list is what it was; ``due`` those of
-            which too few messages are still alive: ask again at the current watermark.
+        :returns: ``touched`` has every slot that is published, even if its list is unchanged; ``due`` has the slots with too
+            few live messages, which have to be requested again at the current watermark.
         """
-        slots = self._given(slots)
+        slots = self._check_slots(slots)
         answers = Lists(readable(offsets, np.int64), readable(seqs, np.int64), readable(positions, np.int64), readable(scores, np.float64))
         if len(answers.offsets) != len(slots) + 1:
             raise IllegalArgumentException(explain("Every slot needs one answer.", given=len(answers.offsets) - 1, legal=str(len(slots))))
@@ -194,7 +197,7 @@ class TopkEngine:
             first, last = answers.offsets[row : row + 2]
             raise IllegalArgumentException(
                 explain(
-                    "Answers come in rank order.",
+                    "Answers must come in rank order.",
                     given=list(zip(answers.scores[first:last].tolist(), answers.positions[first:last].tolist(), answers.seqs[first:last].tolist())),
                 )
             )
@@ -211,19 +214,19 @@ class TopkEngine:
         return Changes(*step.changes, due, np.setdiff1d(slots, due, assume_unique=True))
 
     def topk(self, slots: np.ndarray) -> Lists:
-        """Return the published lists (offsets, seqs, positions, scores) of slots, in rank order; those of pending ones are out of date."""
-        return self.buffers.published(self._given(slots, unique=False))
+        """Return the published lists (offsets, seqs, positions, scores) of slots, in rank order; those of pending slots are out of date."""
+        return self.buffers.published(self._check_slots(slots, unique=False))
 
     def pending(self, slots: np.ndarray) -> np.ndarray:
         """Tell which slots wait for an answer (bool[n])."""
-        return self.buffers.pending(self._given(slots, unique=False))
+        return self.buffers.pending(self._check_slots(slots, unique=False))
 
     def k(self, slots: np.ndarray) -> np.ndarray:
         """Return how many messages the lists of slots hold at most (int32[n])."""
         return self.buffers.k(slots)
 
     def floors(self, slots: np.ndarray) -> np.ndarray:
-        """Return theta of the buffers of slots (float64[n]): -inf if they hold all that matches."""
+        """Return theta of the buffers of slots (float64[n]); -inf if they hold all matching messages."""
         return self.buffers.thresholds(slots)
 
     def subscriptions(self, slots: np.ndarray) -> dict[str, np.ndarray]:
@@ -253,9 +256,9 @@ class TopkEngine:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a snapshot; this engine must be new. The index may be another than the snapshot's.
+        """Continue from a snapshot. This engine must be new; its index may differ from that of the snapshot.
 
-        :raises IllegalArgumentException: the snapshot is of another format, window, space or buffer.
+        :raises IllegalArgumentException: this engine is not new, or the snapshot has another format, window, space or buffer.
         """
         mine = {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name}
         for name, value in mine.items():
@@ -272,7 +275,7 @@ class TopkEngine:
         self._count = len(slots)
 
     def _chunks(self, position: np.ndarray) -> list[tuple[int, int]]:
-        """Cut messages into pieces of a size at which thresholds are still fresh; never between equal positions."""
+        """Cut messages into pieces small enough for thresholds to stay fresh; never between equal positions."""
         size = min(256, max(64, 16_000_000 // max(1, self._count)))
         cuts, n = [0], len(position)
         while n - cuts[-1] > size:
@@ -285,8 +288,8 @@ class TopkEngine:
         if len(slots):
             self.index.set_thresholds(slots, self.buffers.thresholds(slots))
 
-    def _given(self, slots: np.ndarray, unique: bool = True) -> np.ndarray:
-        """Return slots as int32[n]; they must be in use."""
+    def _check_slots(self, slots: np.ndarray, unique: bool = True) -> np.ndarray:
+        """Return slots as int32[n]; refuse slots that are not in use."""
         slots = np.asarray(slots, np.int32)
         if len(slots):
             known = (slots >= 0) & (slots < len(self._live))

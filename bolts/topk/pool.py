@@ -1,4 +1,4 @@
-"""Growing lists of many items in a few arrays."""
+"""Pools that keep growing lists of many items in a few arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BlockPool", "aligned", "grown"]
 
 
 def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Return an empty array that begins with a cache line, so that rows lie in as few of them as can be."""
+    """Return an uninitialised array that begins at a cache line, so that its rows touch as few lines as possible."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -21,7 +21,7 @@ def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
-    """Return ``array`` with at least ``n`` rows; new rows hold ``fill``, and begin with a cache line."""
+    """Return ``array`` with at least ``n`` rows, of which new ones hold ``fill``; a new array begins at a cache line."""
     have = len(array)
     if n <= have:
         return array
@@ -34,9 +34,9 @@ def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
 class BlockPool:
     """The entries of many items: each item has one block of consecutive entries, with room at its end.
 
-    ``block`` (integers[items, >= 3]: START, LENGTH, CAPACITY, further columns are the owner's) says where; every field is
-    one array over all entries. A block that is too small is left behind and a larger one taken at the end; when the end
-    is reached, all blocks move to new arrays. Appending is O(1) amortised; what was left behind is at most about half.
+    ``block`` (integers[items, >= 3]: START, LENGTH, CAPACITY; the owner may use further columns) says where; every field is
+    one array over all entries. An item whose block is too small gets a larger block at the end. When the end of the arrays is
+    reached, all blocks move to new arrays. Appending is O(1) amortised; abandoned blocks take at most about half of the space.
 
     :param fields: name -> dtype of an entry's fields; they become attributes, which :meth:`reserve` may replace.
     :param columns: columns of ``block``; ``dtype``: its type. With int32 there are fewer than 2^31 entries.
@@ -47,14 +47,14 @@ class BlockPool:
         for name, kind in fields.items():
             setattr(self, name, np.empty(0, kind))
         self.block = np.zeros((0, columns), dtype)
-        self.cursor = np.zeros(2, np.int64)  # END, where the next block begins; LEFT, entries of blocks that were left behind
+        self.cursor = np.zeros(2, np.int64)  # END, where the next block begins; LEFT, entries of abandoned blocks
 
     def widen(self, n: int) -> None:
         """Make room for items ``0..n - 1``; new ones have no block."""
         self.block = grown(self.block, n, 0)
 
     def reserve(self, items: np.ndarray, lengths: np.ndarray) -> None:
-        """Give items (each once) blocks for ``lengths`` entries; what they hold stays."""
+        """Give items (each once) blocks for at least ``lengths`` entries, and keep their entries."""
         if not len(items):
             return
         items, lengths = np.asarray(items, np.int64), np.asarray(lengths, np.int64)
@@ -68,29 +68,29 @@ class BlockPool:
             kernels.copy_ranges(array, *moves, array)
 
     def make_room(self, more: int) -> None:
-        """See to it that there is room for blocks of ``more`` entries at the end."""
+        """Ensure room for ``more`` entries at the end."""
         if self.cursor[kernels.END] + more > self._size:
             self._pack(more)
 
     def trim(self, items: np.ndarray, capacities: np.ndarray) -> None:
-        """Let go of what the blocks of items (each once) have beyond ``capacities`` entries; those are within reach."""
+        """Shrink the blocks of items (each once) to ``capacities`` entries, which are not below their lengths."""
         spare = self.block[items, kernels.CAPACITY] - capacities
         larger = spare > 0
         self.block[items[larger], kernels.CAPACITY] = capacities[larger]
         self.cursor[kernels.LEFT] += spare[larger].sum()
 
     def release(self, items: np.ndarray) -> None:
-        """Let go of the blocks of items (each once)."""
+        """Abandon the blocks of items (each once)."""
         self.cursor[kernels.LEFT] += self.block[items, kernels.CAPACITY].sum()
         self.block[items, :3] = 0
 
     def gather(self, starts: np.ndarray, lengths: np.ndarray, *names: str) -> tuple[np.ndarray, ...]:
-        """Return the ranges ``starts..starts + lengths`` of some fields, one after another."""
+        """Return the ranges ``[starts, starts + lengths)`` of some fields, one after another."""
         total = int(lengths.sum())
         return tuple(kernels.gather(getattr(self, name), starts, lengths, total) for name in names)
 
     def split(self, name: str, source: str) -> None:
-        """Add a field with the values of another one."""
+        """Add a field that begins as a copy of another one."""
         self.fields = (*self.fields, name)
         setattr(self, name, getattr(self, source).copy())
 
@@ -118,7 +118,7 @@ class BlockPool:
             setattr(self, name, new)
 
     def _check(self) -> None:
-        """Verify that blocks lie within the arrays, apart from each other, and that nothing is lost."""
+        """Verify that blocks lie within the arrays and do not overlap, and that no space is lost."""
         start, length, capacity = self.block[:, :3].T
         assert (length >= 0).all() and (length <= capacity).all(), self.block
         used = np.flatnonzero(capacity)

@@ -1,4 +1,4 @@
-"""What every subscription index knows about its subscriptions."""
+"""The table of subscriptions that every subscription index has."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.pool import BlockPool, aligned, grown
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["SubscriptionTable", "TermIds", "aligned", "readable", "readable_messages"]
+__all__ = ["SubscriptionTable", "TermIds", "readable", "readable_messages"]
 
 
 _NOWHERE = np.zeros(0, np.int32)
 
 
 def readable(array: np.ndarray, dtype: type) -> np.ndarray:
-    """Return ``array`` as a read-only, contiguous view of ``dtype``: kernels are then compiled for one kind of input."""
+    """Return ``array`` as a read-only, contiguous view of ``dtype``, so that kernels are compiled for one type of input only."""
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
 
 
 def readable_messages(messages: MessageBatch) -> kernels.Messages:
-    """Return what the kernels of indexes read of messages."""
+    """Return the columns of messages that the kernels of indexes read."""
     return kernels.Messages(
         readable(messages.lon, np.float64),
         readable(messages.lat, np.float64),
@@ -43,9 +43,9 @@ def _widened(array: np.ndarray, n: int) -> np.ndarray:
 
 
 class TermIds:
-    """Gives terms (any int64) dense ids 0, 1, 2, ...; an id is used again when nobody uses its term any more.
+    """Gives terms (any int64) dense ids 0, 1, 2, ...; an id is reused when its term is no longer in use.
 
-    Finding is O(1); ``map`` is what kernels take.
+    A lookup is O(1); kernels take ``map``.
     """
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class TermIds:
         )
 
     def __len__(self) -> int:
-        """Ids below this one may be in use."""
+        """Return the number below which all ids lie."""
         return int(self.map.counters[0])
 
     def acquire(self, terms: np.ndarray) -> np.ndarray:
-        """Return the ids (int32[n]) of terms and count every use."""
+        """Return the ids (int32[n]) of terms, and count each as a use."""
         old = self.map
         key, local = old.key, old.local
         ever, _, used = old.counters.tolist()
@@ -71,7 +71,7 @@ class TermIds:
         return kernels.acquire_terms(readable(terms, np.int64), self.map)
 
     def release(self, ids: np.ndarray) -> None:
-        """Count the use of ids down."""
+        """Count one use less for each of the ids."""
         kernels.release_terms(ids, self.map)
 
     @property
@@ -105,7 +105,7 @@ class SubscriptionTable:
         self.words = BlockPool({"term": np.int32, "weight": np.float64, **word_fields}, dtype=np.int32)
 
     def __len__(self) -> int:
-        """Slots below this one may be live."""
+        """Return the number below which all live slots lie."""
         return len(self.live)
 
     def insert(
@@ -139,7 +139,7 @@ class SubscriptionTable:
         self.live[slots] = False
 
     def set_thresholds(self, slots: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-        """Set thresholds, return the former ones."""
+        """Set thresholds; return the former ones."""
         before = self.place[slots, kernels.THRESHOLD]
         self.place[slots, kernels.THRESHOLD] = thresholds
         return before

@@ -1,4 +1,4 @@
-"""The sliding window of messages: top-k queries at an exact past watermark."""
+"""Message windows, which answer top-k queries exactly as of a past watermark."""
 
 from dskype.bolts.window.base import WINDOWS
 from dskype.bolts.window.baselines.irtree import IrTreeWindow

@@ -1,4 +1,4 @@
-"""Kernels of the message window: the index of the newest messages, its conversion into a chunk, and top-k queries."""
+"""Kernels of message windows: the index of the newest messages, its conversion into a chunk, and top-k queries."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HALF = np.uint64(32)
 
 
 class Messages(NamedTuple):
-    """What is kept of every message, in rising order of (position, seq): of row *i*, ``column[i - base]``.
+    """The columns of messages, in rising order of (position, seq); row *i* is ``column[i - base]``.
 
-    :ivar base: the first row that is there; rows are numbered from 0 since the window was made.
+    :ivar base: the first row in the columns; rows are numbered from 0 since the window was made.
     :ivar seq: int64[m].
     :ivar position: int64[m].
     :ivar lat: float64[m], degrees; ``lon`` alike.
@@ -37,10 +37,10 @@ class Chunks(NamedTuple):
     :ivar first: int64[c + 1], rows.
     :ivar entry: int64[c + 1]; the entries of chunk *c* are ``entry[c]`` to ``entry[c + 1]``.
     :ivar terms: int64[e], the term of an entry; rising within a chunk.
-    :ivar begin: int64[e], where its postings begin, in postings since the window was made.
-    :ivar length: int32[e], how many there are.
+    :ivar begin: int64[e], the number of its first posting, counted since the window was made.
+    :ivar length: int32[e], its number of postings.
     :ivar most: float64[e], the highest of their weights.
-    :ivar base: the number of the first posting that is there.
+    :ivar base: the number of the first posting in the arrays.
     :ivar rows: uint16[p], row of a message minus the first row of its chunk; rising within an entry.
     :ivar weights: float64[p].
     """
@@ -66,10 +66,10 @@ class Tail(NamedTuple):
     :ivar slots: int32[power of 2], entry + 1, or 0.
     :ivar terms: int64[], the term of an entry.
     :ivar last: int32[], its newest posting.
-    :ivar length: int32[], how many it has.
+    :ivar length: int32[], its number of postings.
     :ivar most: float64[], the highest of their weights.
     :ivar entries: int32[], the entry of a posting.
-    :ivar previous: int32[], the posting of the same entry before, or -1.
+    :ivar previous: int32[], the previous posting of the same entry, or -1.
     :ivar rows: uint16[], row of the message minus ``first``.
     :ivar weights: float64[].
     """
@@ -91,9 +91,9 @@ class Scratch(NamedTuple):
     """Room for the sums of one query over one chunk.
 
     :ivar sums: float64[rows].
-    :ivar seen: int64[rows]; the sum of a row counts if this is the present mark.
-    :ivar touched: int64[rows], the rows that were seen.
-    :ivar mark: int64[1], the last mark that was used.
+    :ivar seen: int64[rows]; the sum of a row is valid if this is the present mark.
+    :ivar touched: int64[rows], the rows with valid sums.
+    :ivar mark: int64[1], the last mark used.
     """
 
     sums: np.ndarray
@@ -107,7 +107,7 @@ class Best(NamedTuple):
 
     :ivar begin: int64[n + 1]; the heap of query *q* has room from ``begin[q]`` to ``begin[q + 1]``.
     :ivar size: int64[n], how full the heaps are.
-    :ivar floor: float64[n], the number before the query's threshold: what is not above it is of no use.
+    :ivar floor: float64[n], the number before the query's threshold: scores up to it are useless.
     :ivar scores: float64[].
     :ivar rows: int64[]; a higher row is a newer message.
     """
@@ -133,7 +133,7 @@ class _Lists(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """What one query weighs.
+    """One query.
 
     :ivar alpha: weight of the distance, 0 to 1.
     :ivar lat: degrees; ``lon`` alike.
@@ -151,8 +151,8 @@ class _Span(NamedTuple):
 
     :ivar chunk: its number.
     :ivar first: index of its first row in the columns of messages.
-    :ivar start: the first of these rows, ``stop``: the row behind the last, both counted from ``first``.
-    :ivar whole: whether that is the whole chunk.
+    :ivar start: the first of these rows; ``stop``: the row behind the last; both counted from ``first``.
+    :ivar whole: whether these rows are the whole chunk.
     """
 
     chunk: int
@@ -167,7 +167,7 @@ class _Span(NamedTuple):
 
 @njit(cache=True, inline="always")
 def _slot(slots, terms, term):
-    """Return the slot of a term, or the empty one where it belongs."""
+    """Return the slot of a term, or the empty slot for it."""
     mask = len(slots) - 1
     at = np.int64((np.uint64(term) * _GOLDEN) >> _HALF) & mask
     while slots[at] != 0 and terms[slots[at] - 1] != term:
@@ -177,7 +177,7 @@ def _slot(slots, terms, term):
 
 @njit(cache=True)
 def enter(tail):
-    """Put all entries into the (empty) slots."""
+    """Enter all entries into the (empty) slots."""
     for entry in range(tail.counts[0]):
         tail.slots[_slot(tail.slots, tail.terms, tail.terms[entry])] = entry + 1
 
@@ -186,7 +186,7 @@ def enter(tail):
 def add_keywords(tail, row, offsets, terms, weights):
     """Index messages; there is room for them.
 
-    :param row: of the first message, minus the tail's first.
+    :param row: row of the first message, minus the tail's first row.
     :param offsets: int64[m + 1] into ``terms`` (int64) and ``weights`` (float64).
     """
     entries, postings = tail.counts[0], tail.counts[1]
@@ -216,8 +216,8 @@ def add_keywords(tail, row, offsets, terms, weights):
 def seal(tail, order):
     """Return (terms, lengths, most, rows, weights) of the tail as a chunk.
 
-    :param order: int64[entries], the entries in rising order of their terms. (Sorted by the caller: numba's ``argsort`` and ``sort`` of
-        one type may be mistaken for each other when kernels of several processes come out of one cache.)
+    :param order: int64[entries], the entries in rising order of their terms. (The caller sorts, because numba may confuse ``argsort`` and ``sort``
+        of one type when kernels of several processes come from one cache.)
     """
     entries, postings = tail.counts[0], tail.counts[1]
     at = np.empty(entries, np.int64)
@@ -239,7 +239,7 @@ def seal(tail, order):
 
 @njit(cache=True, inline="always")
 def behind(values, low, high, value):
-    """Return the first index in ``[low, high)`` whose value is above ``value``; ``high`` if there is none."""
+    """Return the first index in ``[low, high)`` whose value is above ``value``, or ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] <= value:
@@ -251,7 +251,7 @@ def behind(values, low, high, value):
 
 @njit(cache=True, inline="always")
 def _from(values, low, high, value):
-    """Return the first index in ``[low, high)`` whose value is not below ``value``; ``high`` if there is none."""
+    """Return the first index in ``[low, high)`` whose value is not below ``value``, or ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] < value:
@@ -263,7 +263,7 @@ def _from(values, low, high, value):
 
 @njit(cache=True)
 def locate(position, seq, positions, seqs):
-    """Return the indexes of messages in columns that rise by (position, seq); -1 for those that are not there."""
+    """Return the indexes of messages in columns that rise by (position, seq), or -1."""
     found = np.full(len(seqs), -1, np.int64)
     for i in range(len(seqs)):
         low, high = 0, len(seq)
@@ -280,7 +280,7 @@ def locate(position, seq, positions, seqs):
 
 @njit(cache=True)
 def gather_texts(ends, base, data, rows):
-    """Return (offsets, data) of the texts at ``rows``: text *i* ends at ``ends[i] - base`` and begins where the one before ends."""
+    """Return (offsets, data) of the texts at ``rows``: text *i* ends at ``ends[i] - base`` and begins at the end of the previous one."""
     offsets = np.zeros(len(rows) + 1, np.int32)
     for i in range(len(rows)):
         begin = ends[rows[i] - 1] if rows[i] else base
@@ -304,7 +304,7 @@ def _below(s, r, t, q):
 
 @njit(cache=True)
 def _sift_down(scores, rows, first, size, s, r):
-    """Put (s, r) in the place of the root of the heap at ``first``."""
+    """Replace the root of the heap at ``first`` by (s, r)."""
     i = 0
     while True:
         child = 2 * i + 1
@@ -323,7 +323,7 @@ def _sift_down(scores, rows, first, size, s, r):
 
 @njit(cache=True)
 def offer(best, q, s, r):
-    """Offer (s, r) to the heap of a query; return what a score must not be below to get in."""
+    """Offer (s, r) to the heap of a query; return the least score that can now enter."""
     scores, rows, first, size, room = best.scores, best.rows, best.begin[q], best.size[q], best.begin[q + 1] - best.begin[q]
     if size == room:
         if _below(scores[first], rows[first], s, r):
@@ -345,13 +345,13 @@ def offer(best, q, s, r):
 
 @njit(cache=True, inline="always")
 def lowest(best, q):
-    """Return what a score must not be below to get into the heap of a query."""
+    """Return the least score that can enter the heap of a query."""
     return best.scores[best.begin[q]] if best.size[q] == best.begin[q + 1] - best.begin[q] else best.floor[q]
 
 
 @njit(cache=True)
 def sort_heap(scores, rows, first, size):
-    """Bring a heap into rank order."""
+    """Sort a heap into rank order."""
     while size > 1:
         size -= 1
         s, r = scores[first + size], rows[first + size]
@@ -376,7 +376,7 @@ def make_best(messages, queries, thresholds, extent):
 
 @njit(cache=True)
 def answers(best, thresholds):
-    """Return (offsets, rows, scores) of what the heaps hold, in rank order."""
+    """Return (offsets, rows, scores) of the messages in the heaps, in rank order."""
     n, begin, size, scores, rows = len(best.size), best.begin, best.size, best.scores, best.rows
     offsets = np.zeros(n + 1, np.int64)
     for q in range(n):
@@ -385,7 +385,7 @@ def answers(best, thresholds):
         while held and scores[begin[q] + held - 1] < thresholds[q]:
             held -= 1
         offsets[q + 1] = offsets[q] + held
-        for i in range(held):  # close the gaps of queries that found less than they wanted
+        for i in range(held):  # close the gaps of queries that found fewer messages than they wanted
             scores[offsets[q] + i] = scores[begin[q] + i]
             rows[offsets[q] + i] = rows[begin[q] + i]
     return offsets, rows[: offsets[n]], scores[: offsets[n]]
@@ -398,11 +398,11 @@ def answers(best, thresholds):
 def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scratch):
     """Return (offsets, rows, scores) of the best messages of every query; rows count from ``messages.base``.
 
-    What may be left out follows from bounds that are computed as the scores are, in the same order, from values that are
-    not lower: rounding is monotone, so a bound below the lowest of a full heap excludes the message, to the last bit.
+    Bounds decide which messages can be skipped. They are computed like scores, in the same order, from values that are not lower. Rounding
+    is monotone, so a bound below the lowest score of a full heap excludes a message exactly.
 
     :param queries: a QueryBatch.
-    :param thresholds: float64[n], what scores must not be below.
+    :param thresholds: float64[n], the least scores.
     """
     n, keywords = len(queries.watermark), np.int64(1)
     low, high, best = make_best(messages, queries, thresholds, extent)
@@ -414,7 +414,7 @@ def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scra
     for q in range(n):
         if begin[q + 1] > begin[q] and high[q] > tail.first - messages.base and tail.counts[0]:
             _query_tail(messages, tail, queries, q, diagonal_deg, low[q], high[q], best, scratch)
-    for c in range(len(chunks.first) - 2, -1, -1):  # newer ones first: they fill the heaps with what wins ties
+    for c in range(len(chunks.first) - 2, -1, -1):  # newer chunks first: their messages win ties
         first, stop = chunks.first[c] - messages.base, chunks.first[c + 1] - messages.base
         for q in range(n):
             if begin[q + 1] > begin[q] and low[q] < stop and high[q] > first:
@@ -465,7 +465,7 @@ def _query_tail(messages, tail, queries, q, diagonal_deg, low, high, best, scrat
 
 @njit(cache=True)
 def _find_lists(chunks, c, queries, q, lists):
-    """Find the query's keywords in a chunk; return how many there are."""
+    """Find the query's keywords in a chunk; return their number."""
     found = 0
     entry, last = chunks.entry[c], chunks.entry[c + 1]
     for t in range(queries.offsets[q], queries.offsets[q + 1]):
@@ -484,21 +484,21 @@ def _find_lists(chunks, c, queries, q, lists):
 def _query_chunk(messages, chunks, span, query, q, lists, n, best, scratch):
     """Offer the messages of a chunk.
 
-    A message that only the last lists have may be unable to get into a full heap, wherever it is. Then these lists are
-    not gone through: they are only looked up for the messages that the lists before have (MaxScore, Turtle and Flood 1995).
-    Keywords come in rising order of frequency, so the last lists are the long ones.
+    A message that is only in the last lists may be unable to enter a full heap, wherever it is. Then these lists are not scanned; they
+    are only searched for the messages of the lists before (MaxScore, Turtle and Flood 1995). Keywords are in rising order of frequency,
+    so the last lists are the longest.
 
     :param span: a :class:`_Span`; ``query``: the :class:`_Query` with the number ``q``.
-    :param n: how many ``lists`` there are.
+    :param n: number of ``lists``.
     """
     factor, entry, most = lists.factor, lists.entry, chunks.most
     least = lowest(best, q)
-    leading = n  # lists that are gone through
+    leading = n  # number of lists to scan
     for i in range(n):
         bound = 0.0
         for j in range(i, n):
             bound += factor[j] * most[entry[j]]
-        if score(query.alpha, 1.0, bound) <= least:  # equal is not enough: what is in the heap is newer
+        if score(query.alpha, 1.0, bound) <= least:  # equal is not enough: the messages in the heap are newer
             leading = i
             break
     if leading == 1:
@@ -509,7 +509,7 @@ def _query_chunk(messages, chunks, span, query, q, lists, n, best, scratch):
 
 @njit(cache=True)
 def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
-    """Offer the messages of the first list; look the others up."""
+    """Offer the messages of the first list; search the other lists for them."""
     factor, at, entries = lists.factor, lists.at, lists.entry
     rows, weights, most, begin, length = chunks.rows, chunks.weights, chunks.most, chunks.begin, chunks.length
     m_lon, m_lat, base = messages.lon, messages.lat, chunks.base
@@ -529,7 +529,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
         near = ssim(m_lon[first + row] - lon, m_lat[first + row] - lat, diagonal_deg)
         if score(alpha, near, bound) < least:
             continue
-        for j in range(1, n):  # rows rise: look on from where the last one was
+        for j in range(1, n):  # rows rise: continue the search where the last one ended
             entry = entries[j]
             end = begin[entry] - base + length[entry]
             at[j] = _from(rows, at[j], end, row)
@@ -542,7 +542,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
 
 @njit(cache=True)
 def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scratch):
-    """Offer the messages of the first ``leading`` lists; look the others up."""
+    """Offer the messages of the first ``leading`` lists; search the other lists for them."""
     factor, at, entries = lists.factor, lists.at, lists.entry
     rows, weights, most, length = chunks.rows, chunks.weights, chunks.most, chunks.length
     m_lon, m_lat = messages.lon, messages.lat

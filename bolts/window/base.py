@@ -1,4 +1,4 @@
-"""What a message window can do; implementations are chosen by name."""
+"""The contract of message windows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dskype.spouts.batch import MessageBatch
+from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["WINDOWS", "Answers", "MessageWindow", "QueryBatch", "make_window"]
 
 
 class QueryBatch(NamedTuple):
-    """Many top-k queries as arrays, each at a watermark of its own.
+    """Many top-k queries as columns, each at its own watermark.
 
     :ivar watermark: int64[n]; query *i* is over the positions in ``(watermark[i] - extent, watermark[i]]``.
-    :ivar count: int64[n], how many messages are wanted at most.
+    :ivar count: int64[n], the most messages wanted.
     :ivar alpha: float64[n] in [0, 1], weight of the distance.
     :ivar lat: float64[n], degrees.
     :ivar lon: float64[n], degrees.
@@ -58,12 +58,9 @@ class QueryBatch(NamedTuple):
         watermark, count, alpha, lat, lon = whole
         return cls(watermark, count, alpha, lat, lon, np.concatenate([*offsets, starts[-1:]]).astype(np.int64), terms, weights)
 
-    def take(self, rows: np.ndarray) -> QueryBatch:
+    def select(self, rows: np.ndarray) -> QueryBatch:
         """Return the queries at ``rows``, in that order."""
-        lengths = np.diff(self.offsets)[rows]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        offsets, index = select_lists(self.offsets, rows)
         watermark, count, alpha, lat, lon = (column[rows] for column in self[:5])
         return QueryBatch(watermark, count, alpha, lat, lon, offsets, self.terms[index], self.weights[index])
 
@@ -85,88 +82,87 @@ class Answers(NamedTuple):
 
 
 class MessageWindow(ABC):
-    """The messages of the sliding window, and those before it that may still be asked for.
+    """The messages of the sliding window, and older ones that requests may still need.
 
-    A message task owns one. It inserts messages in rising order of (position, seq) and asks for the best messages of
-    windows that end at or before the newest one: a subscription task may ask late. What nobody can ask for any more is
-    freed. The answers are exact at every watermark whose window has not been freed, however much is kept beside it.
-    Scores are bit-identical to those of the subscription index: the common terms are added up in rising order of their
-    ids, from 0.0, and both use :func:`dskype.bolts._kernels.score`.
+    A message task owns one. It inserts messages in rising order of (position, seq), and queries the best messages of windows that
+    end at or before the newest message, because a subscription task may ask late. Messages that no request can need are freed.
+    Answers are exact at every watermark whose window has not been freed, however many older messages are kept. Scores are equal
+    to those of the subscription index to the last bit: both sum up the common terms from 0.0 in rising order of their ids, and use
+    :func:`dskype.bolts._kernels.score`.
 
-    Implementations are registered in :data:`WINDOWS`, and take their options as keyword arguments. An empty window is
-    made with ``cls(**options)``; :meth:`restore` is called on such a one.
+    Implementations are registered in :data:`WINDOWS`, and take their options as keyword arguments. ``cls(**options)`` makes an
+    empty window, on which :meth:`restore` may be called.
     """
 
     @abstractmethod
     def insert(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray) -> None:
         """Add messages; called when the watermark has passed them.
 
-        :param messages: in rising order of (position, seq), above all that were inserted before and above what was
-            freed. The arrays may be read-only views of a received frame: copy what is kept. Messages without keywords
-            are legal; no query finds them.
+        :param messages: in rising order of (position, seq), above all earlier messages and above the freed positions. The
+            arrays may be read-only views of a received frame, so copy the values to keep. Messages without keywords are
+            legal; no query finds them. An area lies at its centre, ``lat`` and ``lon``; ``areas`` is not used.
         :param ids: the id of each message, as JSON text.
         :raises IllegalArgumentException: a message is out of order.
         """
 
     @abstractmethod
     def free(self, position: int) -> None:
-        """Take note that no query will need a message at or below ``position``; called whenever that has risen.
+        """Free the messages at or below ``position``, which no query will need; called whenever that position has risen.
 
-        They may stay a little longer, a bounded number of them; a lower position than before
-        has no effect.
+        A bounded number of them may stay a little longer. A position that is lower than before has no effect.
         """
 
     @abstractmethod
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
-        """Return the best messages for each query: of those with a common keyword, in rank order.
+        """Return the best messages with a common keyword for each query, in rank order.
 
-        :param queries: at watermarks up to the newest message's and beyond; the arrays may be read-only.
+        :param queries: at any watermarks whose windows are not freed; the arrays may be read-only.
         :param extent: |W|, or the span in ms.
         :param diagonal_deg: diagonal of the data space in degrees.
-        :param thresholds: float64[n], what scores must not be below; default: any score will do.
-        :raises IllegalArgumentException: a query needs messages that have been freed.
+        :param thresholds: float64[n], the least score for each query; default: any score.
+        :raises IllegalArgumentException: a query needs freed messages.
         """
 
     @abstractmethod
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
-        """Return the ids of messages that an answer has named.
+        """Return the ids of messages in an answer.
 
         :param seqs: int64[], sequence numbers, in any order, with repetitions.
         :param positions: int64[], their positions.
-        :raises IllegalArgumentException: a message is not there (any more).
+        :raises IllegalArgumentException: a message is not in the window.
         """
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return the state, of values that :func:`dskype.topology.core.frames.pack_state` takes."""
+        """Return the state, as values that :func:`dskype.topology.core.frames.pack_state` accepts."""
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the state of another window of this class; its arrays are read-only."""
+        """Continue with the state of another window of this class, whose arrays are read-only."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return how many messages are kept, freed ones included that are still there."""
+        """Return the number of messages in memory, including freed ones."""
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """About how much memory the messages and the index take."""
+        """The approximate memory of messages and index, in bytes."""
 
     def _check(self) -> None:
         """Verify all invariants; for tests. Raises AssertionError."""
 
 
 WINDOWS: dict[str, type[MessageWindow]] = {}
-"""Name -> class, for ``dskype.window.index``; the package registers its own."""
+"""Windows by their names in ``dskype.window.index``; the package ``dskype.bolts.window`` registers its own."""
 
 
 def make_window(name: str, options: Mapping[str, Any] | None = None) -> MessageWindow:
     """Make an empty window.
 
     :param name: a key of :data:`WINDOWS`.
-    :param options: its options; default none.
-    :raises IllegalArgumentException: an unknown name, or options that the window does not take.
+    :param options: its options; default: none.
+    :raises IllegalArgumentException: an unknown name or option.
     """
     if name not in WINDOWS:
         raise IllegalArgumentException(explain("The message window is not known.", given=name, legal=", ".join(WINDOWS)))

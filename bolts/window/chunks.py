@@ -1,4 +1,4 @@
-"""The message window as chunks, each with an inverted index of its own."""
+"""The message window as chunks, each with its own inverted index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dskype.bolts.window import _kernels
 from dskype.bolts.window.base import Answers, QueryBatch
-from dskype.bolts.window.kept import KeptMessages, Queue, own
+from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -20,7 +20,7 @@ _ROWS = 1 << 16
 
 
 class _Tail:
-    """The index of the newest messages: grows by itself. See :class:`_kernels.Tail`."""
+    """The index of the newest messages, which grows as needed. See :class:`_kernels.Tail`."""
 
     _ENTRY: ClassVar = {"terms": np.int64, "last": np.int32, "length": np.int32, "most": np.float64}
     _POSTING: ClassVar = {"entries": np.int32, "previous": np.int32, "rows": np.uint16, "weights": np.float64}
@@ -31,7 +31,7 @@ class _Tail:
         self.messages = 0
 
     def restart(self, first: int) -> None:
-        """Empty it, and keep the room."""
+        """Empty the tail, and keep its arrays."""
         self.arrays.slots[:] = 0
         self.arrays.counts[:] = 0
         self.arrays = self.arrays._replace(first=first)
@@ -66,14 +66,14 @@ class _Tail:
 
 
 class ChunkWindow(KeptMessages):
-    """Messages in order of arrival, cut into chunks with an inverted index each; chunks fall away as a whole.
+    """Messages in order of arrival, cut into chunks with an inverted index each. Chunks are freed as a whole.
 
-    A query looks its keywords up in every chunk that its window meets, the newest first, adds up their products per
-    message, and keeps the best; lists of common keywords are not gone through where they cannot bring anything. The
-    newest messages are in no chunk yet; their index is a hash table with a linked list per keyword. Memory: 40 bytes per
-    message, 10 per keyword, 28 per chunk and distinct keyword of it, and the ids; up to half as much again while arrays grow.
+    A query looks up its keywords in every chunk that overlaps its window, the newest first, sums up the products of weights per
+    message, and keeps the best messages. It does not scan lists of frequent keywords if they cannot contribute. The newest
+    messages are in no chunk yet; their index is a hash table with a linked list per keyword. Memory: 40 bytes per message, 10 per
+    keyword, 28 per chunk and distinct keyword in it, and the ids; up to half as much again while arrays grow.
 
-    :param capacity: messages per chunk, 1 to 65,536; default 4096. So many freed messages may stay.
+    :param capacity: messages per chunk, 1 to 65,536; default 4096. As many freed messages may stay in memory.
     """
 
     def __init__(self, capacity: int = 4096) -> None:
@@ -83,7 +83,7 @@ class ChunkWindow(KeptMessages):
         self._capacity = capacity
         self._entries = Queue(np.int64), Queue(np.int64), Queue(np.int32), Queue(np.float64)  # terms, begin, length, most
         self._postings = Queue(np.uint16), Queue(np.float64)  # rows, weights
-        self._first: list[int] = [0]  # of each chunk, and of the tail: first row, first entry, first posting
+        self._first: list[int] = [0]  # first row, first entry, first posting of each chunk, and of the tail
         self._entry: list[int] = [0]
         self._posting: list[int] = [0]
         self._tail = _Tail(0)
@@ -95,7 +95,7 @@ class ChunkWindow(KeptMessages):
     # -- messages ---------------------------------------------------------------------------------
 
     def insert(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray) -> None:
-        """See :meth:`MessageWindow.insert`; O(1) per keyword, and O(log) of the distinct keywords when a chunk is full."""
+        """See :meth:`MessageWindow.insert`; O(1) per keyword, and O(n log n) for the n distinct keywords of a full chunk."""
         strings = self._accept(messages, ids)
         start = 0
         while start < messages.n:
@@ -109,10 +109,10 @@ class ChunkWindow(KeptMessages):
         self._append_messages(messages, start, stop, ids)
         offsets = messages.offsets[start : stop + 1]
         keywords = slice(offsets[0], offsets[-1])
-        self._tail.index_messages(offsets - offsets[0], own(messages.terms[keywords], np.int64), own(messages.weights[keywords], np.float64))
+        self._tail.index_messages(offsets - offsets[0], kernel_array(messages.terms[keywords], np.int64), kernel_array(messages.weights[keywords], np.float64))
 
     def _seal(self) -> None:
-        """Make a chunk of the tail."""
+        """Turn the tail into a chunk."""
         tail = self._tail.arrays
         terms, lengths, most, rows, weights = _kernels.seal(tail, np.argsort(tail.terms[: tail.counts[0]]))
         begin = np.cumsum(lengths, dtype=np.int64)
@@ -150,8 +150,8 @@ class ChunkWindow(KeptMessages):
     # -- queries ----------------------------------------------------------------------------------
 
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
-        """See :meth:`MessageWindow.topk`; at most linear in the postings of the query's keywords, and O(log) of the entries per chunk."""
-        queries = self._owned(queries, extent)
+        """See :meth:`MessageWindow.topk`; at most linear in the postings of the query's keywords, and O(log entries) per chunk and keyword."""
+        queries = self._kernel_queries(queries, extent)
         messages = self._columns
         chunks = _kernels.Chunks(
             np.array(self._first),
@@ -182,7 +182,7 @@ class ChunkWindow(KeptMessages):
         return {"entries": self._entries, "postings": self._postings}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """See :meth:`MessageWindow.restore`; chunks that are there keep their size."""
+        """See :meth:`MessageWindow.restore`; existing chunks keep their size."""
         self._kept_restore(state)
         self._first, self._entry, self._posting = (list(state[name]) for name in ("first", "entry", "posting"))
         for name, queues in self._queues().items():
@@ -190,14 +190,16 @@ class ChunkWindow(KeptMessages):
                 queue.load(base, values)
         self._tail = _Tail(self._first[-1])
         keywords, n = state["tail"], self._seq.end - self._first[-1]
-        self._tail.index_messages(np.searchsorted(keywords["rows"], np.arange(n + 1)), own(keywords["terms"], np.int64), own(keywords["weights"], np.float64))
+        self._tail.index_messages(
+            np.searchsorted(keywords["rows"], np.arange(n + 1)), kernel_array(keywords["terms"], np.int64), kernel_array(keywords["weights"], np.float64)
+        )
         if n >= self._capacity:  # written with a larger capacity
             self._seal()
         self._make_scratch(max([self._capacity, *np.diff(self._first).tolist()]))
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory the messages and the index take."""
+        """The approximate memory of messages and index, in bytes."""
         index = sum(queue.nbytes for queues in self._queues().values() for queue in queues) + self._tail.nbytes
         return self._kept_bytes + index + sum(a.nbytes for a in self._scratch)
 

@@ -1,4 +1,4 @@
-"""What all windows keep of their messages: columns in order of arrival, and the ids."""
+"""The part that all windows share: columns of the messages in order of arrival, and their ids."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import to_strings
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["KeptMessages", "Queue", "own"]
+__all__ = ["KeptMessages", "Queue", "kernel_array"]
 
 _FLOATS = {"alpha", "lat", "lon", "weights"}
 _NOTHING_FREED = np.iinfo(np.int64).min
 
 
-def own(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return an array that kernels take without being compiled again: aligned and writable. Those of frames may be neither."""
+def kernel_array(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return an aligned, writable array, for which kernels are compiled already. Arrays of frames may be neither."""
     return np.require(array, dtype, "CAW")
 
 
@@ -32,14 +32,14 @@ class Queue:
         self._data = np.empty(16, dtype)
         self._start = self._stop = 0
         self.base = 0
-        """How many values have been dropped: value number *i* since the beginning is ``view[i - base]``."""
+        """Number of dropped values: value *i*, counted from the beginning, is ``view[i - base]``."""
 
     def __len__(self) -> int:
         return self._stop - self._start
 
     @property
     def end(self) -> int:
-        """How many values there have been."""
+        """Number of values ever appended."""
         return self.base + len(self)
 
     @property
@@ -49,7 +49,7 @@ class Queue:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the array, room included."""
+        """The size of the array in bytes, with its spare room."""
         return self._data.nbytes
 
     def append(self, values: np.ndarray) -> None:
@@ -58,7 +58,7 @@ class Queue:
         if self._stop + n > len(self._data):
             wanted = live + n
             data = self._data if wanted * 4 // 3 <= len(self._data) else np.empty(wanted * 3 // 2, self._data.dtype)
-            data[:live] = self.view  # may overlap: numpy takes care
+            data[:live] = self.view  # numpy handles the overlap
             self._data, self._start, self._stop = data, 0, live
         self._data[self._stop : self._stop + n] = values
         self._stop += n
@@ -69,7 +69,7 @@ class Queue:
         self.base += n
 
     def load(self, base: int, values: np.ndarray) -> None:
-        """Replace all values; ``base`` were dropped before them."""
+        """Replace all values; ``base`` is the number of values dropped before them."""
         self._data = np.array(values, self._data.dtype)
         self._start, self._stop, self.base = 0, len(values), int(base)
 
@@ -77,7 +77,7 @@ class Queue:
 class KeptMessages(MessageWindow):
     """A window that keeps (seq, position, lat, lon, id) of its messages in queues; the index is the implementation's.
 
-    Messages are numbered by *rows*, from 0 since the window was made; row *i* is ``column.view[i - base]``. 40 bytes each, and the ids.
+    *Rows* number the messages from 0 since the window was made; row *i* is ``column.view[i - base]``. 40 bytes each, and the ids.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class KeptMessages(MessageWindow):
         return len(self._seq)
 
     def _accept(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray) -> pa.StringArray:
-        """Refuse what cannot be inserted; return the ids."""
+        """Refuse messages that cannot be inserted; return the ids."""
         self._refuse_disorder(messages)
         strings = to_strings(ids)
         if len(strings) != messages.n or strings.null_count:
@@ -134,27 +134,27 @@ class KeptMessages(MessageWindow):
 
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`; O(log m) per message."""
-        rows = _kernels.locate(self._position.view, self._seq.view, own(positions, np.int64), own(seqs, np.int64))
+        rows = _kernels.locate(self._position.view, self._seq.view, kernel_array(positions, np.int64), kernel_array(seqs, np.int64))
         if (rows < 0).any():
             at = int(np.argmin(rows))
             raise IllegalArgumentException(explain("A message is not in the window.", given=f"position {positions[at]}, seq {seqs[at]}"))
         offsets, data = _kernels.gather_texts(self._id_ends.view, self._id_bytes.base, self._id_bytes.view, rows)
         return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(data)).to_pylist()
 
-    def _owned(self, queries: QueryBatch, extent: int) -> QueryBatch:
+    def _kernel_queries(self, queries: QueryBatch, extent: int) -> QueryBatch:
         """Return queries as kernels take them.
 
-        :raises IllegalArgumentException: a query needs messages that have been freed.
+        :raises IllegalArgumentException: a query needs freed messages.
         """
         if queries.n and int(queries.watermark.min()) - extent < self._freed:
             raise IllegalArgumentException(
                 explain("A query needs messages that have been freed.", given=f"watermark {queries.watermark.min()}", legal=f"{self._freed + extent} and above")
             )
-        return QueryBatch(*(own(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
+        return QueryBatch(*(kernel_array(column, np.float64 if name in _FLOATS else np.int64) for name, column in zip(QueryBatch._fields, queries)))
 
     def _floors(self, queries: QueryBatch, thresholds: np.ndarray | None) -> np.ndarray:
-        """Return what scores must not be below (float64[n])."""
-        return np.full(queries.n, -np.inf) if thresholds is None else own(thresholds, np.float64)
+        """Return the least scores (float64[n])."""
+        return np.full(queries.n, -np.inf) if thresholds is None else kernel_array(thresholds, np.float64)
 
     @property
     def _columns(self) -> _kernels.Messages:
@@ -178,7 +178,7 @@ class KeptMessages(MessageWindow):
         return sum(queue.nbytes for queue in (*self._messages, self._id_bytes))
 
     def _check(self) -> None:
-        """Verify what holds for the columns."""
+        """Verify the invariants of the columns."""
         assert len({(queue.base, queue.end) for queue in self._messages}) == 1
         position, seq = self._position.view, self._seq.view
         assert all(pair < following for pair, following in zip(zip(position, seq), zip(position[1:], seq[1:])))

@@ -17,6 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = Actions(parser)
     actions.add("throughput", _runner("throughput"), "measure throughput and latency by the number of subscriptions", _filler("throughput"))
     actions.add("skype", _runner("papers.skype"), "repeat the experiments of the Skype paper on one core", _filler("papers.skype", cluster=False))
+    actions.add(
+        "boolean",
+        _runner("papers.boolean"),
+        "repeat the experiments of LAPS, Tornado and PS2Stream on boolean indexes",
+        _filler("papers.boolean", cluster=False),
+    )
     actions.add("distribution", _runner("papers.distribution"), "repeat the evaluation of the distribution mechanisms", _filler("papers.distribution"))
 
 

@@ -1,7 +1,7 @@
 """Write messages and subscriptions for a benchmark from a separate process, so that its work is not counted as the topology's.
 
 Everything is encoded beforehand. The process reads one JSON object per line from stdin, and answers with one on stdout: first its configuration,
-then commands (``do``: ``messages``, ``paced``, ``subscriptions``).
+then commands (``do``: ``messages``, ``paced``, ``subscriptions``, ``boolean_subscriptions``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Self
 
@@ -51,8 +52,12 @@ class Feeder:
         return self._sent(self._do(do="paced", rate=rate, seconds=seconds))
 
     def subscriptions(self, n: int, k: int) -> dict[str, Any]:
-        """Register ``n`` subscriptions with this ``k`` as fast as possible."""
+        """Register ``n`` top-k subscriptions with this ``k`` as fast as possible."""
         return self._do(do="subscriptions", n=n, k=k)
+
+    def boolean_subscriptions(self, n: int) -> dict[str, Any]:
+        """Register ``n`` boolean subscriptions as fast as possible."""
+        return self._do(do="boolean_subscriptions", n=n)
 
     def close(self) -> None:
         """End the process."""
@@ -146,7 +151,14 @@ class _Writer:
     def subscriptions(self, producer: Any, n: int, k: int) -> None:
         from dskype.deploy.demo import places
 
-        rows = places.subscriptions(self._places, n, self._seed, k=k)
+        self._register(producer, places.subscriptions(self._places, n, self._seed, k=k))
+
+    def boolean_subscriptions(self, producer: Any, n: int) -> None:
+        from dskype.deploy.benchmarks.boolean.records import boolean_records
+
+        self._register(producer, boolean_records(self._places, n, self._seed))
+
+    def _register(self, producer: Any, rows: Iterator[tuple[str, bytes]]) -> None:
         while block := list(islice(rows, 10_000)):
             for id, value in block:
                 producer.send(self._subscriptions, key=id.encode(), value=value)

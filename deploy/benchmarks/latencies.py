@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from dskype.deploy.metrics.history import History
 from dskype.deploy.metrics.reader import MetricsReader
 
-__all__ = ["Latencies", "Recorder", "quantile", "sequence_numbers"]
+__all__ = ["Latencies", "Recorder", "quantile"]
 
 
 class Recorder:
@@ -43,53 +43,46 @@ class Recorder:
         self._reader.close()
 
 
-def sequence_numbers(runs: Iterable[Mapping[str, Any]], partition: int = 0) -> Callable[[int], int | None]:
-    """Return a function from offsets in the topic of messages to sequence numbers.
-
-    :param runs: values of the records of the sequence topic.
-    """
-    found = sorted((r["offset"], r["first"], r["n"], r.get("step", 1)) for r in runs if r["partition"] == partition)
-    starts = [run[0] for run in found]
-
-    def number(offset: int) -> int | None:
-        i = bisect_left(starts, offset + 1) - 1
-        if i < 0 or offset >= found[i][0] + found[i][2]:
-            return None
-        start, first, _, step = found[i]
-        return first + (offset - start) * step
-
-    return number
-
-
 class Latencies:
     """Times from a message's arrival in Kafka to its results there.
 
     :param messages: watermark of a message -> (its time in Kafka, epoch ms; its id as JSON text).
+    :param op: the results that count: ``add`` of top-k subscriptions, ``match`` of boolean ones.
     """
 
-    def __init__(self, messages: Mapping[int, tuple[int, bytes]]) -> None:
+    def __init__(self, messages: Mapping[int, tuple[int, bytes]], op: str = "add") -> None:
         self._messages = messages
+        self._result = f',"op":"{op}","message":'.encode()
         self.first: dict[int, int] = {}
         """Watermark -> ms to the first delta of that message, or to the first list with it."""
         self.all: list[int] = []
-        """ms to each delta that a message caused at its own watermark."""
-        self.records = self.bytes = self.lists = 0
+        """ms to each delta, or group of matches, that a message caused at its own watermark."""
+        self.records = self.bytes = self.lists = self.matches = 0
         self._watermarks = {id: watermark for watermark, (_, id) in messages.items()}
         self._listed: list[int] = []
         self._newest: dict[bytes, int] = {}  # subscription -> watermark of its last list
 
     def add_delta(self, value: bytes, time_ms: int) -> None:
-        """Add a delta. Only an ``add`` of a message at its own watermark has a latency."""
+        """Add a delta. Only an ``add`` (or a ``match``) of a message at its own watermark has a latency."""
         self.records += 1
         self.bytes += len(value)
-        head, found, tail = value.partition(b',"op":"add","message":')
+        head, found, tail = value.partition(self._result)
         if not found:
             return
         watermark = int(head[head.rindex(b":") + 1 :])
         message = self._messages.get(watermark)
-        if message is None or tail[: tail.index(b',"score":')] != message[1]:
+        if message is None or not tail.startswith((message[1] + b",", message[1] + b"}")):
             return
         self.all.append(self._note_result(watermark, time_ms))
+
+    def add_group(self, value: bytes, time_ms: int) -> None:
+        """Add a record with all matches of a message."""
+        found = json.loads(value)
+        self.records += 1
+        self.bytes += len(value)
+        self.matches += len(found["subscriptions"])
+        if found["watermark"] in self._messages:
+            self.all.append(self._note_result(found["watermark"], time_ms))
 
     def add_list(self, value: bytes | None, time_ms: int) -> None:
         """Add a whole list; lists must come in order. Only messages that arrived after the subscription's previous list have a latency.

@@ -10,6 +10,9 @@ For each number of subscriptions, on Spark and Kafka on this machine, with the t
    arrival in Kafka to that of the first delta that it caused, or of the first list with it, both by the broker's clock.
 
 Processor time, counters and memory are those of the throughput phase.
+
+With ``--boolean`` the subscriptions are boolean: squares of 1 to 50 km around places, with 1 to 5 of their words (PS2Stream, Q1). The window is not filled,
+as they do not look at it, and latency is the time to the first match.
 """
 
 from __future__ import annotations
@@ -31,17 +34,18 @@ from kafka import TopicPartition
 
 from dskype.deploy.benchmarks import throughput_report
 from dskype.deploy.benchmarks.feeder import Feeder
-from dskype.deploy.benchmarks.latencies import Latencies, Recorder, sequence_numbers
+from dskype.deploy.benchmarks.latencies import Latencies, Recorder
 from dskype.deploy.benchmarks.throughput_arguments import add_arguments, build_vocabulary, configuration, definition, settings
 from dskype.deploy.benchmarks.usage import Meter
 from dskype.deploy.cli.arguments import UsageError, target
 from dskype.deploy.client.pubsub import ensure_topics
+from dskype.deploy.client.sequence import sequence_numbers
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.deploy.verification import Inputs, verify
 from dskype.spouts.settings import Settings
-from dskype.spouts.topics import TOPIC_CONFIG, Topics
+from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.core.frames import DataFrame, decode_frame, encode_segment
 from dskype.topology.core.values import FrameError
 from dskype.topology.errors import TopologyError, explain
@@ -51,7 +55,7 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka import TopicAdmin
 from dskype.topology.tuples import InRecord
 
-__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "measure", "problems", "run", "segment_bytes", "settings"]
+__all__ = ["add_arguments", "build_vocabulary", "configuration", "definition", "fewer_matches", "measure", "problems", "run", "segment_bytes", "settings"]
 
 _TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
@@ -89,9 +93,10 @@ class _Run:
         self.cluster, self.args, self.n = cluster, args, n
         self.kafka = cluster.environment.kafka
         self.name = f"throughput-{n}"
-        self.topics = Topics.of(self.name)
+        self.topics = Topics.for_topology(self.name)
         self.flux = load(definition(_TOPOLOGY.read_text(), self.name, dict(args.tasks)), registry=registry(), config=conf)
         self.result: dict[str, Any] = {"subscriptions": n}
+        self._topic_config = topic_config(Settings.from_conf(self.flux.config))
 
     def measure(self) -> dict[str, Any]:
         """Run all phases, and return the measures."""
@@ -139,9 +144,11 @@ class _Run:
                     )
                 )
             clock = {"message.timestamp.type": "LogAppendTime"}
-            admin.create({self.topics.results: 1}, {**TOPIC_CONFIG["results"], **clock})
+            for name in ("results", "matches"):
+                if name in self._topic_config:
+                    admin.create({getattr(self.topics, name): 1}, {**self._topic_config[name], **clock})
             kept_s = _WARM_UP_S + self.args.latency_seconds + _READING_S if self.args.latency_seconds else 0
-            admin.create({self.topics.topk: 1}, {**TOPIC_CONFIG["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
+            admin.create({self.topics.topk: 1}, {**self._topic_config["topk"], **clock, "min.compaction.lag.ms": str(int(kept_s * 1000))})
         ensure_topics(self.kafka, self.name)
         return list(self.topics)
 
@@ -176,9 +183,11 @@ class _Run:
         """Fill the window, register the subscriptions, and wait until all are active."""
         history, result = self.history, self.result
         self._wait(lambda: len(history.tasks(_SUBSCRIPTION_BOLT)) == self.tasks, "the topology")
-        if self.args.register == "full":
+        boolean = self.args.boolean
+        if self.args.register == "full" and not boolean:
             self._fill()
-        started_ms = self.feeder.subscriptions(self.n, self.args.k)["started_ms"]
+        written = self.feeder.boolean_subscriptions(self.n) if boolean else self.feeder.subscriptions(self.n, self.args.k)
+        started_ms = written["started_ms"]
 
         def active() -> bool:
             return (
@@ -196,7 +205,7 @@ class _Run:
         result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
         result["placements"] = history.total(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
         say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
-        if self.args.register == "empty":
+        if self.args.register == "empty" and not boolean:
             self._fill()
 
     def _fill(self) -> None:
@@ -349,7 +358,7 @@ class _Run:
     def _latency(self) -> None:
         args, result = self.args, self.result
         rate = args.latency_rate or result["messages_per_s"] * args.latency_load
-        begin = {topic: self._end(topic) for topic in (self.topics.results, self.topics.topk)}
+        begin = {name: self._end(getattr(self.topics, name)) for name in ("results", "topk", "matches") if name in self._topic_config}
         warm_up = min(_WARM_UP_S, args.latency_seconds / 2)
         self.feeder.paced(rate, warm_up)
         first, meter = self.feeder.written, Meter(self.history.pids)
@@ -378,8 +387,10 @@ class _Run:
         for record in self._read(self.topics.messages, first, stop):
             if (watermark := number(record.offset)) is not None:
                 arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
-        found = Latencies(arrived)
-        for (topic, start), add, at_most in zip(begin.items(), (found.add_delta, found.add_list), (_READ_AT_MOST, _LISTS_AT_MOST)):
+        found = Latencies(arrived, "match" if self.args.boolean else "add")
+        reading = {"results": (found.add_delta, _READ_AT_MOST), "topk": (found.add_list, _LISTS_AT_MOST), "matches": (found.add_group, _LISTS_AT_MOST)}
+        for name, start in begin.items():
+            topic, (add, at_most) = getattr(self.topics, name), reading[name]
             for record in self._read(topic, start, min(self._end(topic), start + at_most)):
                 add(record.value, record.timestamp)
         return found
@@ -390,10 +401,20 @@ class _Run:
         time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # for the last lists
         chosen = {f"s{i}".encode() for i in random.Random(self.args.seed).sample(range(self.n), min(self.args.verify, self.n))}
         keyed = (self.topics.subscriptions, self.topics.registrations, self.topics.results, self.topics.topk)
+        grouped = self.topics.matches
         for topic in keyed:  # without its first record, a topic would look as if old records had been dropped
             chosen.update(record.key for record in self._read(topic, 0, min(1, self._end(topic))))
+        if "matches" in self._topic_config:
+            chosen.update(json.loads(record.value)["subscriptions"][0].encode() for record in self._read(grouped, 0, min(1, self._end(grouped))))
         say(f"  verifying {len(chosen)} subscriptions")
-        inputs = Inputs.read(self.name, lambda topic: [_plain(r) for r in self._read(topic) if topic not in keyed or r.key in chosen])
+
+        def records(topic: str) -> list[Any]:
+            if topic != grouped:
+                return [_plain(r) for r in self._read(topic) if topic not in keyed or r.key in chosen]
+            found = (fewer_matches(_plain(r), chosen) for r in self._read(topic)) if "matches" in self._topic_config else ()
+            return [record for record in found if record is not None]
+
+        inputs = Inputs.read(self.name, records)
         report = verify(inputs, settings, final=True)
         self.result["verified"] = {
             "ok": report.ok,
@@ -447,6 +468,13 @@ def _newest_bytes(folder: Path) -> int:
 
 def _plain(record: Any) -> Any:
     return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or ()))
+
+
+def fewer_matches(record: InRecord, chosen: set[bytes]) -> InRecord | None:
+    """Return a record of grouped matches with those of the chosen subscriptions; None where it has none of them."""
+    found = json.loads(record.value or b"{}")
+    found["subscriptions"] = [id for id in found["subscriptions"] if id.encode() in chosen]
+    return record._replace(value=json.dumps(found).encode()) if found["subscriptions"] else None
 
 
 def _now_ms() -> int:

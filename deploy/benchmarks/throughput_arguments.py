@@ -22,10 +22,14 @@ def _counts(text: str) -> list[int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmark's own options, besides those of ``arguments.common``."""
     parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
+    parser.add_argument(
+        "--boolean", action="store_true", help="boolean subscriptions: squares of 1 to 50 km around places, 1 to 5 of their words; the window is not filled"
+    )
+    parser.add_argument("--matches", choices=("each", "grouped"), help="how matches of boolean subscriptions are published; default: the topology's")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
     parser.add_argument("--results", choices=("deltas", "topk", "both"), help="what to publish; default: the topology's")
-    parser.add_argument("--index", metavar="NAME", help="index of the subscriptions; default: the topology's")
+    parser.add_argument("--index", metavar="NAME", help="index of the subscriptions, with --boolean of these; default: the topology's")
     parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
     parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
     parser.add_argument(
@@ -96,8 +100,10 @@ def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
     conf: dict[str, Any] = {"dskype.window.messages": args.window, "dskype.vocabulary": str(vocabulary)}
     if args.results:
         conf["dskype.results"] = args.results
+    if args.matches:
+        conf["dskype.results.matches"] = args.matches
     if args.index:
-        conf["dskype.index"] = args.index
+        conf["dskype.boolean.index" if args.boolean else "dskype.index"] = args.index
     return conf | split({**file_conf(args), **dict(args.conf), **dict(args.overrides)})[0]
 
 
@@ -105,6 +111,7 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
     """Return the settings that the figures depend on, without paths and secrets."""
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
     return {
+        "boolean": args.boolean,
         "window": args.window,
         "k": args.k,
         "register": args.register,

@@ -46,7 +46,12 @@ def print_tables(found: Mapping[str, Any]) -> None:
         "broker, Spark, executors, driver and producer all on it"
     )
     print(
-        f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, vocabulary of {s['vocabulary_sample']:,} messages; "
+        (
+            "boolean subscriptions: squares of 1 to 50 km, 1 to 5 keywords, "
+            if s.get("boolean")
+            else f"window {s['window']:,} messages, k = {s['k']}, subscriptions registered with the window {s['register']}, "
+        )
+        + f"vocabulary of {s['vocabulary_sample']:,} messages; "
         + "; ".join(f"{k}={v}" for k, v in {**s["conf"], **{f"{c} tasks": n for c, n in s["tasks"].items()}}.items())
     )
     summaries = [_summary(r) for r in runs]
@@ -89,6 +94,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
         "cores - taken by others": f"{sum(p['cores'] for p in processes):.2f} - {r['other_cores']:.2f}",
         "messages per CPU second": _figure(1e6 / whole if (whole := sum(p["cpu_us_per_message"] for p in processes)) else None),
         "deltas/message": _figure(metrics.get("deltas"), 1),
+        "matches/message": _figure(metrics.get("matches"), 1),
         "states/message": _figure(metrics.get("states"), 1),
         "evaluations/message": _figure(metrics.get("evaluations"), 4),
         "memory GiB (PSS)": f"{sum(p['pss_bytes'] or p['rss_bytes'] for p in processes) / 2**30:.1f}",

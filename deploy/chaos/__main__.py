@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 def _soak(name: str, seed: int, args: argparse.Namespace, folder: Path | None, say: Callable[[str], None]) -> bool:
     """Soak one workload and print what grew; return whether all is well."""
     with tempfile.TemporaryDirectory(prefix="dskype-soak-") as made:
-        samples, problems = soak.soak(name, seed, args.minutes, rate=args.rate, folder=folder or Path(made), progress=say)
+        samples, problems = soak.soak(name, seed, args.minutes, rate=args.rate, folder=folder or Path(made), patience_s=args.patience, progress=say)
     print(f"{name}: {args.minutes:g} minutes, {args.rate:g} records/s, {len(samples)} samples\n{soak.as_table(samples) if samples else ''}")
     print("\n".join(f"WRONG  {text}" for text in problems) or "nothing grew, nothing is wrong", flush=True)
     return not problems

@@ -142,11 +142,20 @@ def as_table(samples: Sequence[Sample]) -> str:
 
 
 def soak(
-    workload: str, seed: int, minutes: float, *, rate: float, folder: Path, every_s: float = 10, progress: Callable[[str], None] = lambda _: None
+    workload: str,
+    seed: int,
+    minutes: float,
+    *,
+    rate: float,
+    folder: Path,
+    every_s: float = 10,
+    patience_s: float = 150,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Sample], list[str]]:
     """Run a workload without faults and sample it regularly; return the samples and what was wrong.
 
     :param every_s: seconds between two samples.
+    :param patience_s: longest time until the first output after the start, and until the last after the end of the input.
     """
     load = WORKLOADS[workload](rate, minutes * 60, seed)
     problems: list[str] = []
@@ -155,10 +164,10 @@ def soak(
         load.begin(system)
         try:
             system.start()
-            deadline = time.monotonic() + 150
+            deadline = time.monotonic() + patience_s
             while not (load.done and load.caught_up()):
                 if time.monotonic() > deadline:
-                    return samples, ["nothing came out within 150 s of the start"]
+                    return samples, [f"nothing came out within {patience_s:g} s of the start"]
                 time.sleep(0.2)
             began = time.monotonic()
             while (now := time.monotonic() - began) < minutes * 60:
@@ -166,7 +175,7 @@ def soak(
                 progress(f"{load.done:,} through, " + ", ".join(f"{name} {value:,.0f}" for name, value in samples[-1].values.items()))
                 time.sleep(max(0.0, every_s - (time.monotonic() - began - now)))
             load.stop_feeding()
-            deadline = time.monotonic() + 150
+            deadline = time.monotonic() + patience_s
             while not load.complete() and time.monotonic() < deadline:
                 time.sleep(1)
             problems += load.check(final=True).problems

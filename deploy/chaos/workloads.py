@@ -345,7 +345,7 @@ class Dskype(Workload):
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         super().__init__(rate, planned_s, seed)
-        self._topics = Topics.of(self.name)
+        self._topics = Topics.for_topology(self.name)
         count = int(rate * (planned_s + 2_000))  # on a slow machine, start and recovery take far longer than the planned strikes
         world = places.places(seed=seed, count=count)
         self._texts = world.texts.slice(0, 10_000).to_pylist()
@@ -354,6 +354,7 @@ class Dskype(Workload):
         self._waiting.append(("west", json.dumps({"type": "boolean", "bbox": [-10, 35, 30, 60], "expression": 'saint OR san OR (bad AND "am")'}).encode()))
         self._often = self.SUBSCRIPTIONS / max(1.0, rate * planned_s / 3)
         self._known: list[str] = []
+        self._matches = ("each", "grouped")[seed % 2]
         self._conf: dict[str, Any] = {}
         self._newest = -1
 
@@ -365,6 +366,7 @@ class Dskype(Workload):
         Vocabulary.build(self._texts, Tokenizer()).save(vocabulary)
         document = yaml.safe_load((TOPOLOGIES / "dskype.yaml").read_text())
         self._conf = {"dskype.window.messages": self.WINDOW, "dskype.vocabulary": str(vocabulary), "topology.emulator.snapshot.interval.ms": 3000}
+        self._conf["dskype.results.matches"] = self._matches
         if self.store is not None:
             self._conf |= {"dskype.store": "redis", "dskype.store.options": {"url": self.store.url, "topic": True}}
         document["config"] |= self._conf

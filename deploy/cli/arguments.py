@@ -23,6 +23,7 @@ __all__ = [
     "client_options",
     "common",
     "conf_item",
+    "degrees",
     "executor",
     "file_conf",
     "from_environment",
@@ -58,6 +59,21 @@ def conf_item(text: str) -> tuple[str, Any]:
     except ValueError:
         parsed = value
     return key.strip(), _resolved(key.strip(), parsed)
+
+
+def degrees(what: str) -> Callable[[str], list[float]]:
+    """Return what reads so many numbers with commas between them, e.g. for ``LAT,LON``."""
+
+    def read(text: str) -> list[float]:
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError:
+            values = []
+        if len(values) != what.count(",") + 1:
+            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
+        return values
+
+    return read
 
 
 def _resolved(key: str, value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dskype.distribution.plans import leaves
+from dskype.spouts.areas import centre_of
 
 __all__ = ["draw", "places_of"]
 
@@ -22,7 +23,7 @@ _STYLE = "text{font-family:'DejaVu Sans',Verdana,sans-serif;fill:#dbe6f5}.far{fi
 
 
 def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (lat, lon) of the messages in a file of JSON lines; None without a file."""
+    """Return (lat, lon) of the messages in a file of JSON lines, of an area its centre; None without a file."""
     if file is None:
         return None
     places = []
@@ -30,7 +31,7 @@ def places_of(file: str | None) -> tuple[np.ndarray, np.ndarray] | None:
         for line in lines:
             try:
                 record = json.loads(line)
-                places.append((float(record["lat"]), float(record["lon"])))
+                places.append(centre_of(*map(float, record["bbox"])) if "bbox" in record else (float(record["lat"]), float(record["lon"])))
             except (ValueError, KeyError, TypeError):
                 continue
     found = np.array(places, np.float64).reshape(-1, 2)

@@ -139,11 +139,11 @@ def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str
     pubsub.require(pubsub.topics.results, pubsub.topics.messages)
     once = Once()
     with contextlib.ExitStack() as stack:
-        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, [pubsub.topics.results], start)))
+        follower = stack.enter_context(contextlib.closing(Follower(pubsub.kafka, pubsub.result_topics(), start)))
         texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None))) if with_texts else None
         while True:
-            results = [r for r in map(Result.from_record, follower.poll()) if r is not None and (subscriptions is None or r.subscription in subscriptions)]
-            results = [r for r in results if once.first(r.result_id)]
+            records = [Result.all_of(record, subscriptions) for record in follower.poll()]
+            results = [r for record in records if record and once.first(record[0].result_id) for r in record]
             found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
             yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
 

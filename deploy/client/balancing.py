@@ -148,18 +148,18 @@ def watch(
     least: float = 0.0,
     in_force: Callable[[], int] | None = None,
     sleep: Callable[[float], None] = time.sleep,
-    log: Callable[[str], None] = say,
+    report: Callable[[str], None] = say,
 ) -> int:
     """Measure, decide and change the plan, repeatedly.
 
     :param measure: returns how long each task (by id) has been busy since its start, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
     :param current: returns the current version and plan.
-    :param send: sends a version and a plan; None: change nothing, only log.
+    :param send: sends a version and a plan; None: change nothing, only report.
     :param count: end after this many measurements; None: never.
     :param least: while no task is busy for more than this share of the time, all count as balanced.
     :param in_force: returns the version that all distribution tasks follow; there is no further change before they follow the newest one.
-    :param log: gets one line per measurement and change.
+    :param report: gets one line per measurement and change.
     :returns: how many changes there were.
     """
     before, changes, measured = measure(), 0, 0
@@ -170,19 +170,19 @@ def watch(
         before, measured = now, measured + 1
         found = balance(loads)
         due = band.due(found if loads.max() > least * interval_s * 1e9 else 1.0)
-        log(f"busy {loads.sum() / 1e9 / interval_s:.2f} cores, greatest load / mean {found:.2f}")
+        report(f"busy {loads.sum() / 1e9 / interval_s:.2f} cores, greatest load / mean {found:.2f}")
         if not due:
             continue
         version, plan = current()
         if in_force is not None and in_force() < version:
-            log(f"version {version} is not in force yet")
+            report(f"version {version} is not in force yet")
             continue
         distributor = partitioned(partitioned(plan).with_loads(loads))
         change = decide(loads, distributor.partitions())
         if change is None:
-            log("there is nothing to give away")
+            report("there is nothing to give away")
             continue
-        log(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
+        report(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
         changes += 1
         if send is not None:
             send(version + 1, distributor.rearranged(change.moved, change.halved))

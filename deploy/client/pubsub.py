@@ -16,7 +16,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -31,7 +31,7 @@ from dskype.deploy.client.records import Registered, Result, TopK, json_object, 
 from dskype.spouts.records import parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics, topic_config
-from dskype.topology.core.redaction import hidden_in
+from dskype.topology.core.redaction import hidden_paths
 from dskype.topology.errors import IllegalArgumentException, TopologyError, explain
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, conf_of, load_states
@@ -85,7 +85,9 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings
     if partitions < 1:
         raise IllegalArgumentException(explain("A topic needs a partition.", given=partitions, legal="an integer >= 1"))
     one = ("registrations", "plans", "sequence")
-    plan = [(getattr(Topics.of(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()]
+    plan = [
+        (getattr(Topics.for_topology(name), topic), 1 if topic in one else partitions, config) for topic, config in topic_config(settings or Settings()).items()
+    ]
     existing = _create(kafka, [NewTopic(topic, count, -1, topic_configs=config) for topic, count, config in plan])
     return _differences(kafka, [(topic, config) for topic, _, config in plan if topic in existing])
 
@@ -151,7 +153,7 @@ class PubSub:
     def __init__(self, kafka: KafkaSettings | str, name: str = "dskype", *, conf: Mapping[str, Any] | None = None, timeout_s: float = 30) -> None:
         if isinstance(kafka, str):
             kafka = KafkaSettings(kafka)
-        self.name, self.topics = name, Topics.of(name)
+        self.name, self.topics = name, Topics.for_topology(name)
         self.kafka = replace(kafka, client={"bootstrap_timeout_ms": int(timeout_s * 1000), **kafka.client})
         self._conf, self._timeout_s = conf, timeout_s
         self._lock = threading.RLock()
@@ -253,9 +255,21 @@ class PubSub:
         """Remove a subscription; an unknown id is not an error."""
         self.send_subscription(id.encode(errors="surrogatepass"), None)
 
-    def publish(self, *, text: str, lat: float, lon: float, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
-        """Publish a message.
+    def publish(
+        self,
+        *,
+        text: str,
+        lat: float | None = None,
+        lon: float | None = None,
+        bbox: Sequence[float] | None = None,
+        id: str | int | None = None,
+        ts: int | None = None,
+        wait: bool = False,
+    ) -> str | int | None:
+        """Publish a message: a point, with ``lat`` and ``lon``, or an area, with ``bbox``.
 
+        :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Boolean subscriptions match it when the
+            rectangles overlap; for top-k subscriptions it lies at its centre.
         :param id: its id in results; default: ``"<partition>-<offset>"`` of its record.
         :param ts: its time, epoch ms; default: its arrival. Used by time windows.
         :param wait: wait until Kafka has it.
@@ -263,7 +277,8 @@ class PubSub:
         :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "ts": ts}
+        area = None if bbox is None else list(bbox)
+        fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": area, "ts": ts}
         value = json.dumps({k: v for k, v in fields.items() if v is not None}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value)
         future = self.send_message(value)
@@ -473,7 +488,7 @@ class PubSub:
         :raises StoreUnavailable: the store does not answer.
         :raises IllegalArgumentException: the store needs a secret that is not given.
         """
-        if hidden := hidden_in(self.settings.store_options):
+        if hidden := hidden_paths(self.settings.store_options):
             raise IllegalArgumentException(
                 explain(
                     "The running topology does not publish its secrets.",
@@ -506,14 +521,24 @@ class PubSub:
     def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
         """Return an iterator over results, each once, in order for each subscription. ``now`` is the time of the call, not of the first iteration.
 
+        If matches are grouped, each one is a result here, too; they come in the order of messages within a partition.
+
         :param subscriptions: only results of these ids.
         :param start: ``beginning`` or ``now``.
         :param follow: False: only present results; True: without end; a number: until none has come for that many seconds.
         :raises UnknownTopicError: the topology has never run.
         """
-        self.require(self.topics.results)
+        topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)
-        return self._results(Follower(self.kafka, [self.topics.results], start), wanted, follow)
+        return self._results(Follower(self.kafka, topics, start), wanted, follow)
+
+    def result_topics(self) -> list[str]:
+        """Return the topics of deltas and matches: where matches are grouped they have one of their own.
+
+        :raises UnknownTopicError: the topology has not run yet.
+        """
+        self.require(self.topics.results)
+        return [self.topics.results, *([self.topics.matches] if self._exists(self.topics.matches) else [])]
 
     def _results(self, follower: Follower, wanted: set[str] | None, follow: bool | float) -> Iterator[Result]:
         once, heard = Once(), time.monotonic()
@@ -524,9 +549,10 @@ class PubSub:
                     heard = time.monotonic()
                 elif follow is not True and time.monotonic() - heard > (follow or self._timeout_s):
                     return
-                for result in map(Result.from_record, records):
-                    if result is not None and (wanted is None or result.subscription in wanted) and once.first(result.result_id):
-                        yield result
+                for record in records:
+                    found = Result.all_of(record, wanted)
+                    if found and once.first(found[0].result_id):  # of a record with several, the first one stands for all
+                        yield from found
         finally:
             follower.close()
 

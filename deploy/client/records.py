@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -71,15 +71,29 @@ class Result:
     value: dict[str, Any]
 
     @classmethod
+    def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
+        """Parse a record of the results or of grouped matches, which has a result for each of its subscriptions; [] if it is neither.
+
+        :param subscriptions: only results of these; None: of all.
+        """
+        value = json_object(record.value)
+        if value is None or "subscription" in value or not {"message", "subscriptions"} <= value.keys():
+            found = cls.from_record(record)
+            return [found] if found is not None and (subscriptions is None or found.subscription in subscriptions) else []
+        ids = value["subscriptions"] if isinstance(value["subscriptions"], list) else []
+        message, watermark, identity = value["message"], cast("int", value.get("watermark")), _identity(record, value)
+        return [
+            cls(id, "match", message, watermark, None, None, None, record.timestamp, f"{identity}/{json.dumps(id)}", _as_delta(id, watermark, message))
+            for id in ids
+            if isinstance(id, str) and (subscriptions is None or id in subscriptions)
+        ]
+
+    @classmethod
     def from_record(cls, record: Any) -> Result | None:
         """Parse a record of the results; None if it is not one."""
         value = json_object(record.value)
         if value is None or not {"subscription", "op", "message"} <= value.keys():
             return None
-        header = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
-        # Without the header, the content identifies repetitions.
-        content = json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")])
-        identity = content if header is None else header.decode(errors="replace")
         return cls(
             str(value["subscription"]),
             str(value["op"]),
@@ -89,9 +103,20 @@ class Result:
             value.get("rank"),
             value.get("meta"),
             record.timestamp,
-            identity,
+            _identity(record, value),
             value,
         )
+
+
+def _identity(record: Any, value: Mapping[str, Any]) -> str:
+    """Return the header ``result-id``; without it the content tells duplicates apart."""
+    given = next((v for k, v in record.headers or () if k == "result-id" and v is not None), None)
+    return json.dumps([value.get(k) for k in ("subscription", "watermark", "op", "message")]) if given is None else given.decode(errors="replace")
+
+
+def _as_delta(subscription: str, watermark: int, message: Any) -> dict[str, Any]:
+    """Return one of grouped matches as the record that it would be alone."""
+    return {"v": 1, "subscription": subscription, "watermark": watermark, "op": "match", "message": message}
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from dskype.deploy.cli import warmup
 from dskype.deploy.client.pubsub import PubSub, ensure_topics
 from dskype.deploy.demo import result_map
 from dskype.deploy.demo.feeder import SHOWN, Feeder, Plan, subscriptions_of
 from dskype.deploy.demo.places import Places, places
 from dskype.deploy.demo.screen import Arrivals, Figures, Moment, ResultsWatcher, Screen, Word, milliseconds
-from dskype.deploy.machine import connection, jars, paths, warmup
+from dskype.deploy.machine import connection, jars, paths
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.signals import hold_interrupts

@@ -246,7 +246,7 @@ class Meter:
             self._fed += 1
             if self._fed % 500 == 0:
                 self.history.forget(record["time_ms"] - int(self.window_s * 1000))
-        self.stats.take(record)
+        self.stats.feed_record(record)
 
     def inputs(self) -> list[tuple[str, int]]:
         """Return the (topic, partition) pairs that the topology's spouts read."""

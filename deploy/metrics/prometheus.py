@@ -38,7 +38,7 @@ from dskype.deploy.metrics.meter import (
 )
 from dskype.deploy.metrics.reader import MetricsReader, describe
 from dskype.topology.errors import TopologyError, explain
-from dskype.topology.runtime.liveness import Watched
+from dskype.topology.runtime.liveness import HeartbeatWatch
 from dskype.topology.runtime.nimbus_topic import NIMBUS_TOPIC, read_state
 
 __all__ = ["METRICS", "Collector", "Exporter", "Metric", "serve"]
@@ -322,7 +322,7 @@ class Exporter:
         self._sources: dict[str, tuple[dict[str, Any], MetricsReader[Meter]]] = {}
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._records: dict[str, dict[str, Any]] = {}
-        self._watched = Watched()
+        self._watched = HeartbeatWatch()
         self._started_ms = time.time_ns() // 1_000_000
         self._stop = threading.Event()
         registry = CollectorRegistry(auto_describe=False)
@@ -406,7 +406,7 @@ class Exporter:
                     self._records.pop(name, None)
                 else:
                     self._records[name] = document
-                    self._watched.note(name, document)
+                    self._watched.update(name, document)
         for name in list(self._sources):
             identity, source = self._sources[name][0]["id"], self._sources[name][1]
             if name not in self._records or self._records[name]["state"]["id"] != identity:

@@ -67,8 +67,12 @@ class MetricsReader(Generic[S]):
 
     def expired(self) -> dict[str, int]:
         """Return topic -> records that Kafka has dropped by age or size, for the topics that the topology writes and that exist."""
-        written = Topics.of(self.topology)
-        topics = [t for t in (written.results, written.registrations, written.sequence, written.dead_letters) if self._consumer.partitions_for_topic(t)]
+        written = Topics.for_topology(self.topology)
+        topics = [
+            t
+            for t in (written.results, written.matches, written.registrations, written.sequence, written.dead_letters)
+            if self._consumer.partitions_for_topic(t)
+        ]
         begins = self._consumer.beginning_offsets([TopicPartition(t, p) for t in topics for p in self._consumer.partitions_for_topic(t)]) if topics else {}
         return {t: sum(offset for tp, offset in begins.items() if tp.topic == t) for t in topics}
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.verification import _kernels, show
+from dskype.deploy.verification.grouped import read_grouped
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
@@ -92,9 +93,11 @@ class _Verification:
         report.compared["subscriptions"] += len(self._registry.last)
         lists = read_lists(inputs, self._registry, history, report, self._progress)
         changes, matches = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
+        grouped, self._known = read_grouped(inputs, self._registry, history, report, self._progress, self._final)
+        self._single, self._grouped = len(matches.code), self._settings.matches == "grouped"
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
-        self._check_matches(matches)
+        self._check_matches(matches.joined(grouped))
         if self._writes:
             self._progress("looking for lost and repeated records")
             check_topology_writes(of_all_runs, report, final=self._final)
@@ -357,7 +360,8 @@ class _Verification:
         wrong.sort(key=lambda found: found[0])
         for _, r, what, row in wrong[:KEPT]:
             if what:
-                show.match_difference(self._report, self._inputs, self._oracle, r, what, matches, row)
+                topic = self._inputs.topics.results if row < self._single else self._inputs.topics.matches
+                show.match_difference(self._report, topic, self._oracle, r, what, matches, row)
             else:
                 show.missing_match(self._report, self._oracle, r, row)
         if len(wrong) > KEPT:
@@ -386,7 +390,9 @@ class _Verification:
         if not self._final and r.removed is None:
             until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER  # more may follow
         after = max(r.active, self._since - 1, history.missing)
-        if self._inputs.cut("results"):  # its matches come in order, so from the first one on, all must be there
+        if self._grouped:
+            after, until = max(after, self._known.after), min(until, self._known.until)
+        elif self._inputs.cut("results"):  # its matches come in order, so from the first one on, all must be there
             if not len(rows):
                 report.unchecked["boolean subscriptions whose matches the log may have dropped"] += 1
                 return wrong

@@ -25,7 +25,7 @@ __all__ = [
     "where",
 ]
 
-INPUT_TOPICS = ("results", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
+INPUT_TOPICS = ("results", "matches", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
 """The topics, in the order of reading: while a topology works, effects are read before their causes."""
 
 
@@ -73,6 +73,7 @@ class Inputs:
     sequence: Sequence[Any] = ()
     registrations: Sequence[Any] = ()
     results: Sequence[Any] = ()
+    matches: Sequence[Any] = ()
     topk: Sequence[Any] = ()
     dead_letters: Sequence[Any] = ()
     topology: str = "dskype"
@@ -84,7 +85,7 @@ class Inputs:
     """Field name of a topic -> partition -> its first offset, over all runs; see :meth:`newest_run`."""
 
     def __post_init__(self) -> None:
-        self.topics = Topics.of(self.topology, self.source)
+        self.topics = Topics.for_topology(self.topology, self.source)
         for name in INPUT_TOPICS:
             setattr(self, name, _records(getattr(self, name)))
 
@@ -97,12 +98,12 @@ class Inputs:
             ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
         :param source: the topology whose messages and subscriptions it reads; None: its own.
         """
-        topics = Topics.of(topology, source)
+        topics = Topics.for_topology(topology, source)
         return cls(topology=topology, source=source, **{name: read(getattr(topics, name)) for name in INPUT_TOPICS})
 
     def counts(self) -> dict[str, int]:
-        """Return topic -> number of records."""
-        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS)}
+        """Return topic -> number of records; without the topic of grouped matches where there are none."""
+        return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS) if name != "matches" or self.matches}
 
     def newest_run(self) -> tuple[str, int]:
         """Keep only the records of the topology's newest run, and return (its name, how many records of other runs were dropped).
@@ -110,7 +111,7 @@ class Inputs:
         A topology that is killed and submitted again uses the same topics, and numbers its messages from 0 again.
         """
         self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
-        written = ("sequence", "registrations", "results", "topk")
+        written = ("sequence", "registrations", "results", "matches", "topk")
         runs: Counter[str] = Counter()
         for name in written:
             runs += _runs_of(getattr(self, name))

@@ -11,6 +11,7 @@ import numpy as np
 from dskype.deploy.verification import _kernels
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
+from dskype.spouts.areas import overlap
 from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary
 
@@ -100,10 +101,13 @@ class Oracle:
         history, subscription = self.history, registration.subscription
         first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
         rows = self._satisfying(subscription.expression, first, last)
-        west, south, east, north = subscription.bbox
-        lat, lon = history.lat[rows], history.lon[rows]
-        inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
-        inside &= (lat >= south) & (lat <= north)
+        if history.areas is None:
+            west, south, east, north = subscription.bbox
+            lat, lon = history.lat[rows], history.lon[rows]
+            inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
+            inside &= (lat >= south) & (lat <= north)
+        else:
+            inside = overlap(history.areas[rows], np.array(subscription.bbox))
         if registration.expires_ms is not None:
             inside &= history.arrival_ms[rows] < registration.expires_ms
         return rows[inside]

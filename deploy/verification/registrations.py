@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dskype.deploy.verification.inputs import Inputs, Record, in_order, where
 from dskype.deploy.verification.replay import Place, Unregistered
@@ -14,6 +19,7 @@ from dskype.spouts.records import BooleanSubscription, TopkSubscription
 
 __all__ = ["Registration", "Registry", "decode"]
 
+_FAR = 1 << 62
 _EXPECTED = {
     "state": ("subscription", "registration", "watermark", "topk"),
     "delta": ("subscription", "watermark", "op", "message"),
@@ -94,6 +100,7 @@ class Registry:
         self._ends = dict(parsed.keys())  # keys are (partition, offset), so this keeps the last offset of each partition
         self._gone: set[str] = set()
         self._by_subscription: dict[str, list[Registration]] = {}
+        self._only: tuple[Any, np.ndarray] | None = None
         for record in inputs.subscriptions:
             self._add(record)
 
@@ -132,6 +139,42 @@ class Registry:
     def skips(self, record: Record) -> bool:
         """Tell whether a published record is of a subscription that is not compared."""
         return self._wanted is not None and (record.key or b"").decode(errors="replace") not in self._wanted
+
+    def skips_id(self, id: str) -> bool:
+        """Tell whether a subscription is not looked at."""
+        return self._wanted is not None and id not in self._wanted
+
+    @property
+    def compacted(self) -> bool:
+        """Records of subscriptions have been dropped."""
+        known: Counter[int] = Counter(partition for partition, _ in self._parsed)
+        return any(count <= self._ends[partition] for partition, count in known.items())
+
+    def only_boolean(self, subscriptions: Any) -> np.ndarray:
+        """Return the number of the only boolean registration of each subscription, int64[n]; -1: it has none, or several.
+
+        :param subscriptions: ids, a pyarrow string array.
+        """
+        if self._only is None:
+            found = [(id, [r.number for r in registrations if not r.is_topk]) for id, registrations in self._by_subscription.items()]
+            once = [(id, numbers[0]) for id, numbers in found if len(numbers) == 1]
+            self._only = pa.array([id for id, _ in once], pa.string()), np.array([number for _, number in once] + [-1], np.int64)
+        ids, numbers = self._only
+        return numbers[pc.index_in(subscriptions, ids).fill_null(len(ids)).to_numpy()]
+
+    def boolean_at(self, subscription: str, watermarks: np.ndarray) -> np.ndarray:
+        """Return the numbers of a boolean subscription's registrations that were active at watermarks, int64[n]; -1: it has never been registered.
+
+        Where none was, one that has no event yet is meant, or else the first one.
+        """
+        found = [r for r in self._by_subscription.get(subscription, ()) if not r.is_topk]
+        if not found:
+            return np.full(len(watermarks), -1, np.int64)
+        numbers = np.full(len(watermarks), next((r.number for r in found if r.active is None and r.removed is None), found[0].number), np.int64)
+        for r in found:
+            if r.active is not None:
+                numbers[(watermarks > r.active) & (watermarks <= (r.removed if r.removed is not None else _FAR))] = r.number
+        return numbers
 
     def find(self, name: Any, subscription: str, kind: str, topic: str, record: Record) -> Registration | None:
         """Return the registration that a published record names; report why and return None if it cannot be compared.

@@ -13,7 +13,7 @@ from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, Subscription, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import Message, RecordError, Subscription, areas_of, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ class History:
     """The numbered messages, rows in rising (position, seq).
 
     :ivar seq, position, arrival_ms: int64[n].
-    :ivar lat, lon: float64[n].
+    :ivar lat, lon: float64[n]; of an area, its centre.
     :ivar partition, offset: int64[n], the records.
     :ivar texts: n texts.
     :ivar code: int64[n], a number for each message id.
@@ -57,6 +57,7 @@ class History:
     :ivar newest: the last possible watermark: position of the newest message; if several tasks number messages, of the newest message of the
         slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
+    :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
     """
 
     seq: np.ndarray
@@ -74,6 +75,7 @@ class History:
     weights: np.ndarray
     newest: int
     missing: int
+    areas: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -453,4 +455,5 @@ def _history(settings: Settings, parsed: dict[Place, Any], numbered: dict[Place,
         np.asarray(weights, np.float64),
         newest,
         missing,
+        areas_of([row[4] for row in rows]),
     )

@@ -19,7 +19,7 @@ from dskype.deploy.verification.registrations import Registration, Registry, dec
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import Report
 
-__all__ = ["Changes", "Lists", "Matches", "read_deltas", "read_lists"]
+__all__ = ["Changes", "Lists", "Matches", "cut_chunks", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
 _OPS = {"add": 0, "remove": 1, "match": 2}
@@ -73,6 +73,7 @@ class Matches:
     """Published matches, each once, in the order of their writers.
 
     :ivar registration, watermark, code: int64[n].
+    :ivar partition, offset: int64[n], the records.
     """
 
     registration: np.ndarray
@@ -81,11 +82,15 @@ class Matches:
     partition: np.ndarray
     offset: np.ndarray
 
+    def joined(self, other: Matches) -> Matches:
+        """Return these and others behind them."""
+        return Matches(*(np.concatenate((column, vars(other)[name])) for name, column in vars(self).items()))
+
 
 # -- many records at once -------------------------------------------------------------------------
 
 
-def _chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
+def cut_chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
     """Split rows into chunks of limited number and size."""
     start = size = 0
     for i, row in enumerate(rows):
@@ -97,7 +102,7 @@ def _chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence
         yield rows[start:]
 
 
-def _table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
+def read_table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     """Parse JSON objects, one per row; return None if that fails for any of them."""
     data = b"\n".join(values)
     if data.count(b"\n") != len(values) - 1 or not all(v.startswith(b"{") and v.endswith(b"}") for v in values):
@@ -119,7 +124,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return column.fill_null(0).to_numpy()
 
 
-def _codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
+def message_codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
     """Return the codes of message ids; the codes of nulls are arbitrary."""
     column = _whole(column).dictionary_encode()
     known = np.array([history.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
@@ -170,7 +175,7 @@ def read_lists(inputs: Inputs, registry: Registry, history: History, report: Rep
     found: dict[int, _List] = {}
     done = 0
     for textual, these in rows.items():
-        for chunk in _chunks(these, records):
+        for chunk in cut_chunks(these, records):
             progress(f"decoding lists {done:,} of {len(records):,}")
             done += len(chunk)
             slow = _lists_at_once(chunk, records, _LIST_SCHEMAS[textual], registry, history, found)
@@ -183,7 +188,7 @@ def _lists_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
 ) -> Sequence[int]:
     """Parse a chunk; return the rows that must be parsed one by one."""
-    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [registry.by_name.get(name) for name in table["registration"].to_pylist()]
@@ -198,7 +203,7 @@ def _lists_at_once(
         return chunk
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
-    codes, scores = _codes(entries.field("message"), history), entries.field("score").to_numpy()
+    codes, scores = message_codes(entries.field("message"), history), entries.field("score").to_numpy()
     watermarks = _numbers(table["watermark"]).tolist()
     for i, r, ok, watermark, start, end in zip(chunk, registrations, good.tolist(), watermarks, (ends - lengths).tolist(), ends.tolist()):
         if ok:
@@ -293,7 +298,7 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
             rows[b'"message":"' in value].append(i)
     done = 0
     for textual, these in rows.items():
-        for chunk in _chunks(these, records):
+        for chunk in cut_chunks(these, records):
             progress(f"decoding deltas {done:,} of {len(records):,}")
             done += len(chunk)
             slow += _deltas_at_once(chunk, records, _DELTA_SCHEMAS[textual], owners, history, columns)
@@ -343,7 +348,7 @@ def _deltas_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
 ) -> Sequence[int]:
     """Parse a chunk; return the rows that must be parsed one by one."""
-    table = _table([records[i].value for i in chunk], schema)  # type: ignore[misc]
+    table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
     registrations = [owners[i] for i in chunk]
@@ -356,7 +361,7 @@ def _deltas_at_once(
     columns.op[to] = op[good]
     columns.registration[to] = np.array([r.number for r in registrations])[good]
     columns.watermark[to] = _numbers(table["watermark"])[good]
-    columns.code[to] = _codes(table["message"], history)[good]
+    columns.code[to] = message_codes(table["message"], history)[good]
     columns.score[to] = np.where(added, table["score"].fill_null(0.0).to_numpy(), 0.0)[good]
     columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]

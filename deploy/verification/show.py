@@ -165,8 +165,8 @@ def _side_by_side(oracle: Oracle, expected: Sequence[tuple[int, float]], publish
 # -- matches --------------------------------------------------------------------------------------
 
 
-def match_difference(report: Report, inputs: Inputs, oracle: Oracle, r: Registration, what: str, matches: Matches, row: int) -> None:
-    """Report a wrong match, ``row`` of ``matches``. ``what`` says what is wrong: it continues the sentence after the match."""
+def match_difference(report: Report, topic: str, oracle: Oracle, r: Registration, what: str, matches: Matches, row: int) -> None:
+    """Report a wrong match, ``row`` of ``matches``, in a record of ``topic``. ``what`` continues the sentence after the match."""
     code, watermark = int(matches.code[row]), int(matches.watermark[row])
     names = _names(oracle)
     rows = (oracle.history.code == code).nonzero()[0].tolist()
@@ -175,7 +175,7 @@ def match_difference(report: Report, inputs: Inputs, oracle: Oracle, r: Registra
         "match",
         f"a match of {r.subscription.id!r} at watermark {watermark} with message {_name(names, code)} {what}",
         details=(describe(r), *details),
-        where=f"{inputs.topics.results}/{matches.partition[row]} offset {matches.offset[row]}",
+        where=f"{topic}/{matches.partition[row]} offset {matches.offset[row]}",
         subscription=r.subscription.id,
         registration=r.name,
         watermark=watermark,
@@ -199,7 +199,7 @@ def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> 
 
 def _message(oracle: Oracle, row: int) -> str:
     h = oracle.history
-    return (
-        f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): lat {float(h.lat[row])!r}, "
-        f"lon {float(h.lon[row])!r}, {_clean(h.texts[row], 200)}"
-    )
+    place = f"lat {float(h.lat[row])!r}, lon {float(h.lon[row])!r}"
+    if h.areas is not None and (h.areas[row, :2] != h.areas[row, 2:]).any():
+        place = f"bbox {h.areas[row].tolist()} around {place}"
+    return f"message at {h.position[row]} ({h.partition[row]}/{h.offset[row]}, arrived {h.arrival_ms[row]}): {place}, {_clean(h.texts[row], 200)}"

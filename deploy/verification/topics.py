@@ -40,7 +40,7 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
 
 def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> bool:
     """Wait until the topics do not change and every message has been handled; return False if that takes longer than ``timeout_s``."""
-    topics = Topics.of(topology, source)
+    topics = Topics.for_topology(topology, source)
     names = [getattr(topics, name) for name in INPUT_TOPICS]
     rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
     deadline = time.monotonic() + timeout_s
@@ -89,7 +89,7 @@ def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: s
     :param ends: partition of the messages -> next offset.
     :param source: the topology whose messages it reads; None: its own.
     """
-    topics = Topics.of(topology)
+    topics = Topics.for_topology(topology)
     inputs = Inputs(topology=topology, source=source, sequence=read_to_end(kafka, topics.sequence), dead_letters=read_to_end(kafka, topics.dead_letters))
     inputs.newest_run()
     handled = handled_until(inputs)

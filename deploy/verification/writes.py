@@ -202,6 +202,7 @@ def check_topology_writes(inputs: Inputs, report: Report, *, final: bool = True)
     return check_writes(
         (
             Dump(topics.results, inputs.results, version=_delta_version),
+            Dump(topics.matches, inputs.matches),
             Dump(topics.topk, inputs.topk, compacted=True, version=_list_version),
             Dump(topics.registrations, inputs.registrations),
             Dump(topics.sequence, inputs.sequence),

@@ -8,7 +8,7 @@ from tests.endtoend.harness import Simulation
 NAMES = {0: "calm", 1: "hot", 2: "hotter", 500: "hottest", 3: None}
 
 
-def test_those_above_the_rate_are_named_the_busiest_first_and_counted_anew():
+def test_subscriptions_above_the_rate_are_named_busiest_first_and_counts_start_over():
     busiest = Busiest(10, NAMES.get)
     assert busiest.pop_report(5_000) is None
     busiest.count(np.repeat([0, 1, 2, 500, 3], [100, 101, 150, 900, 400]))
@@ -21,7 +21,7 @@ def test_those_above_the_rate_are_named_the_busiest_first_and_counted_anew():
     assert "'hot' 50;" in busiest.pop_report(50_000)
 
 
-def test_nobody_is_named_without_a_limit_or_at_it():
+def test_no_subscription_is_named_without_a_limit_or_at_it():
     for busiest, n in ((Busiest(None, NAMES.get), 10_000), (Busiest(10, NAMES.get), 100)):
         busiest.pop_report(0)
         busiest.count(np.repeat([1], n))

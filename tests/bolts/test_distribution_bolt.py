@@ -12,8 +12,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.context import Counter
-from dskype.topology.core.values import column_rows
-from dskype.topology.tuples import StreamMeta, TupleBatch
+from dskype.topology.tuples import StreamMeta, TupleBatch, column_to_list
 
 WORDS = ["lake", "river", "café", "old", "new", "harbour", "hill", "東京"]
 
@@ -45,7 +44,7 @@ class Sent:
 
     def emit_direct_batch(self, task, columns, stream):
         assert len({len(column) for column in columns}) == 1
-        self.rows.setdefault((stream, task), []).extend(zip(*map(column_rows, columns)))
+        self.rows.setdefault((stream, task), []).extend(zip(*map(column_to_list, columns)))
 
 
 def messages(n):
@@ -92,7 +91,20 @@ def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscripti
     assert {key: sent for key, sent in expected.items() if sent} == found
 
 
-def test_messages_without_keywords_are_kept_and_matched_by_nobody():
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_areas_travel_as_pairs_to_subscriptions_and_as_their_centres_to_the_window(distributor):
+    bolt, sent = DistributionBolt(), Sent()
+    bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": distributor}, Context(2, 2), sent)
+    lat, lon = np.array([[1.0, 3.0], [5.0, 5.0], [-10.0, 10.0]]), np.array([[2.0, 8.0], [7.0, 7.0], [170.0, -160.0]])
+    columns = [np.arange(3), np.arange(3), ["1", "2", "3"], lat, lon, ["lake"] * 3, np.zeros(3, np.int64)]
+    bolt.execute_batch(TupleBatch(columns, StreamMeta("message-spout", 3, streams.MESSAGES, streams.FIELDS[streams.MESSAGES]), 3))
+    matching = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.MATCHING for row in rows}
+    assert matching == {0: ([1, 3], [2, 8]), 1: ([5, 5], [7, 7]), 2: ([-10, 10], [170, -160])}
+    window = {row[0]: row[3:5] for (stream, _), rows in sent.rows.items() if stream == streams.WINDOW for row in rows}
+    assert window == {0: (2, 5), 1: (5, 7), 2: (0, -175)}
+
+
+def test_messages_without_keywords_are_kept_and_match_nothing():
     bolt, sent = DistributionBolt(), Sent()
     bolt.prepare({"dskype.window.messages": 10, "dskype.distributor": "prefix"}, Context(3, 1), sent)
     columns = [np.arange(2), np.arange(2), ["1", "2"], np.zeros(2), np.zeros(2), ["!", ""], np.zeros(2, np.int64)]

@@ -114,7 +114,7 @@ def test_a_request_waits_until_its_watermark_is_reached():
     first, second = alone.collector.rows
     assert first[4] == [3, 2, 1, 0] and first[7] == ["3", "2", "1", "0"]
     assert second[:5] == (7, "s7", 5, 100, [4, 3, 2, 1, 0])
-    alone.ask([9], [plain(1)])  # a past one is answered at once
+    alone.ask([9], [plain(1)])  # a request for a past watermark is answered at once
     assert alone.collector.rows[-1][4] == [1, 0]
     assert alone.context.gauges["pending_requests"]() == 0 and alone.context.gauges["window_messages"]() == 6
 
@@ -172,7 +172,7 @@ def test_waiting_requests_hold_the_messages_that_they_need():
     assert alone.collector.rows[-1][4] == [25, 24, 23, 22, 21]
 
 
-def test_messages_that_nobody_needs_any_more_are_not_even_inserted():
+def test_messages_that_no_request_can_need_are_not_inserted():
     alone = Alone(extent=5)
     alone.messages([message(s) for s in range(30)])
     for task in ASKERS:

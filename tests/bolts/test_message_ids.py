@@ -22,11 +22,11 @@ def test_ids_are_found_until_they_are_freed(seed):
         positions = seqs // 3 if seed % 2 else seqs  # several at one position, as with time windows
         order = rng.sample(range(n), n) if seed % 4 == 0 else list(range(n))
         names = [f'"m{s}"' for s in seqs[order]]
-        ids.add(seqs[order], positions[order], names if rng.random() < 0.5 else pa.array(names, pa.string()))
+        ids.remember(seqs[order], positions[order], names if rng.random() < 0.5 else pa.array(names, pa.string()))
         plain.update({s: (p, f'"m{s}"') for s, p in zip(seqs.tolist(), positions.tolist())})
         if plain and rng.random() < 0.3:  # some come again, with an answer
             again = rng.sample(sorted(plain), min(3, len(plain)))
-            ids.add(np.array(again), np.array([plain[s][0] for s in again]), [plain[s][1] for s in again])
+            ids.remember(np.array(again), np.array([plain[s][0] for s in again]), [plain[s][1] for s in again])
         if rng.random() < 0.3:
             position = rng.randint(0, max(seq, 1))
             ids.free(position)
@@ -46,14 +46,14 @@ def test_what_is_freed_takes_no_room_for_long():
     ids = MessageIds()
     for start in range(0, 100_000, 100):
         seqs = np.arange(start, start + 100)
-        ids.add(seqs, seqs, [str(s) for s in seqs])
+        ids.remember(seqs, seqs, [str(s) for s in seqs])
         ids.free(start - 1000)
     assert len(ids) < 5000
 
 
 def test_an_unknown_message_is_an_error():
     ids = MessageIds()
-    ids.add(np.array([1, 4]), np.array([1, 4]), ["1", "4"])
+    ids.remember(np.array([1, 4]), np.array([1, 4]), ["1", "4"])
     for unknown in (0, 2, 5, -(1 << 62), 1 << 62):
         with pytest.raises(KeyError, match=f"id of message {unknown} is not known"):
             ids.get(np.array([1, unknown]))

@@ -14,8 +14,8 @@ from dskype.topology.tuples import StreamMeta, TupleBatch
 META = StreamMeta("distribution-bolt", 3, streams.MATCHING, streams.FIELDS[streams.MATCHING])
 
 
-def frame(rows):
-    """Return a frame of (seq, position) pairs; all else follows from the seq."""
+def frame(rows, areas=False):
+    """Return a frame of (seq, position) pairs; all else follows from the seq. With areas, those with an even seq are."""
     seqs = [seq for seq, _ in rows]
     terms = [list(range(seq % 3)) for seq in seqs]
     columns = [
@@ -28,6 +28,9 @@ def frame(rows):
         [[0.5] * len(part) for part in terms],
         np.array(seqs) * 10,
     ]
+    if areas:
+        west_east, south_north = (np.array([[x, x + (seq % 2 == 0)] for x, seq in zip(columns[i], seqs)]) for i in (4, 3))
+        columns[3:5] = south_north, west_east
     return TupleBatch(columns, META, len(rows))
 
 
@@ -53,3 +56,33 @@ def test_each_message_comes_once_when_the_watermark_has_passed_it(seed):
         state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue()
         queue.restore(state)
     assert sorted(found) == list(range(60))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_areas_wait_with_their_messages(seed):
+    rng = random.Random(seed)
+    queue, found, sent = MessageQueue(), [], 0
+    for watermark in range(0, 40, 4):
+        for _ in range(rng.randrange(3)):
+            n = rng.randrange(1, 5)
+            queue.append(frame([(seq, watermark + rng.randrange(9)) for seq in range(sent, sent + n)], areas=rng.random() < 0.5))
+            sent += n
+        state, queue = unpack_state(pack_state(queue.snapshot())), MessageQueue()
+        queue.restore(state)
+        messages = queue.pop_until(watermark + 3 if watermark < 36 else 100).messages
+        for i, seq in enumerate(messages.seq.tolist()):
+            west, south, east, north = messages.rectangles()[i].tolist()
+            assert (west, south) == (seq / 4, seq / 2) and (east - west, north - south) in ((0, 0), (1, 1))
+            assert (messages.lat[i], messages.lon[i]) == ((south + north) / 2, (west + east) / 2)
+            found.append((seq, east > west))
+    assert sorted(seq for seq, _ in found) == list(range(sent))
+    assert all(seq % 2 == 0 for seq, is_area in found if is_area)
+
+
+def test_what_was_kept_before_there_were_areas_is_read():
+    queue, old = MessageQueue(), MessageQueue()
+    queue.append(frame([(0, 0), (1, 1)]))
+    state = queue.snapshot()
+    assert [len(columns) for columns, _, _ in state] == [7], "points are kept as they always were"
+    old.restore(unpack_state(pack_state(state)))
+    assert old.pop_until(5).messages.areas is None

@@ -15,6 +15,7 @@ from dskype.spouts.expression import satisfies, terms
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
+from tests.naive import overlapping
 
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))
@@ -57,21 +58,21 @@ def assert_exact(found, sample, messages, rng, some=60):
     """Assert that messages reach a task of each placement, or cannot exceed its guard."""
     sets = routed(found, messages)
     for i in rng.choice(sample.n, some, replace=False).tolist():
-        true, at = worlds.scores(sample, i, messages), worlds.placement(sample, i)
+        true, at = worlds.scores(sample, i, messages), worlds.subscription(sample, i)
         for threshold in (None, float(sample.thresholds[i]), -np.inf, 0.0, float(rng.random())):
             placed = found.place(f"s{i}", at, threshold)
             assert_placed(found, placed, threshold)
             mine = set(placed.tasks)
             assert all(score is None or sets[j] & mine or score <= placed.guard for j, score in enumerate(true))
     for number in range(some):
-        placement = worlds.boolean(rng, 300)
-        placed = found.place(f"b{number}", placement)
+        subscription = worlds.boolean(rng, 300)
+        placed = found.place(f"b{number}", subscription)
         assert_placed(found, placed, None)
         assert placed.guard == -np.inf
         mine = set(placed.tasks)
         for j in range(messages.n):
             own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
-            assert not satisfies(placement["expression"], own) or sets[j] & mine
+            assert not satisfies(subscription.expression, own) or sets[j] & mine
 
 
 @every
@@ -83,6 +84,28 @@ def test_every_message_that_may_matter_reaches_a_task_of_the_placement(name, opt
     messages = worlds.messages(rng, 150, first=400)
     assert_exact(distributor(name, tasks, options), world(0), messages, rng, 12)
     assert_exact(make_distributor(name, tasks, options), world(0), messages, rng, 6)
+
+
+@every
+@every_size
+def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of_its_placement(name, options, tasks):
+    if options.get("n2", 1) != 1:
+        return
+    rng = np.random.default_rng([tasks, 6])
+    messages = worlds.with_areas(rng, worlds.messages(rng, 150, first=400))
+    for found in (distributor(name, tasks, options), make_distributor(name, tasks, options)):
+        sets, matches = routed(found, messages), 0
+        assert routed(found, messages.slice(30, 90)) == sets[30:90]
+        for number in range(40):
+            placement = worlds.boolean(rng, 300)
+            mine = set(found.place(f"b{number}", placement).tasks)
+            for j in range(messages.n):
+                own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
+                if overlapping(placement["bbox"], messages.areas[j].tolist()) and satisfies(placement["expression"], own):
+                    assert sets[j] & mine
+                    matches += 1
+        assert matches > 20
+        assert_exact(found, world(0), messages, rng, 6)
 
 
 @every_name
@@ -111,14 +134,14 @@ def test_many_are_placed_as_one_after_another(name):
     for thresholds in (None, sample.thresholds):
         offsets, tasks, guards = found.place_all(sample, thresholds, hashes)
         for i in range(sample.n):
-            placed = found.place(f"s{i}", worlds.placement(sample, i), None if thresholds is None else float(thresholds[i]))
+            placed = found.place(f"s{i}", worlds.subscription(sample, i), None if thresholds is None else float(thresholds[i]))
             assert placed == (tasks[offsets[i] : offsets[i + 1]].tolist(), guards[i])
 
 
 def decisions(name, tasks):
     """Return what a distributor decides, as text."""
     found, sample, rng = distributor(name, tasks, seed=7), world(8), np.random.default_rng(9)
-    placed = [found.place(f"s{i}", worlds.placement(sample, i), float(sample.thresholds[i])) for i in range(60)]
+    placed = [found.place(f"s{i}", worlds.subscription(sample, i), float(sample.thresholds[i])) for i in range(60)]
     placed += [found.place(f"b{i}", worlds.boolean(rng, 300)) for i in range(60)]
     return repr((placed, [sorted(s) for s in routed(found, sample.messages)], json.dumps(found.plan())))
 
@@ -128,7 +151,7 @@ def test_a_plan_that_was_stored_decides_the_same(name):
     found, sample = distributor(name, 5), world(8)
     again = make_distributor(name, 5, plan=json.loads(json.dumps(found.plan())))
     assert again.plan() == found.plan() and routed(again, sample.messages) == routed(found, sample.messages)
-    assert all(again.place(f"s{i}", worlds.placement(sample, i), 0.4) == found.place(f"s{i}", worlds.placement(sample, i), 0.4) for i in range(sample.n))
+    assert all(again.place(f"s{i}", worlds.subscription(sample, i), 0.4) == found.place(f"s{i}", worlds.subscription(sample, i), 0.4) for i in range(sample.n))
 
 
 def test_decisions_are_the_same_in_every_process():
@@ -176,8 +199,8 @@ def test_prefix_never_replicates_more_than_keyword(tasks):
     keyword, prefix = make_distributor("keyword", tasks, plan=plan), make_distributor("prefix", tasks, {"slack": 0}, {**plan, "distributor": "prefix"})
     sample = world(0)
     for i in range(sample.n):
-        all_of_them = keyword.place(f"s{i}", worlds.placement(sample, i)).tasks
-        placed = [set(prefix.place(f"s{i}", worlds.placement(sample, i), t).tasks) for t in (None, float(sample.thresholds[i]), -np.inf)]
+        all_of_them = keyword.place(f"s{i}", worlds.subscription(sample, i)).tasks
+        placed = [set(prefix.place(f"s{i}", worlds.subscription(sample, i), t).tasks) for t in (None, float(sample.thresholds[i]), -np.inf)]
         assert placed[0] <= placed[1] <= placed[2] == set(all_of_them)
 
 
@@ -198,9 +221,17 @@ def test_the_loose_prefix_contains_every_prefix_of_a_place():
 
 def test_hashing_spreads_subscriptions_evenly():
     found = make_distributor("hashing", 8)
-    counts = np.bincount([found.place(f"s{i}", {}).tasks[0] for i in range(8000)], minlength=8)
+    counts = np.bincount([found.tasks_of_name(f"s{i}")[0] for i in range(8000)], minlength=8)
     assert counts.min() > 900 and counts.max() < 1100
-    assert [found.place(id, {}).tasks for id in ("s0", "s1", "lake-park", "東京")] == [[6], [0], [7], [7]]  # CRC-32 modulo 8
+    golden = {"s0": [6], "s1": [0], "lake-park": [7], "東京": [7]}  # CRC-32 modulo 8
+    for id, tasks in golden.items():
+        assert found.tasks_of_name(id) == found.place(id, worlds.subscription(world(0), 0)).tasks == tasks
+
+
+@every_name
+def test_the_id_alone_determines_tasks_with_hashing_only(name):
+    found = distributor(name, 5)
+    assert (found.tasks_of_name("s0") is None) is (name != "hashing")
 
 
 def test_an_unknown_distributor_is_refused():
@@ -269,12 +300,12 @@ def test_a_damaged_plan_is_refused(root):
 
 
 def test_terms_of_expressions_cover_them():
-    from dskype.distribution.partitioned import cover
+    from dskype.distribution.partitioned import trigger_terms
 
     rng = np.random.default_rng(5)
     for _ in range(200):
         expression = worlds.expression(rng, 30, 3)
-        covering = set(cover(expression))
+        covering = set(trigger_terms(expression))
         assert covering <= set(terms(expression))
         for _ in range(20):
             words = {int(t) for t in rng.choice(30, rng.integers(1, 12), replace=False)}

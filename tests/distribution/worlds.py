@@ -6,6 +6,8 @@ import numpy as np
 
 from dskype.distribution import DISTRIBUTORS, Sample
 from dskype.distribution.sampling import sample_thresholds
+from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
+from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from tests import naive
 
@@ -53,6 +55,19 @@ def messages(rng, n, vocabulary=300, unknown=0.05, first=0):
     return MessageBatch(np.arange(first, first + n), np.arange(first, first + n), *places(rng, n), *csr(rng, n, 0, 8, vocabulary, unknown))
 
 
+def with_areas(rng, batch, share=0.6):
+    """Return messages of which some are areas, a few of them across the antimeridian; their places are the centres."""
+    areas = batch.rectangles().copy()
+    for i in np.flatnonzero(rng.random(batch.n) < share).tolist():
+        west, south, east, north = areas[i].tolist()
+        width, height = rng.choice([0.0, 0.5, 5.0, 60.0], 2)
+        areas[i] = [max(west - width, -180), max(south - height, -90), min(east + width, 180), min(north + height, 90)]
+        if rng.random() < 0.1:
+            areas[i, 0], areas[i, 2] = areas[i, 2] + 1e-9 if areas[i, 2] < 179 else 180, areas[i, 0]
+    lat, lon = centres(areas)
+    return batch._replace(lat=lat, lon=lon, areas=areas)
+
+
 def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
     """Return a sample with true thresholds."""
     found = Sample(
@@ -68,19 +83,10 @@ def sample(rng, n_messages=400, n=300, vocabulary=300, unknown=0.05):
     return found._replace(thresholds=thresholds, filled=np.minimum(1.0, counts / found.k))
 
 
-def placement(sample, i):
-    """Return the placement of a subscription, as the distribution bolt makes it."""
+def subscription(sample, i):
+    """Return a subscription, as the distribution bolt makes it."""
     own = slice(sample.offsets[i], sample.offsets[i + 1])
-    return {
-        "type": "topk",
-        "k": int(sample.k[i]),
-        "alpha": float(sample.alpha[i]),
-        "lat": float(sample.lat[i]),
-        "lon": float(sample.lon[i]),
-        "terms": sample.terms[own],
-        "weights": sample.weights[own],
-        "meta": None,
-    }
+    return TopkSubscription(int(sample.k[i]), float(sample.alpha[i]), float(sample.lat[i]), float(sample.lon[i]), sample.terms[own], sample.weights[own], None)
 
 
 def expression(rng, vocabulary, depth=2):
@@ -92,16 +98,10 @@ def expression(rng, vocabulary, depth=2):
 
 
 def boolean(rng, vocabulary):
-    """Return a placement of a boolean subscription; its rectangle may cross the antimeridian."""
+    """Return a boolean subscription; its rectangle may cross the antimeridian."""
     west, east = rng.uniform(-180, 180, 2)
     south, north = np.sort(rng.uniform(-90, 90, 2))
-    return {
-        "type": "boolean",
-        "bbox": [float(west), float(south), float(east), float(north)],
-        "expression": expression(rng, vocabulary),
-        "expires_ms": None,
-        "meta": None,
-    }
+    return BooleanSubscription([float(west), float(south), float(east), float(north)], expression(rng, vocabulary), None, None)
 
 
 def scores(sample, i, messages):

@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dskype.bolts import boolean
 from dskype.bolts.aggregation_bolt import AggregationBolt
 from dskype.bolts.distribution_bolt import DistributionBolt
 from dskype.bolts.message_bolt import MessageBolt
@@ -33,7 +34,7 @@ from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
 from tests import naive
 
-TOPICS = Topics.of("dskype")
+TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
 DIAGONAL = math.hypot(20, 20)
 WORDS = ["lake", "park", "café", "river", "hill", "old", "new", "harbour", "東京", "st"]
@@ -52,7 +53,7 @@ def vocabulary():
 
 def topology(tasks, name="dskype"):
     """Build DSkype; ``tasks``: component -> number of tasks."""
-    builder, topics = TopologyBuilder(), Topics.of(name)
+    builder, topics = TopologyBuilder(), Topics.for_topology(name)
     builder.set_spout("message-spout", MessageSpout(topics.messages), tasks.get("message-spout", 1))
     builder.set_spout("subscription-spout", SubscriptionSpout(topics.subscriptions, plans=topics.plans), tasks.get("subscription-spout", 1))
     builder.set_bolt("distribution-bolt", DistributionBolt(), tasks.get("distribution-bolt", 1)).shuffle_grouping("message-spout", "messages").fields_grouping(
@@ -136,11 +137,24 @@ class Simulation:
 # -- scenarios ------------------------------------------------------------------------------------
 
 
-def random_message(rng, number):
+def random_area(rng):
+    """Return a rectangle whose centre is in the space: without extent, or a line, or larger, or across the antimeridian."""
+    lat, lon = rng.randint(-10, 10), rng.randint(-10, 10)
+    width, height = rng.choice([0, 0, 1, 5, 12]), rng.choice([0, 0, 1, 5, 12])
+    if rng.random() < 0.15:  # nearly all around the globe
+        return rng.choice([[180, lat - height, 165, lat + height], [-170, lat - height, -180, lat + height]])
+    return [lon - width, lat - height, lon + width, lat + height]
+
+
+def random_message(rng, number, areas=0.0):
+    """Return a message; it is an area with the probability ``areas``."""
     words = rng.choices(WORDS, k=rng.randint(0, 5))
     message = {"text": " ".join(words), "lat": float(rng.randint(-10, 10)), "lon": float(rng.randint(-10, 10))}
     if rng.random() < 0.5:
         message["id"] = number if rng.random() < 0.5 else f"m{number}"
+    if areas and rng.random() < areas:
+        del message["lat"], message["lon"]
+        message["bbox"] = random_area(rng)
     return message
 
 
@@ -176,6 +190,11 @@ BAD = [
     b'{"text": "lake", "lat": NaN, "lon": 1}',
     b'{"text": "lake", "lat": 50, "lon": 1}',
     b'{"text": 1, "lat": 0, "lon": 0}',
+]
+BAD_AREAS = [
+    b'{"text": "lake", "lat": 0, "lon": 0, "bbox": [0, 0, 1, 1]}',
+    b'{"text": "lake", "bbox": [0, 1, 1, 0]}',
+    b'{"text": "lake", "bbox": [40, 0, 50, 1]}',
 ]
 
 
@@ -222,15 +241,15 @@ class Planner:
             self.simulation.change_plan(self.version, self.newest)
 
 
-def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None):
-    """Write messages and subscriptions bit by bit and let the topology run in between."""
+def play(simulation, rng, *, messages=40, subscriptions=14, timed=False, partitions=1, planner=None, areas=0.0):
+    """Write messages and subscriptions bit by bit and let the topology run in between; a message is an area with the probability ``areas``."""
     number, ids = 0, [f"s{i}" for i in range(max(3, subscriptions * 2 // 3))]
     while number < messages:
         for _ in range(rng.randint(0, 8)):
             if rng.random() < 0.05:
-                simulation.message(rng.choice(BAD), rng.randrange(partitions))
+                simulation.message(rng.choice(BAD + BAD_AREAS if areas else BAD), rng.randrange(partitions))
                 continue
-            message = random_message(rng, number)
+            message = random_message(rng, number, areas)
             if timed:
                 message["ts"] = simulation.time_ms - rng.randint(-300, 300)
             simulation.message(message, rng.randrange(partitions))
@@ -290,9 +309,12 @@ def random_run(seed, distributor=None, most=5):
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": rng.choice([500, 2000]), "dskype.window.lateness.ms": rng.choice([0, 100])}
     else:
         conf["dskype.window.messages"] = rng.choice([3, 10, 25, 200])
+    more = random.Random(seed + 1)  # what was drawn before stays as it was
+    areas, conf["dskype.results.matches"] = more.choice([0.0, 0.0, 0.1, 0.6]), more.choice(["each", "grouped"])
+    conf["dskype.boolean.index"] = more.choice(sorted(boolean.INDEXES))
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
-    play(simulation, rng, timed=timed, partitions=partitions, planner=planner)
+    play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas)
     for _ in range(4):  # what moves last may take its time
         if not metric(simulation, "moving"):
             break
@@ -301,6 +323,7 @@ def random_run(seed, distributor=None, most=5):
     # A spout task whose partition is quiet holds the watermark behind messages that were sent by the old plan.
     assert not metric(simulation, "moving") or tasks.get("message-spout", 1) > 1, f"subscriptions still move; reproduce with DSKYPE_SEED={seed}"
     compared["plans"] += metric(simulation, "plan_changes")
+    compared["areas"] += sum(b'"bbox"' in r.value for r in simulation.records(TOPICS.messages))
     return compared, simulation.sim.fault_counts
 
 
@@ -345,11 +368,13 @@ def world_of(simulation, timed=False):
         for token in tokens(value["text"]):
             counts[token] += 1
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
+        west, south, east, north = value.get("bbox") or (value["lon"], value["lat"], value["lon"], value["lat"])
         message = {
             "seq": seq,
             "position": value.get("ts", record.timestamp_ms) if timed else seq,
-            "lat": value["lat"],
-            "lon": value["lon"],
+            "lat": (south + north) / 2,
+            "lon": (west + east) / 2 if west <= east else (west + east + 360) / 2 % 360,
+            "area": (west, south, east, north),
             "id": id,
             "weights": naive.norm_weights(counts, df, documents) if counts else {},
             "arrival_ms": record.timestamp_ms,
@@ -440,6 +465,10 @@ def check(simulation, timed=False, hint=""):
     by_registration = defaultdict(list)
     for key, delta in unique.items():
         by_registration[key.decode().split("/")[0]].append(delta)
+    for registration, matches in grouped_matches(simulation, world, active, removed, hint).items():
+        assert not by_registration[registration]
+        by_registration[registration] = matches
+        compared["grouped"] += len(matches)
     for registration, subscription in world.subscriptions.items():
         deltas = by_registration.pop(registration, [])
         if subscription["type"] == "boolean":
@@ -496,6 +525,27 @@ def satisfied(expression, terms):
     return eval(re.sub(r"\w+", lambda m: words.get(m[0]) or str(m[0].casefold() in terms), expression))
 
 
+def grouped_matches(simulation, world, active, removed, hint):
+    """Return registration -> its matches in records of several, as deltas; check what is in the records."""
+    grouped = simulation.conf.get("dskype.results.matches") == "grouped"
+    assert grouped or not simulation.records(TOPICS.matches)
+    unique, found = {}, defaultdict(list)
+    for key, record, headers in simulation.json(TOPICS.matches):
+        identity, task = headers["result-id"], headers["record-id"].split(b"-")[-2]
+        assert unique.setdefault(identity, record) == record, f"one result-id, two records: {unique[identity]} and {record}; {hint}"
+        assert record.keys() == {"v", "message", "watermark", "task", "subscriptions"} and record["v"] == 1, f"{record}; {hint}"
+        assert key == str(record["message"]) and str(record["task"]).encode() == task and record["subscriptions"], f"{key}: {record}; {hint}"
+    by_message = [(json.dumps(record["message"]), record["task"]) for record in unique.values()]
+    assert len(set(by_message)) == len(by_message), f"a task wrote two records of a message; {hint}"
+    for record in unique.values():
+        at = record["watermark"]
+        for id in record["subscriptions"]:
+            meant = [r for r, s in world.subscriptions.items() if s["id"] == id and r in active and active[r] < at <= removed.get(r, math.inf)]
+            assert len(meant) == 1 and world.subscriptions[meant[0]]["type"] == "boolean", f"{id} at {at}: {meant}; {hint}"
+            found[meant[0]].append({"op": "match", "message": record["message"], "watermark": at})
+    return found
+
+
 def check_matches(world, subscription, registration, deltas, active, removed, compared, hint):
     """Compare the matches of a boolean subscription: none wrong, none missing, none twice."""
     found = [json.dumps(d["message"]) for d in deltas]
@@ -510,7 +560,7 @@ def check_matches(world, subscription, registration, deltas, active, removed, co
         for m in world.messages
         if after < m["position"] <= min(until, world.watermark)
         and m["arrival_ms"] < end_ms
-        and naive.in_bbox(subscription["bbox"], m["lat"], m["lon"])
+        and naive.overlapping(subscription["bbox"], m["area"])
         and satisfied(subscription["expression"], m["weights"])
     ]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"

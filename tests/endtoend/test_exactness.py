@@ -1,6 +1,6 @@
 """Random worlds with crashes anywhere: everything that is published is what the plain oracle says.
 
-Messages, subscriptions of both kinds, replaced and unregistered in between, bad records, any distributor and any number of tasks of
+Messages, subscriptions of both kinds, replaced and unregistered in between, bad records, points and areas, matches each or grouped, any distributor and any number of tasks of
 every bolt, count and time windows, one and two partitions, and changes of the distributor's plan. A failing seed runs alone
 with ``DSKYPE_SEED=<seed>``; ``DSKYPE_SEEDS`` sets how many are drawn.
 """
@@ -36,7 +36,7 @@ def test_what_is_published_is_what_the_oracle_says(chunk):
         compared.update(found)
         faults.update(met)
     if len(seeds) > 20:
-        assert all(compared[what] > 20 for what in ("state", "delta", "match", "final")) and compared["plans"], compared
+        assert all(compared[what] > 20 for what in ("state", "delta", "match", "grouped", "areas", "final")) and compared["plans"], compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
 
 
@@ -78,7 +78,8 @@ def test_all_distributors_publish_the_same(tasks):
             "dskype.window.messages": 25,
         }
         simulation = Simulation(conf, {"subscription-bolt": tasks, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2})
-        play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=Planner(simulation, random.Random(8)) if name != "hashing" else None)
+        planner = Planner(simulation, random.Random(8)) if name != "hashing" else None
+        play(simulation, random.Random(tasks), messages=120, subscriptions=40, planner=planner, areas=0.2)
         check(simulation)
         assert (metric(simulation, "plan_changes") > 0) == (name != "hashing") and not metric(simulation, "moving")
         assert name != "location" or not metric(simulation, "merged"), "a subscription that has moved has one replica again"

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
+from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.demo import places
 from dskype.deploy.verification import Inputs, verify
 from dskype.distribution import make_distributor
@@ -69,7 +70,7 @@ class Feed:
     """Writes messages and subscriptions, and watches how far the topology has come."""
 
     def __init__(self, kafka: KafkaSettings, name: str) -> None:
-        self.kafka, self.topics = kafka, Topics.of(name)
+        self.kafka, self.topics = kafka, Topics.for_topology(name)
         admin = TopicAdmin(kafka)
         for topic, config in TOPIC_CONFIG.items():
             admin.create({getattr(self.topics, topic): 1}, config)
@@ -172,6 +173,44 @@ def test_many_real_messages_with_executors_killed_on_the_way(cluster, name, worl
         feed.wait_for(MESSAGES - 1)
         report = feed.verify(conf)
         assert report.compared["lists"] >= SUBSCRIPTIONS and report.compared["matches"] > 100
+        assert handle.backend.failure is None
+
+
+def as_areas(records):
+    """Make every second message an area around its place."""
+    for i, record in enumerate(records):
+        value = json.loads(record)
+        if i % 2:
+            lat, lon, half = value.pop("lat"), value.pop("lon"), (i % 50) / 10
+            value["bbox"] = [max(-180, lon - half), max(-90, lat - half), min(180, lon + half), min(90, lat + half)]
+        yield json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "prefix"])
+def test_areas_and_grouped_matches_are_exact_with_executors_killed_on_the_way(cluster, name, world, feed_of, distributor):
+    messages, subscriptions, _ = world
+    n, kafka = 4_000, cluster.environment.kafka
+    conf = {**conf_of(world, 1_000), "dskype.distributor": distributor, "dskype.results.matches": "grouped"}
+    feed = feed_of(kafka, name)
+    words = ["saint", "san", "lake", "creek", "park", "mount", "new", "church", "river", "bad"]
+    filters = [(f"b{i}", {**FILTER, "bbox": [-170 + i, -60, -100 + i * 2, 70], "expression": f"{words[i % 10]} OR {words[i % 7]}"}) for i in range(100)]
+    feed.subscribe([*subscriptions[:200], *filters, ("west", FILTER)])
+    with cluster.submit_topology(name, conf, topology(TASKS, name)) as handle:
+        records = list(as_areas(messages.slice(0, n).records()))
+        feed.publish(records[: n // 2])
+        feed.wait_for(n // 10)
+        kill("subscription-bolt")
+        feed.wait_for(n // 3)
+        feed.subscribe([("b1", None), ("b2", filters[3][1])])
+        kill("result-bolt" if distributor == "prefix" else "distribution-bolt")
+        feed.publish([*records[n // 2 :], b'{"text": "two places", "lat": 1, "lon": 1, "bbox": [0, 0, 2, 2]}'])
+        feed.wait_for(n - 1)
+        report = feed.verify(conf)
+        assert report.compared["matches"] > 1_000 and report.compared["lists"] > 100 and report.compared["dead letters"] == 1
+        assert report.read[feed.topics.matches] < report.compared["matches"] / 5, "several matches are one record"
+        with PubSub(kafka, name) as client:
+            found = list(client.results(subscriptions=["west", "b2"]))
+            assert len(found) > 20 and {r.op for r in found} == {"match"} and len({r.result_id for r in found}) == len(found)
         assert handle.backend.failure is None
 
 

@@ -126,7 +126,7 @@ def test_a_crafted_file_in_the_place_of_a_snapshot_is_passed_over_and_not_opened
         (tmp_path / "snapshots" / "1" / f"{name}-{9:020d}").write_bytes(data)
     assert store.load(1) == (5, {"good": 1})
     assert store.load_journal(1) == (9, {"good": 2})
-    assert len(store.problems) == 2 and all("is no snapshot; expected it to begin with b'DSNP'" in p for p in store.problems)
+    assert len(store.problems) == 2 and all("is not a snapshot; expected it to begin with b'DSNP'" in p for p in store.problems)
     assert not pwned.exists()
 
 

@@ -21,7 +21,7 @@ from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.spouts.settings import Settings
 from dskype.topology import BasicBolt, TopologyBuilder, TopologyError
 from dskype.topology.config import DEFAULTS
-from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, filled, is_secret, redact, redact_text
+from dskype.topology.core.redaction import HIDDEN, SPARK_KEYS, RedactingFormatter, is_secret, redact, redact_text, restore_secrets
 from dskype.topology.flux import FluxException, load
 from dskype.topology.local import LocalCluster
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
@@ -187,12 +187,12 @@ def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> Non
     with pytest.raises(
         TopologyError, match=r"not stored.*without dskype.store.options: password, dskype.store.options: url, my.list\[0\]: api_key, my.list\[1\], my.token"
     ):
-        filled(SEEN, {})
+        restore_secrets(SEEN, {})
     with pytest.raises(TopologyError, match="without dskype.store.options: url'") as refused:
-        filled(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
+        restore_secrets(SEEN, {**CONF, "dskype.store.options": {"url": f"redis://ann:{HUSH}@other:1/0", "password": HUSH}})
     assert HUSH not in str(refused.value)
-    assert filled(SEEN, CONF) == CONF
-    assert filled({"a": 1}, {"a": 2}) == {"a": 1}  # what is no secret is as it was
+    assert restore_secrets(SEEN, CONF) == CONF
+    assert restore_secrets({"a": 1}, {"a": 2}) == {"a": 1}  # what is no secret is as it was
 
 
 def test_a_reader_of_a_store_is_told_which_secret_it_has_to_give() -> None:

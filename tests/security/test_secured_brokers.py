@@ -142,7 +142,7 @@ def test_who_may_not_gets_in_nowhere(listener: str, change: Any, secured: Secure
 
 
 def test_a_gateway_may_send_and_read_results_and_nothing_else(secured: Secured, name: str) -> None:
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     internal = {inbox_topic(name, "subscription-bolt"), topics.metrics, topics.plans, topics.dead_letters, topics.results, topics.topk, NIMBUS_TOPIC}
     admin = TopicAdmin(KafkaSettings(secured.broker.bootstrap_servers))
     admin.create(dict.fromkeys({*topics, *internal}, 1), {})

@@ -1,4 +1,4 @@
-"""What subscriptions cost, and what becomes of those above the ceiling."""
+"""What subscriptions cost, and what happens to those above the ceiling."""
 
 import json
 import random
@@ -58,7 +58,7 @@ def test_the_cost_of_a_top_k_subscription_is_how_often_its_list_may_change():
     assert subscription_cost(topk("the lake", k=1000), count, vocabulary) == 2
     assert subscription_cost(topk("lake"), timed, vocabulary) == pytest.approx(0.2)
     assert subscription_cost(topk("zythum"), timed, vocabulary) == pytest.approx(0.02)
-    assert subscription_cost(topk("zythum"), timed, None) == 2, "without a vocabulary nobody knows"
+    assert subscription_cost(topk("zythum"), timed, None) == 2, "without a vocabulary every word counts as certain"
 
 
 class Collector:

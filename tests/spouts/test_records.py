@@ -1,4 +1,4 @@
-"""What is a message or a subscription, and what each of the others is told."""
+"""Which records are messages and subscriptions, and the errors for all others."""
 
 import doctest
 import json
@@ -15,6 +15,7 @@ from dskype.spouts.records import (
     Message,
     RecordError,
     TopkSubscription,
+    areas_of,
     parse_key,
     parse_message,
     parse_subscription,
@@ -75,6 +76,32 @@ def test_the_borders_of_what_is_legal_are_legal():
     assert message(changed(MESSAGE, lat=2, lon=1), space=Space(1, 2, 3, 4)) and message(changed(MESSAGE, lat=4.0, lon=3.0), space=Space(1, 2, 3, 4))
 
 
+AREA = {"text": "Rain", "bbox": [11, 48, 12, 49]}
+
+
+def test_an_area_has_a_bbox_in_place_of_lat_and_lon_and_lies_at_its_centre():
+    found = message(AREA)
+    assert found == Message(None, "Rain", 48.5, 11.5, None, (11.0, 48.0, 12.0, 49.0)) and all(type(b) is float for b in found.bbox)
+    assert message(changed(MESSAGE, lat=ABSENT, lon=ABSENT, bbox=[170, -10, -160.0, 10])) == Message(
+        '"a17"', "Late coffee", 0.0, -175.0, 1364774400000, (170.0, -10.0, -160.0, 10.0)
+    )
+    for bbox in ([-180, -90, 180, 90], [180, 90, 180, 90], [180, -90, -180, -90], [1, 2, 1, 2]):
+        assert message(changed(AREA, bbox=bbox)).bbox == tuple(bbox)
+
+
+def test_the_centre_of_an_area_is_inside_the_data_space():
+    assert message(changed(AREA, bbox=[-5, 0, 8, 9]), space=Space(1, 2, 3, 5)).bbox == (-5.0, 0.0, 8.0, 9.0)
+    reason = reason_of(message, changed(AREA, bbox=[2.5, 3, 4, 4]), space=Space(1, 2, 3, 5))
+    assert reason.startswith(
+        "Expected an area whose centre is inside the data space; given: [2.5, 3, 4, 4] around lat 3.5, lon 3.25; legal: lat from 2.0 to 5.0"
+    )
+
+
+def test_areas_of_messages_have_rectangles_without_extent_for_points():
+    assert areas_of([message(MESSAGE)]) is None and areas_of([]) is None
+    assert areas_of([message(MESSAGE), message(AREA)]).tolist() == [[11.6, 48.1, 11.6, 48.1], [11, 48, 12, 49]]
+
+
 WRONG_MESSAGES = [
     ({"text": ABSENT}, "Expected 'text' as a string; given: nothing"),
     ({"text": None}, "Expected 'text' as a string; given: null"),
@@ -92,6 +119,16 @@ WRONG_MESSAGES = [
     ({"lon": False}, "Expected 'lon' in degrees; given: false"),
     ({"lon": -181}, "Expected 'lon' in degrees; given: -181; legal"),
     ({"lon": [11.6]}, "Expected 'lon' in degrees; given: [11.6]"),
+    ({"lat": ABSENT, "lon": ABSENT}, "Expected 'lat' and 'lon', or 'bbox'; given: neither"),
+    ({"bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox [11, 48, 12, 49]"),
+    ({"bbox": None}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, lon 11.6, bbox null"),
+    ({"lon": ABSENT, "bbox": [11, 48, 12, 49]}, "Expected 'lat' and 'lon', or 'bbox', not both; given: lat 48.1, bbox [11, 48, 12, 49]"),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": None}, "Expected 'bbox' as four numbers; given: null; legal: [west, south, east, north] in degrees"),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12]}, "Expected 'bbox' as four numbers; given: [11, 48, 12]; legal"),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12, "49"]}, """Expected 'bbox' as four numbers; given: [11, 48, 12, "49"]"""),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 12, True]}, "Expected 'bbox' as four numbers; given: [11, 48, 12, true]"),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 49, 12, 48]}, "Expected 'bbox' on the globe; given: [11, 49, 12, 48]; legal: [west"),
+    ({"lat": ABSENT, "lon": ABSENT, "bbox": [11, 48, 181, 49]}, "Expected 'bbox' on the globe; given: [11, 48, 181, 49]"),
     ({"id": True}, "Expected 'id' as a string or an integer; given: true; legal: 1 to 512 bytes of UTF-8, or a signed integer of 64 bits"),
     ({"id": None}, "Expected 'id' as a string or an integer; given: null"),
     ({"id": 1.0}, "Expected 'id' as a string or an integer; given: 1.0"),

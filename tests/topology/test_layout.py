@@ -1,4 +1,4 @@
-"""What a user of the emulator imports is separate from what runs it, and no import leads back to where it began."""
+"""Modules that users of the emulator import are separate from those that run it, and imports have no cycles."""
 
 import ast
 from pathlib import Path
@@ -21,13 +21,13 @@ CONTRACT = {
     },  # a cluster runs topologies
     "mixins": {"core.shared_log"},
     "testing": {"core.shared_log"},  # a file that tasks and tests share
-    "windows": {"core.values", "core.window_policies"},  # a windowed bolt keeps and cuts its queue by itself
+    "windows": {"core.values", "core.window_policies"},  # a windowed bolt manages its own queue
 }
-"""What modules of the API import of the runtime, and why; all others import nothing of it."""
+"""What modules of the API import from the runtime, and why; all others import nothing from it."""
 
 
 def modules() -> dict[str, Path]:
-    """Return the modules of ``topology``, named from there."""
+    """Return the modules of ``topology``, with names relative to it."""
     named = {}
     for path in sorted(TOPOLOGY.rglob("*.py")):
         parts = path.relative_to(TOPOLOGY).with_suffix("").parts
@@ -60,7 +60,7 @@ def test_modules_of_the_api_import_of_the_runtime_only_what_the_contract_names()
 
 
 def test_imports_inside_functions_have_a_measured_reason():
-    """Each saves a quarter of a second, and is said so there."""
+    """Each saves a quarter of a second at start-up, as a comment says."""
     inside = {
         (name, alias.name)
         for name, path in modules().items()
@@ -87,7 +87,7 @@ def test_no_import_leads_back_to_where_it_began():
 
 
 def test_packages_depend_on_each_other_one_way():
-    """Each package imports only packages that stand before it."""
+    """Each package imports only packages that precede it."""
     order = ["", "flux", *RUNTIME]
     known = modules()
     for name, path in known.items():
@@ -99,7 +99,7 @@ def test_packages_depend_on_each_other_one_way():
 
 
 def test_only_the_runtime_on_spark_knows_spark_and_kafka():
-    """The builder checks with PySpark's own pickler that components can travel."""
+    """The builder is an exception: it checks with PySpark's pickler that components can be pickled."""
     users = set()
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())):

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.topology import Fields, IllegalArgumentException, StreamMeta, Tuple, TupleBatch, is_tick
-from dskype.topology.tuples import check_arity, tick_tuple
+from dskype.topology.tuples import tick_tuple
 
 META = StreamMeta("split", 7, "default", Fields("word", "count", "share", "ok", "raw"))
 
@@ -75,12 +75,6 @@ def test_a_tick_is_recognised_by_component_and_stream_not_by_value():
     assert (tick["rate_secs"], tick.get_source_task()) == (5, -1)
     assert not is_tick(Tuple((5,), StreamMeta("clock", 1, "__tick", Fields("rate_secs"))))
     assert not is_tick(Tuple((5,), StreamMeta("__system", -1, "__metrics_tick", Fields("rate_secs"))))
-
-
-def test_a_wrong_number_of_values_is_refused_with_storms_words():
-    check_arity((1, 2), Fields("a", "b"))
-    with pytest.raises(IllegalArgumentException, match="Tuple created with wrong number of fields. Expected 2 fields but got 1 fields"):
-        check_arity((1,), Fields("a", "b"))
 
 
 def test_a_batch_gives_columns_and_rows():

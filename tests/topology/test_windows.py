@@ -1,4 +1,4 @@
-"""Windowed bolts by themselves: the eight forms, event time, validation and state, against plain oracles."""
+"""Windowed bolts alone: the eight kinds of windows, event time, validation and state, against plain oracles."""
 
 import random
 
@@ -23,7 +23,7 @@ class Numbers(Spout):
 
 
 class Collect(WindowedBolt):
-    """Keeps every window it sees; keeps state too."""
+    """Keeps every window; has state, too."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.windows, self.explode = collector, [], False
@@ -50,7 +50,7 @@ class Collect(WindowedBolt):
 
 
 class Collector:
-    """Writes down what the bolt does."""
+    """Records the bolt's calls."""
 
     def __init__(self):
         self.acked, self.emitted = [], []

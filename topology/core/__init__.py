@@ -1,5 +1,5 @@
-"""The executor core: tasks, frames, versions, snapshots and acking, free of Spark and of Kafka.
+"""The executor core: tasks, frames, versions, snapshots and acking, independent of Spark and Kafka.
 
-Both transports run this code: the Spark and Kafka runtime (``dskype.topology.runtime``), and the
-simulated log (``dskype.topology.simulated``) that tests use.
+Both transports run this code: the runtime on Spark and Kafka (``dskype.topology.runtime``), and the simulated log
+(``dskype.topology.simulated``) that tests use.
 """

@@ -1,4 +1,4 @@
-"""Number kernels of the executor core: ids of tuple-tree edges and roots."""
+"""Kernels of the executor core: ids of the edges and roots of tuple trees."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def mix64(x: np.ndarray) -> np.ndarray:
 
 
 def stream_ids(key: int, first: int, n: int) -> np.ndarray:
-    """Return the ids numbered ``first`` to ``first + n`` of the sequence ``key``: int64, never 0.
+    """Return the ``n`` ids of the sequence ``key`` from number ``first`` on: int64, never 0.
 
-    The same key and number give the same id in every process, so a replay derives the ids that
-    the first execution had; ids of different keys or numbers look unrelated, which is what XOR
-    accounting needs.
+    The same key and number give the same id in every process, so a replay derives the ids of the first execution. Ids
+    of different keys or numbers look unrelated, as XOR accounting requires.
     """
     with np.errstate(over="ignore"):
         seeds = mix64(np.array([key & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64) * _GOLDEN + _M1)
@@ -34,10 +33,10 @@ def stream_ids(key: int, first: int, n: int) -> np.ndarray:
 
 
 def edge_key(source_task: int, target_task: int) -> int:
-    """Return the key of the edge ids of one channel (task ids below 2**31)."""
+    """Return the key of a channel's edge ids (task ids below 2**31)."""
     return (source_task << 31 | target_task) << 1
 
 
 def root_key(spout_task: int) -> int:
-    """Return the key of the root ids that one spout task hands out."""
+    """Return the key of a spout task's root ids."""
     return spout_task << 32 | 1

@@ -1,4 +1,4 @@
-"""Tasks of bolts: tuple by tuple or frame by frame, with acks, ticks and what is done about tuples that cannot be processed."""
+"""Tasks of bolts: they execute single tuples or whole segments, ack, handle ticks, and isolate poison tuples."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from dskype.topology.core.collectors import BasicOutputCollector, OutputCollecto
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.stats import SAMPLE_EVERY
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, unpack_state
+from dskype.topology.core.values import FrameError, pack_state, slice_column, unpack_state
 from dskype.topology.errors import FailedException, ReportedFailedException, TopologyError, text_of
 from dskype.topology.model import stateful
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, tick_tuple
+from dskype.topology.tuples import StreamMeta, Tuple, TupleBatch, column_to_list, tick_tuple
 
 __all__ = ["BoltTask", "PoisonedBatchError"]
 
 _MAX_FAILURES = 64
-"""How often parts of a failed batch are run again; after that a failing part becomes dead letters whole, because a service it needs may be down."""
+"""Number of failed parts of a batch after which a failing part becomes dead letters as a whole: a service that it needs may be down."""
 _CHEAP_NS = 50_000_000
-"""A checkpoint that takes no longer is taken before every batch, once one has failed."""
+"""Once a batch has failed, a checkpoint is taken before every batch unless it takes longer than this."""
 
 
 class PoisonedBatchError(TopologyError):
-    """A batch bolt could not process a segment, and its memory may be half changed.
+    """A batch bolt could not process a segment, and its state may be inconsistent.
 
-    :param place: offset of the record, and which segment of it; to be given to the task that goes on from a state before.
+    :param place: (offset of the record, number of the segment within it), for the task that continues from an earlier state.
     """
 
     def __init__(self, component: str, place: tuple[int, int]) -> None:
@@ -45,9 +45,9 @@ class PoisonedBatchError(TopologyError):
 
 
 class BoltTask(Task):
-    """A task of a bolt: ordinary, basic, batch or Kafka bolt.
+    """A task of an ordinary, basic, batch or Kafka bolt.
 
-    :ivar poisoned: places (see :class:`PoisonedBatchError`) where a batch bolt has failed, with the exception's text.
+    :ivar poisoned: place where a batch bolt has failed (see :class:`PoisonedBatchError`) -> text of the exception.
     """
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
@@ -101,12 +101,12 @@ class BoltTask(Task):
     def _kafka_execute(self, tup: Tuple) -> None:
         try:
             record = self.component.translate(tup)
-            if record is not None and record[0] is not None:  # without a topic there is nothing to write, as in Storm
+            if record is not None and record[0] is not None:  # as in Storm, a record without a topic is not written
                 topic, key, value, headers = record
                 if not self.send_record(topic, key, value, headers):
                     self.collector.fail(tup)
                     return
-        except Exception as error:  # the user's code or data; Storm's KafkaBolt reports and fails
+        except Exception as error:  # the user's code or data: report and fail, as Storm's KafkaBolt does
             self.report_error(error)
             if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
                 self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
@@ -115,7 +115,7 @@ class BoltTask(Task):
             self.collector.ack(tup)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
-        if segment.columns is None:  # a hole: the tuple was too large and went to the dead letters
+        if segment.columns is None:  # a hole: the tuple was too large and is in the dead letters
             return
         meta = self._meta(source, segment.stream)
         started = perf_counter_ns()
@@ -135,13 +135,13 @@ class BoltTask(Task):
         try:
             for segment in frame.segments:
                 if segment.columns:
-                    segment.columns = [column_rows(c) for c in segment.columns]
+                    segment.columns = [column_to_list(c) for c in segment.columns]
         except UnicodeDecodeError as error:
-            msg = f"a column of strings in a frame is no UTF-8: {error.reason}; given: {error.object[:40]!r}"
+            msg = f"a column of strings in a frame is not UTF-8: {error.reason}; given: {error.object[:40]!r}"
             raise FrameError(msg) from error
 
     def _rows(self, meta: StreamMeta, first_seq: int, segment: Segment) -> Iterator[Tuple]:
-        columns = [column_rows(c) for c in segment.columns]
+        columns = [column_to_list(c) for c in segment.columns]
         rows = zip(*columns) if columns else repeat((), segment.n)
         if segment.anchors is None or not self.tracking:
             return map(Tuple, rows, repeat(meta))
@@ -169,25 +169,22 @@ class BoltTask(Task):
                         return
                     self._sampled = {id(tup): perf_counter_ns()}
                     execute(tup)
-            except Exception as error:  # the user's code: restart the component, go on with the next tuple
-                self._failed_tuple(tup, error)
-
-    def _failed_tuple(self, tup: Tuple, error: Exception) -> None:
-        if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
-            self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
-        self._restart(error)
+            except Exception as error:  # the user's code: restart the component, continue with the next tuple
+                if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
+                    self.dead_tuple(tup.values, text_of(error), "execute", tup.meta.stream)
+                self._restart(error)
 
     def _run_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
         """Let a batch bolt process a segment.
 
-        :raises PoisonedBatchError: it raised, so its state is to be brought back to the one before; see :meth:`_run_carefully`.
+        :raises PoisonedBatchError: the bolt raised; the executor restores an earlier state and runs :meth:`_run_carefully`.
         """
         offset, ordinal = self._place
         self._place = place = (self.version, ordinal + 1 if offset == self.version else 0)
         if self.poisoned and (place in self.poisoned or (place > min(self.poisoned) and self._checkpoint_ns <= _CHEAP_NS)):
             failures = self._run_carefully(meta, first_seq, segment)
-            if place in self.poisoned and not failures:  # a service that was down for a moment, say
-                self.report_error(f"execute_batch raised an exception that did not come again: {self.poisoned[place]}; nothing was lost")
+            if place in self.poisoned and not failures:  # for example, a service was briefly down
+                self.report_error(f"execute_batch raised an exception that did not occur again: {self.poisoned[place]}; nothing was lost")
             return
         try:
             self._execute_batch(meta, first_seq, segment)
@@ -195,10 +192,10 @@ class BoltTask(Task):
             raise PoisonedBatchError(self.component_id, place) from error
 
     def _run_carefully(self, meta: StreamMeta, first_seq: int, segment: Segment) -> int:
-        """Let a batch bolt process a segment in which tuples may be that it cannot process; they alone become dead letters.
+        """Let a batch bolt process a segment that may hold poison tuples; only these become dead letters.
 
-        A part that fails leaves nothing behind: neither in the component's memory (if it has ``snapshot`` and ``restore``; else its memory is
-        lost, as in Storm), nor among what was emitted, sent or acked. Then its halves are tried.
+        A part that fails is rolled back: the component's state (if it has ``snapshot`` and ``restore``; otherwise the state is lost, as in
+        Storm) and everything that was emitted, sent or acked. Then its two halves are run.
 
         :returns: how many parts failed.
         """
@@ -235,14 +232,14 @@ class BoltTask(Task):
 
     def _poison(self, meta: StreamMeta, part: Segment, error: Exception) -> None:
         self.report_error(error)
-        self.snapshot_wanted = True  # another one is likely: going back shall be short
+        self.snapshot_wanted = True  # another failure is likely: make the next rollback short
         if self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_ON_EXCEPTION]:
             for values in _rows_of(TupleBatch(part.columns, meta, part.n)):
                 self.dead_tuple(values, text_of(error), "execute_batch", meta.stream)
 
     def _sent_so_far(self) -> dict[str, Any]:
         return {
-            "channels": self.outbox.mark(),
+            "channels": self.outbox.checkpoint(),
             "records": len(self.records),
             "records_sent": self._records_sent,
             "letters": len(self.letters),
@@ -254,31 +251,27 @@ class BoltTask(Task):
         }
 
     def _checkpoint(self) -> _Checkpoint:
-        """Return the state, in memory, to roll back to."""
+        """Return the present state, for :meth:`_roll_back`."""
         started = perf_counter_ns()
-        found = _Checkpoint(**self._sent_so_far(), counts=self.context.metric_counts(), user=self._user_state())
+        checkpoint = _Checkpoint(**self._sent_so_far(), counts=self.context.metric_counts(), user=self._packed_user_state())
         self._checkpoint_ns = perf_counter_ns() - started
-        return found
+        return checkpoint
 
-    def _user_state(self) -> Callable[[], Any] | None:
-        """Return what gives the component's state, as it is now, as often as it is called; None if it has none."""
+    def _packed_user_state(self) -> bytes | None:
+        """Return the component's state as bytes; None if it keeps none, or if it cannot be written."""
         if not stateful(self.component):
             return None
         try:
-            packed = pack_state(self.component.snapshot())
-        except Exception as error:  # the user's code or data: what fails finds an empty memory, as without snapshots
+            return pack_state(self.component.snapshot())
+        except Exception as error:  # the user's code or data: a rollback then leaves an empty state, as without snapshots
             self.report_error(self.unwritable(error))
             return None
-        return lambda: unpack_state(packed)
 
     def _roll_back(self, to: _Checkpoint) -> None:
-        try:
-            self.component.cleanup()
-        except Exception as error:  # the user's code
-            self.report_error(error)
-        self.context.keep_counts()
+        self.close()
+        self.context.drop_component_metrics()
         self.start()
-        self.outbox.cut_back(to.channels)
+        self.outbox.roll_back(to.channels)
         del self.records[to.records :], self.letters[to.letters :], self.errors[to.errors :]
         self._records_sent, self._errors_shown, self.watermark = to.records_sent, to.errors_shown, to.watermark
         for name, (emitted, transferred, groupers) in unpack_state(to.streams).items():
@@ -288,7 +281,7 @@ class BoltTask(Task):
                 grouper.restore(state)
         self.stats.restore(to.stats)
         if to.user is not None:
-            self.component.restore(to.user())
+            self.component.restore(unpack_state(to.user))
         self.context.restore_counts(to.counts)
 
     def _execute_batch(self, meta: StreamMeta, first_seq: int, segment: Segment) -> None:
@@ -317,7 +310,7 @@ class BoltTask(Task):
             self._batch = self._batch_ack = None
 
     def batch_tracker(self, parents: np.ndarray):
-        """Return what gives the anchors of rows that are emitted as children of the current batch's rows."""
+        """Return a function that gives the anchors of rows emitted as children of the current batch's rows."""
         batch, acks = self._batch, self._batch_ack
         if batch is None:
             return None
@@ -379,7 +372,7 @@ class BoltTask(Task):
         self.stats.executed["__system/__tick"] += 1
 
     def _run_control(self, frame: Pulse | Control) -> None:
-        """Take a request for a snapshot; bolts take no part in activation."""
+        """Handle a request for a snapshot; activation does not concern bolts."""
         if type(frame) is Control and frame.command == "snapshot":
             self.snapshot_wanted = True
 
@@ -394,16 +387,6 @@ class BoltTask(Task):
 
     # -- acking -----------------------------------------------------------------------------------
 
-    def _to_acker(self, stream: str, root: int, row: tuple) -> None:
-        out = self.outs[stream]
-        task = self._ackers[root % len(self._ackers)]
-        channel = self.outbox.channel(task)
-        if channel.out is not out:
-            channel.open(out)
-        channel.rows.append(row)
-        out.emitted += 1
-        out.transferred += 1
-
     def _count_settled(self, counter: dict[str, int], tup: Tuple) -> None:
         meta = tup.meta
         counter[f"{meta.component}/{meta.stream}"] += 1
@@ -411,29 +394,29 @@ class BoltTask(Task):
             self.stats.process.record(perf_counter_ns() - started)
 
     def ack(self, tup: Tuple) -> None:
-        """Tell the ackers of the roots of a tuple that it is done."""
+        """Tell the ackers of a tuple's roots that it is acked."""
         ids = tup.message_id
         if ids:
             value = tup.ack_val
             for root, edge in zip(ids[::2], ids[1::2]):
-                self._to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
+                self._send_to_acker(ACKER_ACK_STREAM_ID, root, (root, edge ^ value))
         self._count_settled(self.stats.acked, tup)
 
     def fail(self, tup: Tuple) -> None:
-        """Tell the ackers of the roots of a tuple that it has failed."""
+        """Tell the ackers of a tuple's roots that it has failed."""
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
+            self._send_to_acker(ACKER_FAIL_STREAM_ID, root, (root,))
         if self.tracking:
             self._count_settled(self.stats.failed, tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Let the trees of a tuple begin their timeout again."""
+        """Restart the message timeout of a tuple's trees."""
         for root in (tup.message_id or ())[::2]:
-            self._to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
+            self._send_to_acker(ACKER_RESET_TIMEOUT_STREAM_ID, root, (root,))
 
 
 class _Checkpoint(NamedTuple):
-    """The state of a bolt task in memory, between two parts of a batch; see :meth:`BoltTask._roll_back`."""
+    """The state of a bolt task between two parts of a batch; see :meth:`BoltTask._roll_back`."""
 
     channels: dict[int, tuple[int, int]]
     records: int
@@ -445,23 +428,23 @@ class _Checkpoint(NamedTuple):
     stats: dict[str, Any]
     streams: bytes
     counts: dict[str, Any]
-    user: Callable[[], Any] | None
+    user: bytes | None
 
 
 def _rows_of(batch: TupleBatch) -> Iterator[tuple[Any, ...]]:
-    """Return a batch's rows, with bytes in place of strings that are no UTF-8."""
+    """Return a batch's rows, with bytes in place of strings that are not UTF-8."""
     return zip(*map(_values_of, batch.columns)) if batch.columns else repeat((), batch.n)
 
 
 def _values_of(column: Any) -> Sequence[Any]:
     try:
-        return column_rows(column)
+        return column_to_list(column)
     except UnicodeDecodeError:
         return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.binary()).to_pylist()
 
 
 def _with_edge(ids: tuple | None, edge: int) -> Any:
-    """Return the anchor of a child of a tuple with several roots: each root with the child's edge."""
+    """Return the anchor of a child whose parent has several roots: each root with the child's edge."""
     if ids is None:
         return 0
     return [x for root in ids[::2] for x in (root, edge)]

@@ -11,8 +11,9 @@ import numpy as np
 from dskype.topology.core import frames
 from dskype.topology.core._kernels import edge_key, stream_ids
 from dskype.topology.core.frames import OutRecord
-from dskype.topology.core.values import column_rows, slice_column
+from dskype.topology.core.values import slice_column
 from dskype.topology.errors import text_of
+from dskype.topology.tuples import column_to_list
 
 __all__ = ["Channel", "FrameLimits", "OutStream", "Outbox"]
 
@@ -20,10 +21,10 @@ _EDGE_BLOCK = 1024
 
 
 class OutStream:
-    """One declared stream of a task: its fields, who listens, and how a target is chosen.
+    """One declared stream of a task: its fields, its subscribers, and how targets are chosen.
 
-    :ivar choose: values -> list of target tasks, over all non-direct subscribers; the list is
-        shared, callers must not change it.
+    :ivar choose: values -> list of target tasks of all non-direct subscribers; the list is shared, callers must not
+        change it.
     :ivar direct_tasks: tasks of components that subscribed with direct grouping.
     :ivar regular_tasks: tasks of components that subscribed with any other grouping.
     """
@@ -40,18 +41,18 @@ class OutStream:
     def _chooser(self) -> Callable[[Sequence[Any]], list[int]]:
         groupers = self.groupers
         if not groupers:
-            nobody: list[int] = []
-            return lambda values: nobody
+            no_tasks: list[int] = []
+            return lambda values: no_tasks
         if len(groupers) == 1:
             return groupers[0].choose
         return lambda values: [task for grouper in groupers for task in grouper.choose(values)]
 
 
 class Channel:
-    """What is on its way from one source task to one target task.
+    """The tuples that one source task has emitted to one target task in the present batch.
 
-    ``seq`` is the number that the first row of the open segment has. Rows are kept as they were
-    emitted and serialized at the end of a batch, in :meth:`drain`.
+    ``seq`` is the number of the first row of the open segment. Rows are kept as they were emitted; :meth:`drain`
+    serializes them at the end of a batch.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class Channel:
             self.outbox.dirty.append(self)
 
     def close_rows(self) -> None:
-        """Close the segment that rows are added to; the next row begins another."""
+        """Close the open segment; the next row begins another."""
         if self.rows:
             self.seq += len(self.rows)
             self.parts.append((self.out, len(self.rows), self.rows, self.anchors, True))
@@ -101,20 +102,20 @@ class Channel:
         self.out = None
 
     def add_columns(self, out: OutStream, n: int, columns: list[Any], anchors: Any) -> None:
-        """Append a segment that exists as columns already; numbers its tuples."""
+        """Append a segment of columns, and number its tuples."""
         self._register()
         self.close_rows()
         self.parts.append((out, n, columns, anchors, False))
         self.seq += n
 
     def add_watermark(self, watermark: int) -> None:
-        """Add a watermark behind all that was added."""
+        """Append a watermark."""
         self._register()
         self.close_rows()
         self.parts.append((None, 0, watermark, None, False))
 
     def edge_id(self) -> int:
-        """Return the id of the edge that the next tuple of this channel is."""
+        """Return the edge id of the channel's next tuple."""
         number = self.seq + len(self.rows)
         index = number - self._edge_base
         if not 0 <= index < len(self._edge_ids):
@@ -122,19 +123,19 @@ class Channel:
             self._edge_ids = stream_ids(self.edge_key, number, _EDGE_BLOCK).tolist()
         return self._edge_ids[index]
 
-    def cut_back(self, seq: int, n_parts: int) -> None:
-        """Forget what was put on the channel since it had sent ``seq`` tuples in ``n_parts`` closed segments, numbers included."""
+    def roll_back(self, seq: int, n_parts: int) -> None:
+        """Return to the time when the channel had numbered ``seq`` tuples and had ``n_parts`` closed segments."""
         self.rows, self.anchors, self.out = [], None, None
         del self.parts[n_parts:]
         self.seq = seq
 
     def discard(self) -> None:
-        """Forget what is buffered; the numbering stays advanced."""
+        """Drop what is buffered, but keep the numbering advanced."""
         self.close_rows()
         self.parts.clear()
 
     def drain(self, first_seq: int, encoded: _Encoded) -> list[OutRecord]:
-        """Serialize what is buffered into frames within the limits; the first tuple is ``first_seq``."""
+        """Serialize what is buffered into frames within the limits; the first tuple has the number ``first_seq``."""
         limits = encoded.limits
         records: list[OutRecord] = []
         pieces: list[bytes] = []
@@ -165,12 +166,12 @@ class Channel:
 
 
 class FrameLimits:
-    """How large frames may grow, and what happens to a tuple that is larger than any record.
+    """Cuts segments so that frames stay within limits, and replaces tuples that are too large by holes.
 
-    :param max_tuples: tuples per frame.
-    :param max_bytes: bytes per frame; one tuple may exceed it up to ``record_bytes``.
-    :param record_bytes: the largest record that the broker takes; a tuple above it becomes a hole.
-    :param refuse: called with (stream, row, reason) for a tuple that cannot travel.
+    :param max_tuples: most tuples per frame.
+    :param max_bytes: most bytes per frame; a single tuple may exceed it, up to ``record_bytes``.
+    :param record_bytes: size of the largest record that the broker accepts; a larger tuple becomes a hole.
+    :param refuse: called with (stream, row, reason) for a tuple that cannot be sent.
     """
 
     def __init__(self, max_tuples: int, max_bytes: int, record_bytes: int, refuse: Callable[[str, Sequence[Any], str], None]) -> None:
@@ -209,15 +210,15 @@ class FrameLimits:
             yield from self._fit(out, stop - start, part, None if anchors is None else anchors[start:stop], is_rows)
 
     def _hole(self, out: OutStream, body: Any, is_rows: bool, reason: str) -> tuple[int, bytes | memoryview]:
-        row = body[0] if is_rows else [column_rows(c)[0] for c in body]
+        row = body[0] if is_rows else [column_to_list(c)[0] for c in body]
         self.refuse(out.name, row, reason)
         return 1, frames.encode_segment(out.name, 1, None, None)
 
 
 class _Encoded:
-    """Serializes the segments of one flush; those that go to several tasks once.
+    """Serializes the segments of one flush; a segment that goes to several tasks is serialized once.
 
-    :param parts: all that will be serialized.
+    :param parts: all parts that will be serialized.
     """
 
     def __init__(self, limits: FrameLimits, parts: Iterable[tuple]) -> None:
@@ -227,10 +228,10 @@ class _Encoded:
 
     @staticmethod
     def _key(out: OutStream, columns: list[Any]) -> tuple:
-        return out.name, *map(id, columns)  # all of them live until they are serialized
+        return out.name, *map(id, columns)  # ids are unique here, because all columns live until they are serialized
 
     def segments(self, out: OutStream, n: int, body: Any, anchors: Any, is_rows: bool) -> Iterable[tuple[int, bytes]]:
-        """Return what :meth:`FrameLimits.segments` does."""
+        """Return the pieces of a segment, as :meth:`FrameLimits.segments` does."""
         key = None if is_rows or anchors is not None else self._key(out, body)
         if key not in self._shared:
             return self.limits.segments(out, n, body, anchors, is_rows)
@@ -284,16 +285,16 @@ class Outbox:
         self.dirty.clear()
         return records
 
-    def mark(self) -> dict[int, tuple[int, int]]:
-        """Return a place to cut everything back to that is emitted from now on."""
+    def checkpoint(self) -> dict[int, tuple[int, int]]:
+        """Return a checkpoint for :meth:`roll_back`."""
         for channel in self.dirty:
             channel.close_rows()
         return {target: (channel.seq, len(channel.parts)) for target, channel in self.channels.items()}
 
-    def cut_back(self, mark: dict[int, tuple[int, int]]) -> None:
-        """Forget what was emitted since :meth:`mark`, numbers included."""
+    def roll_back(self, checkpoint: dict[int, tuple[int, int]]) -> None:
+        """Undo everything that was emitted since the :meth:`checkpoint`, including the numbering."""
         for target, channel in self.channels.items():
-            channel.cut_back(*mark.get(target, (0, 0)))
+            channel.roll_back(*checkpoint.get(target, (0, 0)))
         self.dirty = [channel for channel in self.dirty if channel.parts]
 
     def snapshot(self) -> dict[int, int]:
@@ -301,7 +302,7 @@ class Outbox:
         return {target: channel.seq for target, channel in self.channels.items()}
 
     def restore(self, state: dict[int, int]) -> None:
-        """Take over a state; what was emitted before, while the component was prepared again, is forgotten."""
+        """Restore a state, and drop what the component emitted while it was prepared."""
         for channel in self.dirty:
             channel.discard()
         self.dirty.clear()

@@ -1,7 +1,7 @@
 """The clock of a topology: pulses that drive spouts, ticks, and back-pressure.
 
-Time enters a topology as records, so that a task which runs its inbox again sees the same time at
-the same place. The driver (or the simulated transport) asks :meth:`TopologyClock.due` what to write.
+Time enters a topology as records, so that a task that processes its inbox again sees the same time at the same place.
+The driver (or the simulated transport) writes the records that :meth:`TopologyClock.due` returns.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 __all__ = ["ClockRecord", "TopologyClock"]
 
 _PULSES_AHEAD = 8
-"""Pulses written and not yet seen by a spout task; more would only queue up."""
+"""Most pulses that a spout task has not seen yet; more would only queue up."""
 
 _ASK_AGAIN_MS = 1000
-"""A spout task that has not said for so long that it saw a pulse is asked again. After a crash what it emitted last may be in its journal alone:
-that is released with its next batch, and without a pulse there is none."""
+"""A spout task that reports no pulse for this long gets another. After a crash, its last tuples may exist only in its journal: they are
+released with its next batch, and without a pulse there is no batch."""
 
 _SHORT_QUEUE_MS, _SHARE_OF_QUEUE = 1000, 0.2
-"""What is on its way and takes longer than that: what is emitted now has to wait so long, so a pulse may come a fifth of the rest later."""
+"""If undelivered tuples take longer than the first to process, new tuples have to wait anyway, so a pulse may be delayed by this share of the excess."""
 
 
 class ClockRecord(NamedTuple):
-    """A frame of the clock and the inbox partition it is for."""
+    """A frame of the clock, and the inbox partition to write it to."""
 
     topic: str
     partition: int
@@ -52,26 +52,26 @@ class _SpoutClock:
     number: int = 0
     credit: int = 1
     emitted: int = 0
-    granted: deque[tuple[int, int]] = field(default_factory=deque)  # pulses that it has not seen, and their credits
-    had: int = 0  # emitted when it saw the last one
-    idle: bool = False  # it had nothing to emit then, though it might have
-    held_back: bool = False  # it emitted most of what it might
+    granted: deque[tuple[int, int]] = field(default_factory=deque)  # unseen pulses: number, credit
+    last_emitted: int = 0  # tuples emitted when the last pulse was seen
+    idle: bool = False  # it emitted nothing then, although it had credit
+    held_back: bool = False  # it used most of its credit
 
-    def note(self, seen: int, emitted: int) -> None:
-        """Take in what the spout reports."""
-        allowed, made = 0, emitted - self.had
+    def update(self, seen: int, emitted: int) -> None:
+        """Process a report of the spout: the last pulse it has seen, and how many tuples it has emitted."""
+        allowed, new = 0, emitted - self.last_emitted
         while self.granted and self.granted[0][0] <= seen:
             allowed += self.granted.popleft()[1]
         if allowed:
-            self.held_back = 2 * made >= allowed
-        if made:
-            self.had, self.idle = emitted, False
+            self.held_back = 2 * new >= allowed
+        if new:
+            self.last_emitted, self.idle = emitted, False
         elif allowed:
             self.idle = True
 
     @property
     def expected(self) -> int:
-        """How much it may still emit because of pulses that it has not seen; nothing if there seems to be nothing."""
+        """How many tuples it may still emit for unseen pulses; 0 if it is idle."""
         return 0 if self.idle else sum(credit for _, credit in self.granted)
 
 
@@ -85,15 +85,15 @@ class _TickClock:
 
 
 class TopologyClock:
-    """Decides when spouts are pulsed and who gets a tick.
+    """Decides when spouts get pulses and tasks get ticks.
 
-    A spout that emits is pulsed every ``topology.emulator.pulse.interval.ms``; less often, with more at a time, while it would emit more than
-    it may and so much is on its way that nothing is gained by haste: fewer and larger micro-batches do the same work in less time. One that had nothing
-    to emit is asked less and less often, down to ``...pulse.idle.interval.ms``. Nobody is pulsed while more than
-    ``...backpressure.max.tuples`` tuples are on their way, or more than are dealt with in ``...backpressure.max.ms``
-    (:class:`~dskype.topology.core.pressure.Pressure`): what bolts find hard must not become a micro-batch that takes minutes.
+    A spout that emits gets a pulse every ``topology.emulator.pulse.interval.ms``. If it uses up its credit while many tuples are undelivered,
+    its pulses become rarer and their credits larger: fewer and larger micro-batches do the same work in less time. The pulses of a spout that
+    has nothing to emit become rarer as well, down to one every ``...pulse.idle.interval.ms``. There are no pulses while more than
+    ``...backpressure.max.tuples`` tuples are undelivered, or more than can be processed in ``...backpressure.max.ms``
+    (:class:`~dskype.topology.core.pressure.Pressure`); otherwise a slow bolt would get a micro-batch that takes minutes.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param stats: live statistics, fed from the metrics topic.
     :param now_ms: the time at which the clock starts.
     """
@@ -121,7 +121,7 @@ class TopologyClock:
                         conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES],
                     )
             if spec.kind == "spout" or component == ACKER_COMPONENT_ID:
-                # Without timeouts the acker forgets nothing either: a tree may be completed at any time.
+                # Without timeouts the acker must keep all trees, because one may be completed at any time.
                 if tracking and conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
                     timeout_ms = int(conf[Config.TOPOLOGY_MESSAGE_TIMEOUT_SECS] * 1000)
                     self._ticks.append(_TickClock(topic, len(tasks), timeout_ms, 0, now_ms + timeout_ms))
@@ -147,7 +147,7 @@ class TopologyClock:
         ]
 
     def due(self, now_ms: int, *, active: bool) -> list[ClockRecord]:
-        """Return what has to be written by now."""
+        """Return the records to write now."""
         records = []
         for tick in self._ticks:
             if now_ms >= tick.next_ms:
@@ -157,34 +157,34 @@ class TopologyClock:
         if active:
             room = self._pressure.room(now_ms)
             for task, spout in self._spouts.items():
-                spout.note(*self._reported(task))
+                spout.update(*self._reported(task))
             busy = sum(not spout.idle for spout in self._spouts.values())
             for task, spout in self._spouts.items():
-                # An equal share for each, also for one that seems to have nothing.
+                # Each gets an equal share; an idle one may have tuples again.
                 if now_ms >= spout.next_ms and (record := self._pulse(task, spout, now_ms, room / (busy + spout.idle))):
                     records.append(record)
         return records
 
     def next_due_ms(self, *, active: bool) -> int:
-        """Return the time at which :meth:`due` will next have something to say."""
+        """Return the time at which :meth:`due` will next return something."""
         times = [tick.next_ms for tick in self._ticks]
         if active:
             times += [spout.next_ms for spout in self._spouts.values()]
         return min(times, default=1 << 62)
 
     def unseen_pulses(self) -> dict[int, int]:
-        """Return spout task -> pulses that were written and that it has not seen."""
+        """Return spout task -> number of pulses that it has not seen yet."""
         return {task: n for task, spout in self._spouts.items() if (n := spout.number - self._reported(task)[0]) > 0}
 
     def _reported(self, task: int) -> tuple[int, int]:
-        """Return the last pulse that a spout's task has seen, and how much it has emitted."""
+        """Return the last pulse that a spout task has seen, and how many tuples it has emitted."""
         report = self._stats.tasks.get(task)
         return (report["pulse"], sum(report["emitted"].values())) if report else (0, 0)
 
     def _pulse(self, task: int, spout: _SpoutClock, now_ms: int, room: float) -> ClockRecord | None:
-        """Return a pulse with a credit: how many tuples the spout may emit until the next one.
+        """Return a pulse with a credit: how many tuples the spout may emit until the next pulse; None for no pulse.
 
-        :param room: how many tuples may be dealt with for what it has not emitted yet; 0: it has to wait.
+        :param room: how many tuples may be processed on behalf of tuples that the spout has not emitted yet; 0 pauses it.
         """
         seen, emitted = self._reported(task)
         if emitted != spout.emitted or not spout.wait_ms:
@@ -196,7 +196,7 @@ class TopologyClock:
         spout.next_ms = now_ms + max(spout.wait_ms, patience_ms)
         most = spout.max_tuples * max(1, patience_ms // spout.interval_ms)
         credit = max(0, min(most, int(room / self._pressure.weight(spout.component)) - spout.expected))
-        # Where it has to wait, it is told so once; where what is under way uses up its share, it may go on with that.
+        # A pulse with credit 0, which pauses the spout, is written once; while earlier pulses use up its share, none is needed.
         if spout.number - seen >= _PULSES_AHEAD or (credit == 0 and (room > 0 or spout.credit == 0)):
             if spout.number <= seen or now_ms - spout.written_ms < _ASK_AGAIN_MS:
                 return None

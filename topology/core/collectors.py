@@ -1,4 +1,4 @@
-"""The collectors that components emit, ack and fail through."""
+"""The collectors through which components emit, ack and fail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from dskype.topology.core._kernels import stream_ids
 from dskype.topology.core.channels import Channel, OutStream
-from dskype.topology.core.values import column_rows, take_column
+from dskype.topology.core.values import take_column
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.groupings import RowTasks
-from dskype.topology.tuples import Tuple
+from dskype.topology.tuples import Tuple, column_to_list
 
 __all__ = ["BasicOutputCollector", "OutputCollector", "SpoutOutputCollector"]
 
@@ -20,7 +20,7 @@ _NO_ANCHOR = 0
 
 
 class _Collector:
-    """What spout and bolt collectors share: checking, choosing targets, putting rows on channels."""
+    """Base of all collectors: checks emits, chooses targets, puts rows on channels."""
 
     def __init__(self, task) -> None:
         self._task = task
@@ -31,32 +31,32 @@ class _Collector:
         self.emits = 0
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error of this task without stopping it; shown by ``get-errors`` and the UI."""
+        """Report an error of this task without stopping it; ``dskype get-errors`` shows it."""
         self._task.report_error(error)
 
     def emit_watermark(self, watermark: int) -> None:
         """Promise that nothing older than ``watermark`` will follow from this task.
 
-        Sent once per batch, behind everything emitted so far, to every task downstream. Bolts
-        forward the minimum over their sources by themselves; spouts supply the first ones.
+        It is sent to every task downstream at the end of the batch, behind everything emitted so far. Bolts forward the
+        minimum over their sources automatically; only spouts need to call this.
         """
         self._task.advance_watermark(watermark)
 
     def send_record(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
         """Write a record to an external Kafka topic with this batch; at least once, in order.
 
-        The header ``record-id`` (the topology's start, task id and a number) is the same whenever the record
-        is written again, so that consumers can drop repetitions.
+        The header ``record-id`` (the topology's start, task id and a number) is equal for repetitions of a record, so
+        that consumers can drop them.
         """
         self._task.send_record(topic, key, value, headers, partition)
 
     def send_records(self, topic: str, keys: Any, values: Any, headers: Sequence[tuple[str, Any]] = ()) -> int:
-        """Write many records to an external Kafka topic, as columns; else as :meth:`send_record`.
+        """Write many records to an external Kafka topic, given as columns; otherwise like :meth:`send_record`.
 
         :param keys: pyarrow binary or string array, one per record; None: no keys.
         :param values: pyarrow binary or string array.
         :param headers: (name, pyarrow binary or string array) pairs.
-        :returns: how many.
+        :returns: how many were sent; records that are too large become dead letters.
         """
         lengths = {len(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers))}
         if len(lengths) > 1:
@@ -65,6 +65,12 @@ class _Collector:
         return self._task.send_records(topic, keys, values, headers)
 
     # -- checks ---------------------------------------------------------------------------------
+
+    def _out(self, stream: str) -> OutStream:
+        out = self._outs.get(stream)
+        if out is None:
+            raise self._unknown_stream(stream)
+        return out
 
     def _unknown_stream(self, stream: Any) -> IllegalArgumentException:
         names = sorted(name for name in self._outs if not name.startswith("__"))
@@ -120,7 +126,7 @@ class _Collector:
         out.transferred += len(targets)
 
     def _put_tracked(self, out: OutStream, task: int, row: tuple, anchor: Any) -> None:
-        """Put a row with its anchor: a root (the id follows from the edge), or [root, id, ...]."""
+        """Put a row with its anchor on a channel: a root (the edge id follows from the tuple's number), or [root, edge id, ...]."""
         channel = self._channels.get(task) or self._outbox.channel(task)
         if channel.out is not out:
             channel.open(out)
@@ -158,7 +164,7 @@ class _Collector:
         return columns, lengths.pop() if lengths else 0
 
     def _put_columns(self, out: OutStream, columns: list[Any], n: int, tracker) -> None:
-        """Route a batch of rows; ``tracker(channel, rows)`` gives the anchors of the rows sent there."""
+        """Route a batch of rows; ``tracker(channel, rows, n)`` returns the anchors of the ``n`` rows sent on a channel."""
         if out.direct_tasks:
             self._targets(out, tuple(columns))
         outbox = self._outbox
@@ -172,7 +178,7 @@ class _Collector:
                 out.transferred += n * len(grouper.all_tasks)
                 continue
             rows = None
-            if isinstance(chosen, RowTasks):  # several or no tasks per row: a custom grouping
+            if isinstance(chosen, RowTasks):  # from a custom grouping: several or no tasks per row
                 rows, chosen = chosen
             out.transferred += len(chosen)
             if not len(chosen):
@@ -195,8 +201,7 @@ class _Collector:
 class OutputCollector(_Collector):
     """The collector of bolts.
 
-    Acking is real only where the topology has ackers (``topology.acker.executors`` above 0);
-    otherwise ``ack`` and ``fail`` do nothing, as in Storm.
+    In a topology without ackers (``topology.acker.executors: 0``), ``ack`` and ``fail`` do nothing, as in Storm.
     """
 
     def emit(self, values: Sequence[Any], stream: str = "default", anchors: Tuple | Iterable[Tuple] | None = None) -> list[int]:
@@ -207,7 +212,7 @@ class OutputCollector(_Collector):
         :returns: the task ids it was sent to (shared list, do not change it).
         :raises IllegalArgumentException: unknown stream, wrong number of fields, or a direct stream.
         """
-        # The hottest lines of the emulator: checks and _put are written out for the common case.
+        # The hottest lines of the emulator: the checks and _put are inlined for the common case.
         out = self._outs.get(stream)
         if out is None:
             raise self._unknown_stream(stream)
@@ -233,9 +238,7 @@ class OutputCollector(_Collector):
         :returns: ``[task]``, or ``[]`` when the task's component does not subscribe (the tuple is dropped).
         :raises IllegalArgumentException: the task expects a regular grouping; unknown stream; wrong arity.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._direct_target(task, out, row)
         out.emitted += 1
@@ -259,8 +262,7 @@ class OutputCollector(_Collector):
                 self._put_tracked(out, task, row, root)
             return
         for task in targets:
-            # One edge id per anchor, as Storm's collector does, so that a tuple may be anchored to
-            # several trees, or twice to the same one.
+            # As in Storm's collector, one edge id per anchor: a tuple may be anchored to several trees, or twice to one.
             edge = self._next_edge(task, out)
             ids: dict[int, int] = {}
             for anchor, part in zip(tracked, stream_ids(edge, 0, len(tracked)).tolist()):
@@ -273,13 +275,11 @@ class OutputCollector(_Collector):
         """Emit many tuples as columns.
 
         :param columns: one column per field, in order or by name: numpy arrays, pyarrow string arrays, lists.
-        :param parents: for a tracked topology, the row of the current input batch that each new row
-            is anchored to (int array); None leaves the rows untracked.
+        :param parents: in a topology with ackers: the row of the current input batch to which each new row is anchored
+            (int array); None leaves the rows untracked.
         :returns: the number of tuples emitted.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         tracker = self._task.batch_tracker(parents) if parents is not None and self._tracking else None
         if n:
@@ -291,12 +291,10 @@ class OutputCollector(_Collector):
         """Emit many tuples as columns to one task that subscribed to the stream with direct grouping.
 
         :param parents: see :meth:`emit_batch`.
-        :returns: the number of tuples sent; 0 when the task's component does not subscribe (they are dropped).
+        :returns: the number of tuples sent; 0 if the task's component does not subscribe (the tuples are dropped).
         :raises IllegalArgumentException: as :meth:`emit_direct` and :meth:`emit_batch`.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         out.emitted += n
         if not n or not self._direct_target(task, out, tuple(columns)):
@@ -314,7 +312,7 @@ class OutputCollector(_Collector):
             self._task.ack(tup)
 
     def fail(self, tup: Tuple) -> None:
-        """Fail every tree of an input tuple at once."""
+        """Fail all trees of an input tuple immediately."""
         if self._tracking:
             self._task.fail(tup)
 
@@ -325,7 +323,7 @@ class OutputCollector(_Collector):
 
 
 class BasicOutputCollector:
-    """The collector handed to ``BasicBolt.execute``: anchors every emit to the current input."""
+    """The collector of ``BasicBolt.execute``: anchors every emit to the current input."""
 
     def __init__(self, collector: OutputCollector) -> None:
         self._collector = collector
@@ -353,26 +351,22 @@ class SpoutOutputCollector(_Collector):
     def emit(self, values: Sequence[Any], stream: str = "default", message_id: Any = None) -> list[int]:
         """Emit a tuple.
 
-        :param message_id: any value; with one, the tuple's tree is tracked and ``ack`` or ``fail`` is
-            called with it, on this task. Without one, neither is ever called. To survive a crash of the
-            spout's process it must be made of plain values (str, int, bytes, tuple, ...).
+        :param message_id: if given, the tuple's tree is tracked, and ``ack`` or ``fail`` is called with this value, on
+            this task. To survive a crash of the spout's process it must consist of plain values (str, int, bytes,
+            tuple, ...).
         :returns: the task ids it was sent to (shared list, do not change it).
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._targets(out, row)
         self._emit(out, targets, row, message_id)
         return targets
 
     def emit_all(self, tuples: Iterable[tuple[str, Sequence[Any]]], message_id: Any = None) -> None:
-        """Emit (stream, values) pairs under one message id: all of them, or none if one is refused."""
+        """Emit (stream, values) pairs with one message id: all of them, or none if one is refused."""
         checked = []
         for stream, values in tuples:
-            out = self._outs.get(stream)
-            if out is None:
-                raise self._unknown_stream(stream)
+            out = self._out(stream)
             row = self._row(out, values)
             checked.append((out, self._targets(out, row), row))
         for out, targets, row in checked:
@@ -380,9 +374,7 @@ class SpoutOutputCollector(_Collector):
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = "default", message_id: Any = None) -> list[int]:
         """Emit a tuple to one task that subscribed with direct grouping; see :meth:`emit`."""
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         row = self._row(out, values)
         targets = self._direct_target(task, out, row)
         self._emit(out, targets, row, message_id)
@@ -408,12 +400,10 @@ class SpoutOutputCollector(_Collector):
 
         :param message_ids: one per row to track each row's tree, or None.
         """
-        out = self._outs.get(stream)
-        if out is None:
-            raise self._unknown_stream(stream)
+        out = self._out(stream)
         columns, n = self._columns(out, columns)
         if message_ids is not None:
-            rows = zip(*(column_rows(c) for c in columns), strict=True)
+            rows = zip(*(column_to_list(c) for c in columns), strict=True)
             for row, message_id in zip(rows, message_ids, strict=True):
                 self._emit(out, self._targets(out, row), row, message_id)
             return n

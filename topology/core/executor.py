@@ -1,15 +1,17 @@
-"""The executor: hosts a range of tasks, and decides what a batch means to each of them.
+"""The executor: hosts a range of tasks, and brings each of them to the offset at which a batch begins.
 
-A batch brings records that start at some offset. A bolt task whose *version* (next inbox offset) is
-that offset processes them. One that has processed exactly this batch sends its reply again. In any
-other case the task goes back: it loads the newest snapshot at or below the offset, reads what lies
-between from the inbox with emission suppressed (its counters advance), and goes on from there. A
-spout task never goes back; see ``spout``. It goes forward, by the newest journal entry, when another
-process has run batches in between; and two processes at once are told apart by the journal, where
-only one of them can write the next entry (``snapshots``).
+A batch brings records that start at some offset. There are three cases for a bolt task:
 
-Snapshots are taken when a batch of a higher number arrives, before it is processed: what the task
-emitted before is in Kafka by then, so every snapshot is a place from which the whole topology can start again.
+- Its *version* (next inbox offset) is that offset: it processes the records.
+- It has processed exactly this batch before: it sends the same reply again.
+- Otherwise it loads the newest snapshot at or below the offset, processes the inbox from there to the offset with
+  emission suppressed (its counters advance), and then the batch.
+
+A spout task never goes back (see ``spout``). If another process has run batches in between, it loads the newest journal
+entry. If two processes run the task at once, only one of them can write the next entry (see ``snapshots``).
+
+Snapshots are taken when a batch with a higher number arrives, before it is processed. Everything that the task emitted
+before is in Kafka by then, so the whole topology can restart from any snapshot.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dskype.topology.config import Config
 from dskype.topology.core.bolt_task import BoltTask, PoisonedBatchError
-from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, one_by_one, peek_header
+from dskype.topology.core.frames import OutRecord, OutRecords, decode_frame, expand_records, peek_header
 from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.snapshots import FencedError, LostStateError, SnapshotStore, encode_snapshot
 from dskype.topology.core.spout import make_spout_task
@@ -37,16 +39,16 @@ from dskype.topology.tuples import InRecord
 __all__ = ["Executor", "InboxReader", "LostInputError", "PendingSnapshot", "check_journals", "lost_tails", "route", "route_index", "start_positions"]
 
 _SNAPSHOT_SHARE = 20
-"""Time between snapshots, at least, as a multiple of the processor time that the last ones took."""
+"""Least time between snapshots, as a multiple of the processor time that the last ones took."""
 
 
 class InboxReader(Protocol):
-    """Reads ranges of topics again, independent of any query."""
+    """Reads ranges of topics independently of any query."""
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterable[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
-        :param stop: None: as far as the log goes.
+        :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
 
@@ -62,8 +64,8 @@ class PendingSnapshot(NamedTuple):
 def route(plan: TopologyPlan, component: str, topic: str, partition: int) -> int:
     """Return the task of ``component`` that gets the records of a topic's partition.
 
-    Partition *i* of the inbox belongs to task index *i*; partitions of external topics are dealt
-    out over the tasks of a Kafka spout, the same way in every process.
+    Partition *i* of the inbox belongs to the task with index *i*. Partitions of external topics are distributed over
+    the tasks of a Kafka spout, in every process alike.
     """
     tasks = plan.component_tasks(component)
     return tasks[route_index(inbox_topic(plan.name, component), len(tasks), topic, partition)]
@@ -81,7 +83,7 @@ def _is_spout(plan: TopologyPlan, component: str) -> bool:
 def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) -> dict[tuple[str, int], int]:
     """Return (topic, partition) -> offset at which a new query for ``component`` has to start.
 
-    Inbox partitions are all there; external partitions only where a spout has read them before.
+    It has all inbox partitions, and the external partitions that a spout has read before.
     """
     positions: dict[tuple[str, int], int] = {}
     for task in plan.component_tasks(component):
@@ -96,11 +98,12 @@ def start_positions(plan: TopologyPlan, component: str, store: SnapshotStore) ->
 
 
 def check_journals(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader) -> None:
-    """Check that no spout has released more than its journal knows; for a start after all processes have ended.
+    """Check that no spout has released tuples that its journal does not know; called when no process of the topology runs.
 
-    A power cut may take the newest journal entries. What they had released is in Kafka then, and the spout would number other tuples likewise.
+    A power cut may destroy the newest journal entries. The tuples that they released are in Kafka, and the spout would give their numbers to
+    other tuples.
 
-    :raises LostStateError: naming the spout and the numbers.
+    :raises LostStateError: it names the spout and the numbers.
     """
     for component, spec in plan.topology.components.items():
         for task in plan.component_tasks(component) if spec.is_spout else ():
@@ -109,7 +112,7 @@ def check_journals(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader
 
 
 def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReader, task: int, entry: dict[str, Any]) -> None:
-    """Check that a spout's task has released nothing after a journal entry."""
+    """Check that a spout task has released nothing after a journal entry."""
     for target, sent in _targets(plan, task, entry["state"]["sent"]).items():
         topic, partition = inbox_topic(plan.name, plan.task_component[target]), plan.task_index(target)
         start, released = 0, 0
@@ -124,29 +127,29 @@ def _check_released(plan: TopologyPlan, store: SnapshotStore, reader: InboxReade
         if released > sent:
             raise LostStateError(
                 explain(
-                    f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that were released after them are in "
+                    f"The journal of spout {plan.task_component[task]!r} has lost its newest entries, perhaps in a power cut: tuples that they released are in "
                     f"Kafka, and the spout would give their numbers to others.",
                     given=f"task {task}, entry {entry['number']} with {sent} tuples for task {target}, of which the log has {released}",
-                    hint=f"bring {store.place(task)} back as it was, or start the topology afresh",
+                    hint=f"restore {store.location(task)} as it was, or start the topology afresh",
                 )
             )
 
 
 def _targets(plan: TopologyPlan, task: int, sent: dict[int, int]) -> dict[int, int]:
-    """Return the tasks that a task may send to, with how much it has sent."""
+    """Return target task -> tuples sent, for all tasks that a task may send to."""
     component = plan.task_component[task]
-    taking = [c for c, spec in plan.topology.components.items() if c == ACKER_COMPONENT_ID or any(source == component for source, _ in spec.inputs)]
-    return dict.fromkeys((t for c in taking for t in plan.component_tasks(c)), 0) | sent
+    consumers = [c for c, spec in plan.topology.components.items() if c == ACKER_COMPONENT_ID or any(source == component for source, _ in spec.inputs)]
+    return dict.fromkeys((t for c in consumers for t in plan.component_tasks(c)), 0) | sent
 
 
 def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[str, int], int]) -> list[str]:
-    """Say which tasks have processed inbox records that the brokers do not have any more.
+    """Return a message for each task that has processed inbox records which the brokers have lost.
 
-    A broker that was not shut down may lose what it had not written to its disk, if there is no replica, and give the same offsets again. The
-    tasks would skip those records; and what they had made of the lost ones has been released.
+    A broker that was not shut down properly may lose records that were not on its disk yet and have no replica, and then assigns their offsets
+    to new records. The tasks would skip the new records, and what they made of the lost ones has been released.
 
-    :param versions: task -> version, as its newest report or snapshot says.
-    :param end: (topic, partition) -> offset that the next record gets.
+    :param versions: task -> version in its newest report or snapshot.
+    :param end: (topic, partition) -> offset of the next record.
     """
     found = []
     for task, version in sorted(versions.items()):
@@ -155,16 +158,16 @@ def lost_tails(plan: TopologyPlan, versions: Mapping[int, int], end: Callable[[s
             found.append(
                 explain(
                     f"The brokers have lost records of {topic}/{partition} that task {task} had processed.",
-                    given=f"processed up to offset {version - 1}, of which the log has those below {behind}",
+                    given=f"processed up to offset {version - 1}; the log ends at offset {behind}",
                     component=plan.task_component[task],
-                    hint="start the topology afresh; give its topics replicas, or the broker a machine that is shut down properly",
+                    hint="start the topology afresh; to avoid this, replicate its topics, or shut the broker's machine down properly",
                 )
             )
     return found
 
 
 class _Hosted:
-    """A task with what the executor remembers about its last batch."""
+    """A task, and what the executor remembers about its last batch."""
 
     __slots__ = ("alone", "batch_id", "first", "former_ms", "number", "reply", "saved", "saved_ms", "task", "until")
 
@@ -174,23 +177,23 @@ class _Hosted:
         self.first = self.until = -1
         self.reply: list[OutRecord | OutRecords] = []
         self.saved = -1  # version of the newest snapshot
-        self.saved_ms: int | None = None  # the task's clock there; without a snapshot when its first batch came
-        self.former_ms: int | None = None  # the same of the snapshot before
-        self.number = 0  # of the newest journal entry
-        self.alone = True  # whether no other process can have run the last batch, too
+        self.saved_ms: int | None = None  # the task's clock at that snapshot; without one, at its first batch
+        self.former_ms: int | None = None  # the task's clock at the previous snapshot
+        self.number = 0  # number of the newest journal entry
+        self.alone = True  # whether this process alone can have run the last batch
 
 
 class Executor:
     """Runs the tasks of one Storm executor.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param component: the component's id.
-    :param index: which of the component's executors this is.
+    :param index: index of the executor within its component.
     :param store: where snapshots and journals are kept.
     :param reader: reads inbox ranges again after a crash.
     :param now_ms: wall clock.
-    :param owner: says which process this is, in what it writes and in messages; no two have the same.
-    :param term: of the driver that started this process.
+    :param owner: unique name of this process, for what it writes and for messages.
+    :param term: term of the driver that started this process.
     """
 
     def __init__(
@@ -206,7 +209,7 @@ class Executor:
         self._hosted = {task: self._load(task, None) for task in plan.executor_tasks(component, index)}
         limit = plan.component_conf(component)[Config.TOPOLOGY_MAX_SPOUT_PENDING]
         if self._is_spout and limit is not None:
-            # Per executor, value times its tasks, as in Storm.
+            # As in Storm, the limit of an executor is the value times its tasks.
             for spout in (spouts := self.tasks):
                 spout.limited = True
                 spout.pending_limit = lambda: sum(s.pending for s in spouts) >= limit * len(spouts)
@@ -219,7 +222,7 @@ class Executor:
     # -- state ------------------------------------------------------------------------------------
 
     def _load(self, task_id: int, at_most: int | None) -> _Hosted:
-        """Make a task from its newest snapshot (or journal entry), or a fresh one."""
+        """Create a task, and restore its newest snapshot or journal entry if there is one."""
         if self._is_spout:
             task: Task = make_spout_task(self.plan, task_id, self._now_ms, self._reader.read)
             task.start()
@@ -234,7 +237,7 @@ class Executor:
                     _check_released(self.plan, self._store, self._reader, task_id, entry)
                 task.restore(entry["state"])
                 hosted.number, hosted.alone = newest, False
-                # Maybe these never reached Kafka: they go out again with the first reply.
+                # These may never have reached Kafka: they are sent again with the first reply.
                 hosted.reply = [OutRecord(*record) for record in entry["reply"]]
         else:
             task = BoltTask(self.plan, task_id, self._now_ms)
@@ -261,22 +264,22 @@ class Executor:
             raise TopologyError(msg)
 
     def snapshot_due(self, batch_id: int) -> bool:
-        """Tell whether to take snapshots now, right before batch ``batch_id`` is handled."""
+        """Tell whether to take snapshots now, before batch ``batch_id`` is handled."""
         late = self._now_ms() >= self._snapshot_at
         return not self._is_spout and any(
             (late or h.task.snapshot_wanted) and h.task.version > h.saved and -1 < h.batch_id < batch_id for h in self._hosted.values()
         )
 
     def pending_snapshots(self, batch_id: int) -> list[PendingSnapshot]:
-        """Return the snapshots that are due, and take them as done.
+        """Return the snapshots that are due, and treat them as saved.
 
         The caller serializes and saves them before the next call of :meth:`handle`, or in a fork.
         """
-        self._store.check_term(self.term)  # here, too: where snapshots are written by a fork, that one's error does not end this process
+        self._store.check_term(self.term)  # here as well, because an error in a fork that writes snapshots would not end this process
         self._snapshot_at = self._now_ms() + self._interval_ms
         due = []
         for task_id, hosted in self._hosted.items():
-            # Nothing handled yet: what prepare emitted is not released, and the newest snapshot is as good.
+            # A task that has handled no batch needs none: what prepare emitted is not released yet.
             if hosted.task.version > hosted.saved and -1 < hosted.batch_id < batch_id:
                 hosted.saved = hosted.task.version
                 hosted.former_ms, hosted.saved_ms = hosted.saved_ms, hosted.task.clock_ms
@@ -295,12 +298,15 @@ class Executor:
         for snapshot in due:
             self._store.save(snapshot.task, snapshot.version, snapshot.encode(), term=self.term)
 
-    def snapshots_took(self, cpu_ms: float) -> None:
-        """Put off the next snapshots until these have cost a twentieth of a core, at most: a large state is written less often."""
+    def delay_snapshots(self, cpu_ms: float) -> None:
+        """Delay the next snapshots so that they cost at most a twentieth of a core: a large state is written less often.
+
+        :param cpu_ms: processor time that the last snapshots took.
+        """
         self._snapshot_at = max(self._snapshot_at, self._now_ms() + int(cpu_ms * _SNAPSHOT_SHARE))
 
     def snapshots_failed(self, failed: Iterable[PendingSnapshot], reason: str) -> None:
-        """Take back that these snapshots were taken; they fall due again."""
+        """Make snapshots that could not be saved due again, and report why they failed."""
         for snapshot in failed:
             hosted = self._hosted[snapshot.task]
             hosted.saved, hosted.saved_ms = min(hosted.saved, snapshot.version - 1), hosted.former_ms
@@ -309,9 +315,9 @@ class Executor:
     # -- batches ----------------------------------------------------------------------------------
 
     def handle(self, batch_id: int, records: Iterable[InRecord]) -> list[OutRecord | OutRecords]:
-        """Process what one batch brings to this executor and return what the sink has to write.
+        """Process the records of a batch for this executor, and return what the sink has to write.
 
-        May be called again with the same batch, with a part of it, or with one that is cut elsewhere.
+        May be called again with the same batch, with a part of it, or with one that has other boundaries.
         """
         started = perf_counter()
         by_task: dict[int, list[InRecord]] = {}
@@ -349,13 +355,13 @@ class Executor:
                 task.process(records)
                 break
             except PoisonedBatchError as error:
-                hosted = self._go_back(task_id, first, error)
+                hosted = self._roll_back(task_id, first, error)
         hosted.reply = task.flush() + task.flush_letters()
         hosted.batch_id, hosted.first, hosted.until = batch_id, first, until
         return hosted.reply
 
     def bring_to(self, task_id: int, version: int) -> _Hosted:
-        """Bring a bolt task to exactly ``version``: by its newest snapshot not above it, and its inbox.
+        """Bring a bolt task to exactly ``version``, by its newest snapshot that is not above it and its inbox.
 
         :raises LostInputError: the inbox no longer reaches back to the snapshot.
         """
@@ -370,33 +376,31 @@ class Executor:
                 task.flush()
                 task.flush_letters()
             except PoisonedBatchError as error:
-                hosted = self._go_back(task_id, version, error)
+                hosted = self._roll_back(task_id, version, error)
                 continue
             except LostInputError as error:
                 if hosted.saved >= 0 or not (versions := self._store.versions(task_id)):
                     raise
                 msg = explain(
-                    f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which the task could be built "
-                    "again.",
+                    f"None of the snapshots of task {task_id} up to offset {version} can be read, and Kafka has dropped the records from which its state could be "
+                    "rebuilt.",
                     given=f"snapshots {versions}; {error}",
                     component=self.component,
-                    hint=f"bring {self._store.place(task_id)} back from a backup, or start the topology afresh",
+                    hint=f"restore {self._store.location(task_id)} from a backup, or start the topology afresh",
                 )
                 raise LostInputError(msg) from error
             finally:
                 task.suppressed = False
             break
         if task.version != version:
-            msg = (
-                f"task {task_id} of component {self.component!r} needs its inbox from the beginning of its state to "
-                f"offset {version}, but the log gave records up to {task.version} only; hint: the retention of inbox "
-                "topics must reach back past the oldest snapshot"
+            raise LostInputError(
+                f"task {task_id} of component {self.component!r} needs its inbox up to offset {version}, but the log gave records up to {task.version} only",
+                hint="the retention of inbox topics must reach back past the oldest snapshot",
             )
-            raise LostInputError(msg)
         return hosted
 
-    def _go_back(self, task_id: int, at_most: int, error: PoisonedBatchError) -> _Hosted:
-        """Take a task back to a snapshot, to come to ``error.place`` again and find out what cannot be processed there."""
+    def _roll_back(self, task_id: int, at_most: int, error: PoisonedBatchError) -> _Hosted:
+        """Reload a task from a snapshot, so that it reaches ``error.place`` again and isolates the poison tuples there."""
         old = self._hosted[task_id].task
         old.close()
         hosted = self._hosted[task_id] = self._load(task_id, at_most)
@@ -408,21 +412,21 @@ class Executor:
     def _handle_spout(self, task_id: int, batch_id: int, records: list[InRecord]) -> list[OutRecord]:
         hosted = self._hosted[task_id]
         if (newest := self._store.newest_journal(task_id)) != hosted.number:
-            # Another process ran batches in between, or the last batch failed here: what this process remembers is out of date.
+            # Another process ran batches in between, or the last batch failed here: the state in this process is out of date.
             if not newest and hosted.number > 0:
                 raise LostStateError(
                     explain(
-                        "The journal of a spout's task is gone while the topology runs.",
+                        "The journal of a spout task has disappeared while the topology runs.",
                         given=f"task {task_id}, entry {hosted.number}",
                         component=self.component,
-                        hint="the topology was killed or started over, or its folder was removed under it",
+                        hint="the topology was killed or started over, or its folder was removed",
                     )
                 )
             hosted.task.close()
             hosted = self._hosted[task_id] = self._load(task_id, None)
         task = hosted.task
-        # The last reply goes again when its batch is run again, and with the first batch after a load. Also with the second one:
-        # the first may have been run twice, and what the sink has written be the other process's answer.
+        # The last reply is sent again if its batch is run again, and with the first batch after a load. It is also sent with the
+        # second one: another process may have run the first one too, and the sink may have written that process's reply.
         again = hosted.reply if hosted.batch_id == batch_id or not hosted.alone else []
         alone = hosted.alone or hosted.batch_id not in (batch_id, -1)
         inbox = [r for r in records if r.topic == self._inbox and r.offset >= task.version]
@@ -431,7 +435,7 @@ class Executor:
             if not hosted.number:
                 raise LostStateError(
                     explain(
-                        "A spout's task has no journal, but its inbox has been read before.",
+                        "A spout task has no journal, but its inbox has been read before.",
                         given=f"task {task_id}, offset {inbox[0].offset}",
                         component=self.component,
                         hint="its folder was removed while the topology ran; start the topology afresh",
@@ -441,10 +445,10 @@ class Executor:
         if not inbox and not external and again:
             hosted.batch_id, hosted.alone = batch_id, alone
             return again
-        number, hosted.number = hosted.number + 1, -1  # until its entry is there, this task's state is of no use
+        number, hosted.number = hosted.number + 1, -1  # until the entry is written, the state in this process is invalid
         task.process_external(external)
         task.process(inbox)
-        reply = again + list(one_by_one(task.flush())) + task.flush_letters()
+        reply = again + list(expand_records(task.flush())) + task.flush_letters()
         entry = {
             "number": number,
             "owner": self.owner,
@@ -484,7 +488,7 @@ class Executor:
         return records
 
     def _progress(self, task: Task) -> dict[str, int]:
-        """Say how far a spout's journal is; of a bolt, how much of its inbox, in time, a restart would read again."""
+        """Return a spout's journal entry; of a bolt, the time span of the inbox records that a restart would process again."""
         hosted = self._hosted[task.id]
         if self._is_spout:
             return {"entry": hosted.number}

@@ -1,18 +1,18 @@
-"""The frame: what one Kafka record of an inbox holds, and how it is written as msgpack.
+"""The frame: the content of one inbox record, and its encoding as msgpack.
 
-A frame carries the tuples that one source task sends to one destination task (its *channel*), in
-the order of emission and as columns. Tuples of a channel are numbered 0, 1, 2, ...; a frame states
-the number of its first tuple, so a receiver can drop what it has seen. Layout, by position::
+A frame carries tuples from one source task to one target task (their *channel*), in the order of emission and as
+columns. Tuples of a channel are numbered 0, 1, 2, ...; a frame states the number of its first tuple, so that a receiver
+can drop repetitions. Layout, by position::
 
     [1, DATA, source_task, first_seq, [segment, ...]]     segment: [stream, n, columns, anchors]
                                                           or       [None, watermark]
     [1, PULSE, number, now_ms, credit]                    for spouts: call next_tuple
-    [1, TICK, rate_secs, now_ms]                          for every task that asked for ticks
-    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate"
+    [1, TICK, rate_secs, now_ms]                          for every task with a tick interval
+    [1, CONTROL, command, now_ms]                         for spouts: "activate" | "deactivate"; for bolts: "snapshot"
 
-``columns`` is ``None`` for tuples that were too large to travel (a hole keeps the numbering whole).
-``anchors`` is ``None`` (untracked), an int64 column with the one root of every tuple, or a list of
-``[root, edge id, root, edge id, ...]`` for every tuple. Values are written and read by :mod:`~dskype.topology.core.values`.
+``columns`` is ``None`` for a hole: a tuple that was too large, whose number stays in use. ``anchors`` is ``None``
+(untracked), an int64 column with one root per tuple, or a list with ``[root, edge id, root, edge id, ...]`` for every
+tuple. :mod:`~dskype.topology.core.values` encodes and decodes values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
     "encode_segment",
     "encode_tick",
     "encode_watermark",
-    "one_by_one",
+    "expand_records",
     "peek_header",
     "segment_sizes",
 ]
@@ -57,7 +57,7 @@ _SEQ = range(2**62)
 
 
 class OutRecord(NamedTuple):
-    """A record that the sink has to write; ``partition`` None leaves the choice to Kafka."""
+    """A record for the sink to write; with ``partition`` None, Kafka chooses the partition."""
 
     topic: str
     partition: int | None
@@ -67,9 +67,9 @@ class OutRecord(NamedTuple):
 
 
 class OutRecords(NamedTuple):
-    """Many records of one external topic, as columns of n rows: pyarrow binary or string arrays.
+    """Many records of one external topic as columns: pyarrow binary or string arrays of equal length.
 
-    :ivar keys: None: no record has a key.
+    :ivar keys: None if no record has a key.
     :ivar headers: (name, values) pairs; every record has all of them.
     """
 
@@ -79,7 +79,7 @@ class OutRecords(NamedTuple):
     headers: Sequence[tuple[str, Any]]
 
     def records(self) -> Iterator[OutRecord]:
-        """Yield them one by one."""
+        """Yield the records one by one."""
         n = len(self.values)
         columns = [_bytes_of(values) for _, values in self.headers]
         names = [name for name, _ in self.headers]
@@ -92,8 +92,8 @@ def _bytes_of(column: Any) -> list[bytes | None]:
     return column.cast(pa.binary()).to_pylist()
 
 
-def one_by_one(records: Iterable[OutRecord | OutRecords]) -> Iterator[OutRecord]:
-    """Yield records, those of columns one by one."""
+def expand_records(records: Iterable[OutRecord | OutRecords]) -> Iterator[OutRecord]:
+    """Yield single records; those in columns are expanded."""
     for record in records:
         if isinstance(record, OutRecords):
             yield from record.records()
@@ -129,7 +129,7 @@ class DataFrame:
 
 
 class Pulse(NamedTuple):
-    """A turn of a spout: it may emit as many tuples as it has credit."""
+    """Lets a spout task call ``next_tuple`` and emit up to ``credit`` tuples."""
 
     number: int
     now_ms: int
@@ -137,14 +137,14 @@ class Pulse(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A tick of a rate; rate 0 carries the time alone."""
+    """A tick of an interval; with ``rate_secs`` 0 it is a timer, not a tick tuple."""
 
     rate_secs: int
     now_ms: int
 
 
 class Control(NamedTuple):
-    """A command to a spout: ``activate`` or ``deactivate``."""
+    """A command to a spout (``activate``, ``deactivate``) or a bolt (``snapshot``)."""
 
     command: str
     now_ms: int
@@ -156,9 +156,9 @@ class Control(NamedTuple):
 def encode_segment(stream: str, n: int, columns: Sequence[Any] | None, anchors: Any) -> bytes | memoryview:
     """Serialize one segment; frames are put together from such pieces by :func:`encode_data`.
 
-    :raises ValueError: a value is nested so deeply that no frame could be read with it.
+    :raises ValueError: a value is nested too deeply for a receiver to decode the frame.
     """
-    # Within two more lists, as it is in a frame: msgpack must refuse here what it could not read there.
+    # Nested in two lists, as in a frame: msgpack must refuse here what it could not decode there.
     data = pack_value((((stream, n, columns, anchors),),))
     return data[2:] if len(data) < 4096 else memoryview(data)[2:]
 
@@ -173,28 +173,28 @@ def _array_header(n: int) -> bytes:
 
 
 def encode_data(source_task: int, first_seq: int, segments: Sequence[bytes | memoryview]) -> bytes:
-    """Put serialized segments together into the value of one inbox record."""
+    """Join serialized segments to the value of one inbox record."""
     head = b"\x95\x01\x00" + pack_value(source_task) + pack_value(first_seq)
     return b"".join((head, _array_header(len(segments)), *segments))
 
 
 def encode_pulse(number: int, now_ms: int, credit: int) -> bytes:
-    """Return the value of a record that is a pulse."""
+    """Return the value of a pulse record."""
     return msgpack.packb((FRAME_VERSION, PULSE, number, now_ms, credit))
 
 
 def encode_tick(rate_secs: int, now_ms: int) -> bytes:
-    """Return the value of a record that is a tick."""
+    """Return the value of a tick record."""
     return msgpack.packb((FRAME_VERSION, TICK, rate_secs, now_ms))
 
 
 def encode_control(command: str, now_ms: int) -> bytes:
-    """Return the value of a record that is a command."""
+    """Return the value of a control record."""
     return msgpack.packb((FRAME_VERSION, CONTROL, command, now_ms))
 
 
 def peek_header(value: bytes | None) -> FrameHeader | None:
-    """Return source task and first number of a damaged data frame, if its beginning can be read and makes sense."""
+    """Return the source task and first tuple number of a possibly damaged data frame; None if they cannot be read."""
     unpacker = msgpack.Unpacker(raw=False)
     try:
         unpacker.feed((value or b"")[:64])
@@ -202,7 +202,7 @@ def peek_header(value: bytes | None) -> FrameHeader | None:
         if (unpacker.unpack(), unpacker.unpack()) != (FRAME_VERSION, DATA):
             return None
         source_task, first_seq = unpacker.unpack(), unpacker.unpack()
-    except Exception:  # any damage means: not readable
+    except Exception:  # damaged bytes raise errors of many kinds
         return None
     if type(source_task) is int and type(first_seq) is int and first_seq in _SEQ:
         return FrameHeader(source_task, first_seq)
@@ -210,7 +210,7 @@ def peek_header(value: bytes | None) -> FrameHeader | None:
 
 
 def segment_sizes(value: bytes) -> list[int]:
-    """Return the bytes of each segment of a well-formed data frame; nothing is decoded."""
+    """Return the size in bytes of each segment of a well-formed data frame, without decoding it."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(value))
     unpacker.feed(value)
     unpacker.read_array_header()
@@ -233,10 +233,10 @@ def _segment(raw: Any) -> Segment:
         raise FrameError(msg)
     if not columns:
         if (columns is None and n != 1) or (columns is not None and type(columns) is not list) or n > MAX_EMPTY:
-            msg = f"a segment without columns cannot stand for so many tuples; given: {n}, stream {stream!r:.80}"
+            msg = f"a segment without columns has too many tuples; given: {n}, stream {stream!r:.80}"
             raise FrameError(msg)
     elif type(columns) is not list:
-        msg = f"the columns of a segment are no list; given: {columns!r:.80}, stream {stream!r:.80}"
+        msg = f"the columns of a segment are not a list; given: {columns!r:.80}, stream {stream!r:.80}"
         raise FrameError(msg)
     else:
         for column in columns:
@@ -261,7 +261,7 @@ def _are_anchors(anchors: Any) -> bool:
         return anchors.dtype == np.int64 and anchors.ndim == 1
     if type(anchors) is not list:
         return False
-    try:  # as numpy does it all at once: every number fits into 64 bits
+    try:  # numpy checks all at once that every number fits in 64 bits
         flat = [x for a in anchors for x in (a if type(a) is list else (a,))]
         return set(map(type, flat)) <= {int} and np.array(flat, np.int64).ndim == 1 and all(len(a) % 2 == 0 for a in anchors if type(a) is list)
     except OverflowError:
@@ -276,9 +276,9 @@ def _clock_frame(kind: type, types: tuple[type, ...], values: list[Any]) -> Any:
 
 
 def decode_frame(value: bytes | None) -> DataFrame | Pulse | Tick | Control:
-    """Read one inbox record.
+    """Decode one inbox record.
 
-    :raises FrameError: the record is no well-formed frame; the text says what is wrong with it.
+    :raises FrameError: the record is not a well-formed frame; the text says what is wrong.
     """
     if not value:
         msg = f"expected a frame; given: {value!r}"

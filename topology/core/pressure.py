@@ -1,7 +1,8 @@
-"""Back-pressure: how much is on its way through a topology, and how much may be.
+"""Back-pressure: measures the work that undelivered tuples mean for a topology, and limits it.
 
-A tuple that waits is work, and so are the tuples that bolts will make of it. So it counts with what it leads to: itself, and for every tuple
-that its receiver sends on by then, as much again. A bolt that makes ten of one would otherwise be sent ten times as much as it was thought.
+A waiting tuple leads to more work than its own processing, because bolts emit further tuples for it. So each tuple has a *weight*: 1 for
+itself, plus the weights of all tuples that its receiver will emit for it. For example, if a bolt emits ten tuples for each input, and their
+receivers emit none, an input of that bolt weighs 11.
 """
 
 from __future__ import annotations
@@ -16,33 +17,34 @@ __all__ = ["Pressure"]
 
 _STEP_MS, _RATE_WINDOW_MS, _MEMORY_MS = 250, 10_000, 30_000
 _LEAST_BOUND = 1000
-_HEAVIEST = 1e6
-"""Of a cycle that would make ever more of a tuple."""
+_MAX_WEIGHT = 1e6
+"""Bounds the weight of tuples in a cycle that multiplies them."""
 
 _Flow = dict[tuple[str, str], int]
 
 
 class _Counts(NamedTuple):
-    """Tuples at a time.
+    """Counts of tuples at one time.
 
-    :ivar made: what a component's own tuples come of: those received by a bolt, those emitted by a spout.
+    :ivar handled: component -> tuples that a bolt has received, or that a spout has emitted.
+    :ivar sent: (component, receiving component) -> tuples.
     """
 
     at_ms: int
     received: int
-    made: dict[str, int]
+    handled: dict[str, int]
     sent: _Flow
 
 
 class Pressure:
-    """Tells how much spouts may emit: nothing while more than ``tuples`` are on their way, and no more than what this leads to is dealt with in ``ms``.
+    """Computes how much spouts may emit.
 
-    How much is done in a time is measured, as the peak of the last half minute; so the queue grows until it takes the time that it may.
-    A thousand tuples may always wait.
+    They may emit nothing while more than ``tuples`` are undelivered. Otherwise the undelivered tuples, by weight, may grow until processing
+    them takes ``ms``, but at least to a thousand. The throughput is measured: it is the peak of the last half minute.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param stats: live statistics.
-    :param now_ms: the time at which it starts.
+    :param now_ms: the time at which measuring starts.
     """
 
     def __init__(self, plan: TopologyPlan, stats: TopologyStats, now_ms: int, *, tuples: int, ms: int) -> None:
@@ -50,45 +52,45 @@ class Pressure:
         self._spouts = {component for component, spec in plan.topology.components.items() if spec.is_spout}
         self._seen: deque[_Counts] = deque([self._counts(now_ms)])
         self._peak = 0.0  # tuples received per ms
-        self._led_to = 0.0  # tuples to be dealt with
-        self._ratios: dict[str, dict[str, float]] = {}  # component -> target -> tuples sent for each one made
+        self._queued = 0.0  # total weight of undelivered tuples
+        self._ratios: dict[str, dict[str, float]] = {}  # component -> target -> tuples sent per tuple handled
         self._weights: dict[str, float] = {}
 
     @property
     def queue_ms(self) -> float:
-        """How long it takes to deal with what is on its way, as far as is known; as of the last call of :meth:`room`."""
-        return self._led_to / self._peak if self._peak else 0.0
+        """Estimated time to process all undelivered tuples and those that they lead to; as of the last call of :meth:`room`."""
+        return self._queued / self._peak if self._peak else 0.0
 
     def room(self, now_ms: int) -> float:
-        """Return how many tuples may still be dealt with, what has to be on its way for that included; see :meth:`weight`."""
+        """Return the weight of the tuples that may be added to the undelivered ones."""
         if now_ms - self._seen[-1].at_ms >= _STEP_MS:
             self._measure(now_ms)
-        waiting, self._led_to = 0, 0.0
+        waiting, self._queued = 0, 0.0
         for task, count in self._stats.undelivered_by_task().items():
             waiting += count
-            self._led_to += count * self.weight(self._component[task])
-        return max(0.0, max(_LEAST_BOUND, self._peak * self._ms) - self._led_to) if waiting <= self._tuples else 0.0
+            self._queued += count * self.weight(self._component[task])
+        return max(0.0, max(_LEAST_BOUND, self._peak * self._ms) - self._queued) if waiting <= self._tuples else 0.0
 
     def weight(self, component: str) -> float:
-        """Return how many tuples are dealt with for one that a bolt receives, itself included; or for one that a spout emits."""
+        """Return how many tuples are processed because of one that a bolt receives, itself included, or that a spout emits."""
         return self._weights.get(component) or 1.0
 
     def _counts(self, now_ms: int) -> _Counts:
-        received, made = 0, dict[str, int]()
+        received, handled = 0, dict[str, int]()
         sent: _Flow = {}
         for task, report in list(self._stats.tasks.items()):
-            component, taken = self._component[task], sum(report["received"].values())
-            received += taken
-            made[component] = made.get(component, 0) + (sum(report["emitted"].values()) if component in self._spouts else taken)
+            component, inputs = self._component[task], sum(report["received"].values())
+            received += inputs
+            handled[component] = handled.get(component, 0) + (sum(report["emitted"].values()) if component in self._spouts else inputs)
             for target, count in report["sent"].items():
                 flow = component, self._component[int(target)]
                 sent[flow] = sent.get(flow, 0) + count
-        return _Counts(now_ms, received, made, sent)
+        return _Counts(now_ms, received, handled, sent)
 
     def _measure(self, now_ms: int) -> None:
         seen, counts = self._seen, self._counts(now_ms)
         since_ms = now_ms - seen[-1].at_ms
-        if counts.received < seen[-1].received:  # the topology's statistics started again
+        if counts.received < seen[-1].received:  # the topology's statistics were reset
             seen.clear()
         seen.append(counts)
         if len(seen) == 1:
@@ -101,20 +103,20 @@ class Pressure:
         self._weigh(seen[0], counts)
 
     def _weigh(self, before: _Counts, now: _Counts) -> None:
-        """Find out how many tuples one leads to, by what has happened in between."""
-        for component, count in now.made.items():
-            made = count - before.made.get(component, 0)
-            if made > 0:
+        """Compute the weights from what was sent between two counts."""
+        for component, count in now.handled.items():
+            handled = count - before.handled.get(component, 0)
+            if handled > 0:
                 self._ratios[component] = {
-                    target: (n - before.sent.get((source, target), 0)) / made
+                    target: (n - before.sent.get((source, target), 0)) / handled
                     for (source, target), n in now.sent.items()
                     if source == component and target not in self._spouts
                 }
-        weights = dict.fromkeys(now.made, 1.0)
-        for _ in weights:  # as far as the longest way without a cycle
+        weights = dict.fromkeys(now.handled, 1.0)
+        for _ in weights:  # enough rounds for the longest path without a cycle
             weights = {
                 component: min(
-                    _HEAVIEST,
+                    _MAX_WEIGHT,
                     (component not in self._spouts) + sum(ratio * weights.get(target, 1.0) for target, ratio in self._ratios.get(component, {}).items()),
                 )
                 for component in weights

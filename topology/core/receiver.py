@@ -1,14 +1,14 @@
-"""The receiving side of a task: every channel's tuples once, in order, whatever the inbox holds.
+"""The receiving side of a task: delivers every channel's tuples once and in order, whatever the inbox holds.
 
-A sink may write a batch again, write a part of it, or write a later frame and not an earlier one; and anyone may write
-a record into an inbox that is no frame. Numbers tell these cases apart:
+A sink may write a batch twice, write only a part of it, or write a later frame without an earlier one. Besides, anyone
+may write records into an inbox that are not frames. The numbers of tuples tell these cases apart:
 
-- what was received before is dropped;
-- a frame behind a gap is dropped too: its batch is run again and brings both;
-- unless a damaged frame stands where the gap is: then the tuples of that frame are lost, and the channel goes on;
-- where the missing one does not come either, the brokers have lost what they had acknowledged: that is reported;
-- after a record that nothing can be read from, a gap may mean either. Frames behind it are held back until the missing
-  one comes, or until it is plain that it does not.
+- A tuple that was received before is dropped.
+- A frame behind a gap is dropped as well: its batch will be run again and bring the missing frame, too.
+- If a damaged frame begins in the gap, the missing tuples were in it. They are lost, and the channel continues.
+- If the missing tuples never arrive, the brokers have lost records that they had acknowledged. This is reported.
+- After a record of which nothing can be read, a gap may mean a failed batch or a lost frame. Frames behind the gap are
+  held back until the missing one arrives, or until it has had enough time to arrive.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from dskype.topology.core.values import slice_column
 __all__ = ["Receiver"]
 
 PATIENCE_MS = 30_000
-"""How long frames are held back for one that may be lost; a failed batch runs again much sooner."""
+"""How long to wait for a missing frame; a failed batch is run again much sooner."""
 _MAX_STEP_MS = 5000
-"""A record advances that time by this much at most: after a standstill there has to be time to write again."""
+"""A record advances the waited time by at most this much, so that after a standstill a missing frame still has time to arrive."""
 
 Numbered = tuple[int, int, Segment]
 
 
 class Receiver:
-    """What one task has received.
+    """Tracks what one task has received on its channels.
 
     :param stats: counts duplicates and gaps.
-    :param report_error: called with a text about tuples that are lost.
+    :param report_error: called with a text about lost tuples.
     """
 
     def __init__(self, stats: Any, report_error: Callable[[str], None]) -> None:
@@ -43,16 +43,16 @@ class Receiver:
         """Source task -> number of the next tuple."""
         self._stats, self._report_error = stats, report_error
         self._damaged: dict[int, int] = {}  # source task -> first number of a damaged frame
-        self._stray = False  # a record was seen that nothing can be read from
+        self._stray = False  # whether a record was seen whose header cannot be read
         self._held: dict[int, SortedKeyList] = {}  # source task -> frames that came too early, by the number of their first tuple
         self._held_since: dict[int, int] = {}
-        self._gap_since: dict[int, int] = {}  # source task -> time waited when the first frame behind the gap came; -1: reported
+        self._gap_since: dict[int, int] = {}  # source task -> waited time when the first frame behind the gap came; -1: reported
         self._clock_ms = self._waited_ms = 0
 
-    def pass_time(self, timestamp_ms: int) -> list[Numbered]:
-        """Take note of the time; return frames that were held back for long enough.
+    def advance_time(self, timestamp_ms: int) -> list[Numbered]:
+        """Advance the waited time, and return the frames that were held back for long enough.
 
-        :param timestamp_ms: of the record that comes now; by a clock that may be set back.
+        :param timestamp_ms: timestamp of the next record, from a clock that may be set back.
         """
         self._waited_ms += min(_MAX_STEP_MS, max(0, timestamp_ms - self._clock_ms))
         self._clock_ms = timestamp_ms
@@ -62,8 +62,8 @@ class Receiver:
             return []
         return [n for source, since in list(self._held_since.items()) if self._waited_ms - since >= PATIENCE_MS for n in self._give_up(source)]
 
-    def damaged(self, value: bytes | None) -> None:
-        """Take note of a record that is no frame."""
+    def note_damaged(self, value: bytes | None) -> None:
+        """Remember a record that is not a well-formed frame."""
         header = peek_header(value)
         if header is None:
             self._stray = True
@@ -72,9 +72,9 @@ class Receiver:
             self._damaged[header.source_task] = min(first, header.first_seq)
 
     def accept(self, frame: DataFrame, value: bytes) -> list[Numbered]:
-        """Return what is new: (source task, number of the first tuple, segment).
+        """Return the new segments of a frame: (source task, number of the first tuple, segment).
 
-        :param value: the record that ``frame`` was read from.
+        :param value: the record that ``frame`` was decoded from.
         """
         source, first = frame.source_task, frame.first_seq
         expected = self.expected.get(source, 0)
@@ -117,13 +117,13 @@ class Receiver:
             yield source, expected, segment
             expected += segment.n
         if expected > self.expected.get(source, 0):
-            self._damaged.pop(source, None)  # nothing is missing up to here
+            self._damaged.pop(source, None)  # everything up to here has arrived
             if self._gap_since:
                 self._gap_since.pop(source, None)
         self.expected[source] = expected
 
     def _release(self, source: int) -> list[Numbered]:
-        """Return what was held back and can go on now."""
+        """Return the held-back frames that follow without a gap."""
         held = self._held[source]
         released: list[Numbered] = []
         while held and _first_seq(held[0]) <= self.expected.get(source, 0):
@@ -137,8 +137,8 @@ class Receiver:
             if since >= 0 and self._waited_ms - since >= PATIENCE_MS:
                 self._gap_since[source] = -1
                 self._report_error(
-                    f"tuple {self.expected.get(source, 0)} of task {source} does not come, though later ones did {PATIENCE_MS // 1000} s ago: either the query "
-                    "of that task fails again and again, or the brokers have lost records that they had acknowledged; in that case start the topology afresh"
+                    f"tuple {self.expected.get(source, 0)} of task {source} has not arrived, though later ones did {PATIENCE_MS // 1000} s ago: either the query "
+                    "of that task keeps failing, or the brokers have lost records that they had acknowledged; in that case start the topology afresh"
                 )
 
     def _give_up(self, source: int) -> list[Numbered]:
@@ -167,7 +167,7 @@ class Receiver:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state."""
+        """Restore a state."""
         self.expected, self._damaged, self._stray = dict(state["expected"]), dict(state["damaged"]), state["stray"]
         self._held = {source: SortedKeyList(values, key=_first_seq) for source, values in state["held"].items()}
         self._held_since = dict(state["held_since"])

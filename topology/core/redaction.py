@@ -1,8 +1,9 @@
-"""The one rule of what is secret, applied wherever a configuration or a text leaves the process.
+"""The single rule of what is secret, applied wherever a configuration or a text leaves the process.
 
-Secret are the values of keys that name a password, a secret, a token, credentials, a JAAS line or key material; in any text the
-password of ``user:password@`` in a URL, a private key in PEM, and what is assigned to such a name (``password="..."``).
-A key that says where a secret is (``password.env``, ``secret.file``, ``keystore.location``) is no secret itself.
+In a configuration, the values of keys are secret that name a password, a secret, a token, credentials, a JAAS line or key
+material. In a text, the password of ``user:password@`` in a URL, a private key in PEM, and values assigned to such names
+(``password="..."``) are secret. A key that says where a secret is (``password.env``, ``secret.file``,
+``keystore.location``) is not secret itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from dskype.topology.errors import TopologyError, explain
 
-__all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "filled", "hidden_in", "is_secret", "redact", "redact_text"]
+__all__ = ["HIDDEN", "SPARK_KEYS", "RedactingFormatter", "hidden_paths", "is_secret", "redact", "redact_text", "restore_secrets"]
 
 HIDDEN = "******"
 
@@ -22,10 +23,10 @@ _NAMES = r"passw|passphrase|secret|jaas|token(?!i[sz])|credential|private|bearer
 _KEYS = r"(?:access|account|api|auth|encryption|keystore|shared|signing|ssl|tls)[._-]?key"
 _BEGINNINGS = "[pP][aArR]|[sS][eEhHiIsS]|[tT][oOlL]|[jJ][aA]|[cC][rR]|[bB][eE]|[aA][uUcCpP]|[eE][nN]|[kK][eE]"
 SPARK_KEYS = f"(?={_BEGINNINGS})(?i:{_NAMES}|{_KEYS})"
-"""The rule for keys as Java's regular expressions write it: Spark's plans and logs follow it, too.
+"""The rule for keys as a Java regular expression, for Spark's plans and logs.
 
-Spark applies it to every option of every query in every micro-batch, several times. Java tries all alternatives at every character, so the
-two letters with which one may begin are looked at first: that halves the time.
+Spark applies it several times to every option of every query in every micro-batch. Java tries all alternatives at every character, so the
+expression first checks the two letters with which an alternative may begin; that halves the time.
 """
 
 _SECRET = re.compile(rf"{_NAMES}|(?:^|[._-])auth$|{_KEYS}(?!store)", re.I)
@@ -40,14 +41,14 @@ _ASSIGNED = re.compile(
 
 
 def is_secret(key: object) -> bool:
-    """Tell whether the value of a key must not be seen."""
+    """Tell whether the value of a key is secret."""
     return isinstance(key, str) and _SECRET.search(key) is not None and not _WHERE.search(key)
 
 
 def redact(value: Any) -> Any:
-    """Return a copy of a configuration, or of a part of one, that may be seen: secrets are ``******``.
+    """Return a copy of a configuration, or of a part of one, with ``******`` in place of secrets.
 
-    Maps and lists are gone through; empty values and booleans stay.
+    It descends into maps and lists; empty values and booleans stay.
     """
     if isinstance(value, Mapping):
         return {k: HIDDEN if is_secret(k) and not isinstance(v, bool) and v not in (None, "") else redact(v) for k, v in value.items()}
@@ -57,7 +58,7 @@ def redact(value: Any) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """Return a text that may be seen: the secrets in it are ``******``.
+    """Return a text with ``******`` in place of secrets.
 
     >>> redact_text("no answer from redis://ann:open-sesame@host:1/0")
     'no answer from redis://ann:******@host:1/0'
@@ -74,17 +75,17 @@ def _hide_assigned(match: re.Match[str]) -> str:
     return f"{match[1]}{quote}{HIDDEN}{quote}"
 
 
-def filled(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that was stored redacted, with its secrets taken from the one that is given now.
+def restore_secrets(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that was stored redacted, with the secrets of the configuration given now.
 
-    :raises TopologyError: a secret is not given, or not where it was.
+    :raises TopologyError: a secret is missing, or not where it was.
     """
     missing: list[str] = []
-    result = {k: _filled(v, given.get(k), k, missing) for k, v in stored.items()}
+    result = {k: _restore(v, given.get(k), k, missing) for k, v in stored.items()}
     if missing:
         raise TopologyError(
             explain(
-                "Secrets of a configuration are not stored: a topology that is taken up again needs them again.",
+                "Secrets of a configuration are not stored: to resume a topology, give them again.",
                 given=f"a configuration without {', '.join(sorted(missing))}",
                 hint="submit it with the configuration it was first submitted with",
             )
@@ -92,22 +93,22 @@ def filled(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def hidden_in(value: Any, path: str = "") -> list[str]:
-    """Return where a redacted configuration lacks a secret."""
+def hidden_paths(value: Any, path: str = "") -> list[str]:
+    """Return the places in a redacted configuration where a secret was replaced."""
     if isinstance(value, Mapping):
-        return [found for k, v in value.items() for found in hidden_in(v, f"{path}: {k}" if path else str(k))]
+        return [found for k, v in value.items() for found in hidden_paths(v, f"{path}: {k}" if path else str(k))]
     if isinstance(value, (list, tuple)):
-        return [found for i, v in enumerate(value) for found in hidden_in(v, f"{path}[{i}]")]
+        return [found for i, v in enumerate(value) for found in hidden_paths(v, f"{path}[{i}]")]
     return [path] if isinstance(value, str) and HIDDEN in value else []
 
 
-def _filled(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
+def _restore(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
     if isinstance(stored, Mapping):
         known = given if isinstance(given, Mapping) else {}
-        return {k: _filled(v, known.get(k), f"{path}: {k}", missing) for k, v in stored.items()}
+        return {k: _restore(v, known.get(k), f"{path}: {k}", missing) for k, v in stored.items()}
     if isinstance(stored, list):
         known_items = given if isinstance(given, (list, tuple)) and len(given) == len(stored) else [None] * len(stored)
-        return [_filled(v, g, f"{path}[{i}]", missing) for i, (v, g) in enumerate(zip(stored, known_items))]
+        return [_restore(v, g, f"{path}[{i}]", missing) for i, (v, g) in enumerate(zip(stored, known_items))]
     if not isinstance(stored, str) or HIDDEN not in stored:
         return stored
     if given in (None, "") or (stored != HIDDEN and redact(given) != stored):
@@ -117,8 +118,8 @@ def _filled(stored: Any, given: Any, path: str, missing: list[str]) -> Any:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats log records, tracebacks included, without the secrets in them."""
+    """Formats log records, tracebacks included, with secrets redacted."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the redacted text of a record."""
         return redact_text(super().format(record))

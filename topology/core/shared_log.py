@@ -1,4 +1,4 @@
-"""A list that processes of one machine share: what test helpers feed to tasks and hear of them."""
+"""A list that processes of one machine share; test helpers exchange values with tasks through it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def _scratch_folder() -> Path:
-    """Return this process' folder of shared logs, removed when the process ends."""
+    """Return this process's folder of shared logs, which is removed when the process ends."""
     global _folder  # noqa: PLW0603 - one for the process
     pid = os.getpid()
     if _folder is None or _folder[0] != pid:
@@ -31,14 +31,14 @@ def _scratch_folder() -> Path:
 
 
 def _remove_folder(pid: int, folder: Path) -> None:
-    if os.getpid() == pid:  # a forked child inherits the registration, not the folder
+    if os.getpid() == pid:  # a forked child inherits the registration, but must not remove the folder
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class SharedLog:
     """An append-only list of plain values that all processes of this machine share.
 
-    Copies (``copy``, pickle) are the same log. An append is one write, so appends of several processes do not mix.
+    Copies (``copy``, pickle) refer to the same log. An append is one write, so appends of several processes do not mix.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class SharedLog:
         return self._file
 
     def append(self, value: Any) -> None:
-        """Add a value: None, bool, int, float, str, bytes, list, tuple, dict or numpy array."""
+        """Append a value: None, bool, int, float, str, bytes, list, tuple, dict or numpy array."""
         data = pack_state(value)
         os.write(self._fd(), _LENGTH.pack(len(data)) + data)
 
     def read(self, position: int = 0) -> Iterator[tuple[int, Any]]:
-        """Yield the values from ``position`` on, each with the position behind it; 0 is the beginning."""
+        """Yield (position of the next value, value) from ``position`` on; 0 is the beginning."""
         fd = self._fd()
         while len(head := os.pread(fd, _LENGTH.size, position)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
@@ -87,7 +87,7 @@ class SharedLog:
         return os.fstat(self._fd()).st_size
 
     def close(self) -> None:
-        """Close the file; the log stays, and opens again when used."""
+        """Close the file; the log stays, and is opened again on the next use."""
         fd, self._file = getattr(self, "_file", None), None
         if fd is not None:
             os.close(fd)

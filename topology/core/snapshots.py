@@ -1,20 +1,20 @@
-"""Snapshots and journals of tasks: format, checks, and where they are kept.
+"""Snapshots and journals of tasks: format, checks and storage.
 
-A *snapshot* is the state of a bolt task at a version (the next inbox offset to process). A
-*journal entry* is the state of a spout task after a batch together with the records that the batch
-emitted, because a spout cannot be asked again for what it emitted. Both are msgpack with typed
-arrays behind a header with format version, checksum and length::
+A *snapshot* is the state of a bolt task at a version (the next inbox offset to process). A *journal entry* is the state
+of a spout task after a batch, together with the records that the batch emitted, because a spout cannot repeat them.
+Both are msgpack with typed arrays, behind a header with format version, checksum and length::
 
     b"DSNP" | u16 format | u32 crc32 of the body | u64 length of the body | body
 
-Files are written beside their place and then renamed or linked, so a reader sees a whole file or none.
+Files are written under a temporary name and then renamed or linked, so a reader sees a complete file or none.
 
-Two processes may believe that they own a task: a host that was thought lost goes on, a driver comes back. A snapshot does no harm
-then, because the state at a version follows from the inbox. A journal does: what a spout emits follows from nothing. So the journal
-of a task is one chain: entry N is created and never replaced, whoever comes second is refused and has to go on behind it.
+Two processes may both believe that they own a task, for example when a host that was thought lost is still running.
+Snapshots are safe then, because the state at a version follows from the inbox. What a spout emits follows from nothing
+else, so its journal is one chain: entry N is created once and never replaced. A second process that tries to create it
+is refused, and has to continue behind it.
 
-A *term* numbers the drivers of a topology. Whoever takes a topology over takes the next term first; from then on the processes of
-earlier drivers are refused.
+*Terms* number the drivers of a topology. A driver that takes a topology over first takes the next term; from then on,
+processes of earlier drivers are refused.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _JOURNAL_KEPT = 3
 _TERMS = "terms"
 _TERMS_KEPT = 8
 _PARTIAL, _ABANDONED_S = ".partial", 60
-"""How files end that are being written; older ones are of processes that were killed."""
-_LOOKS = 10
-"""How often the files of a task are listed again when the one to read has been removed meanwhile."""
+"""Suffix of files that are being written, and the age from which they must belong to killed processes."""
+_ATTEMPTS = 10
+"""How often to list the files of a task when the one to read is removed in between."""
 
 
 class SnapshotError(TopologyError):
-    """A snapshot cannot be read: damaged, cut short, or of another format."""
+    """A snapshot cannot be read: it is damaged, truncated, or of another format."""
 
 
 class JournalTakenError(TopologyError):
-    """Another process has written this journal entry, or later ones; the batch has to be run again, behind them."""
+    """Another process has written this journal entry or later ones; the batch has to be run again behind them."""
 
     retriable = True
 
@@ -78,11 +78,11 @@ class TermTakenError(TopologyError):
 
 
 class FencedError(FatalError):
-    """Another driver has taken the topology over; this process must write nothing any more."""
+    """Another driver has taken the topology over; this process must not write any more."""
 
 
 class WriteError(TopologyError):
-    """A snapshot or a journal entry could not be written, most likely for want of space."""
+    """A snapshot or a journal entry could not be written, most likely because the disk is full."""
 
     retriable = True
 
@@ -98,9 +98,9 @@ def encode_snapshot(state: Any) -> bytes:
 
 
 def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
-    """Check and read what :func:`encode_snapshot` wrote.
+    """Check and decode what :func:`encode_snapshot` wrote.
 
-    :raises SnapshotError: naming ``name``, what was expected and what was found.
+    :raises SnapshotError: with ``name``, what was expected and what was found.
     """
     if len(data) < _HEADER.size:
         msg = f"{name} is cut short; expected at least {_HEADER.size} bytes; given: {len(data)}"
@@ -108,7 +108,7 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
     magic, version, crc, length = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]
     if magic != _MAGIC:
-        msg = f"{name} is no snapshot; expected it to begin with {_MAGIC!r}; given: {magic!r}"
+        msg = f"{name} is not a snapshot; expected it to begin with {_MAGIC!r}; given: {magic!r}"
         raise SnapshotError(msg)
     if version != FORMAT:
         msg = f"{name} has another format; expected {FORMAT}; given: {version}; hint: start over or use the version that wrote it"
@@ -123,42 +123,41 @@ def decode_snapshot(data: bytes, name: str = "snapshot") -> Any:
 
 
 class SnapshotStore(Protocol):
-    """Where snapshots and journals of one topology live; used by its executors and its driver.
+    """Holds the snapshots and journals of one topology; its executors and its driver use it.
 
-    Every method that writes raises :class:`LostStateError` when the store was removed: only :meth:`create` makes one.
-    With ``term`` it raises :class:`FencedError`, and writes nothing, when another term than that has been taken.
+    Methods that write raise :class:`LostStateError` if the store was removed; only :meth:`create` creates one. With
+    ``term`` they raise :class:`FencedError`, and write nothing, if another term has been taken.
 
-    ``problems`` collects the texts of damaged snapshots that were passed over; whoever loads
-    reports and empties it.
+    :ivar problems: messages about damaged files that were skipped; the caller of a load reports them and clears the list.
     """
 
     problems: list[str]
 
     def create(self) -> None:
-        """Make the store if it is not there; the driver's task alone."""
+        """Create the store if it does not exist; only the driver calls this."""
 
     def clear(self) -> None:
-        """Remove all snapshots and journals; terms stay, so that processes of earlier drivers stay out."""
+        """Remove all snapshots and journals, but not the terms, so that processes of earlier drivers stay refused."""
 
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
         """Keep ``data`` (from :func:`encode_snapshot`) as the state of ``task`` at ``version``."""
 
     def versions(self, task: int) -> list[int]:
-        """Return the versions kept, ascending, whether readable or not."""
+        """Return the versions of all snapshots, readable or not, in ascending order."""
 
     def load(self, task: int, at_most: int | None = None) -> tuple[int, Any] | None:
-        """Return (version, state) of the newest readable snapshot not above ``at_most``."""
+        """Return (version, state) of the newest readable snapshot up to ``at_most``."""
 
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
-        """Add entry ``number`` to a task's journal; the two entries before it stay, older ones go.
+        """Add entry ``number`` to a task's journal; keep the two entries before it, and remove older ones.
 
-        :raises JournalTakenError: the entry is there, or later ones are; the journal is as it was.
+        :raises JournalTakenError: this entry or a later one exists; the journal is unchanged.
         """
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
         """Return the number of the newest journal entry, readable or not, and the newest readable entry.
 
-        :raises SnapshotError: there are entries, but none can be read.
+        :raises SnapshotError: none of the entries can be read.
         """
 
     def newest_journal(self, task: int) -> int:
@@ -170,32 +169,32 @@ class SnapshotStore(Protocol):
     def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
         """Take a term for a driver.
 
-        :param term: one more than :meth:`newest_term`; the first one of a store a number that no earlier store in its place
-            can have reached, such as the seconds since 1970: processes of a topology that was killed may still be about.
-        :param holder: who takes it: plain values, for messages.
+        :param term: one more than :meth:`newest_term`. The first term of a store must be above all terms of earlier stores in the same
+            place, because processes of a killed topology may still run; the seconds since 1970, for example.
+        :param holder: describes the driver in messages: plain values.
         :raises TermTakenError: another driver was faster; ask for the newest term again.
         """
 
     def term_holder(self, term: int) -> dict[str, Any]:
-        """Return what :meth:`take_term` was told; empty if that is not known any more."""
+        """Return the ``holder`` of a term as given to :meth:`take_term`; empty if it is no longer known."""
 
     def check_term(self, term: int | None) -> None:
-        """Raise :class:`FencedError` when a newer term than this has been taken."""
+        """Raise :class:`FencedError` if a newer term than this has been taken."""
 
-    def place(self, task: int) -> str:
-        """Say where the snapshots and the journal of a task are, for messages."""
+    def location(self, task: int) -> str:
+        """Return where the snapshots and the journal of a task are, for messages."""
 
 
 class _StoreBase:
-    """What every store shares: newest readable first, pruning, one chain of journal entries, terms."""
+    """Base of all stores: loads the newest readable file, prunes, keeps journals as chains, checks terms."""
 
     def __init__(self, kept: int = 3) -> None:
         self.kept = kept
         self.problems: list[str] = []
-        self._synced: dict[int, int] = {}  # task -> journal entry that is on the disk
+        self._synced: dict[int, int] = {}  # task -> newest journal entry that was synced to the disk
 
-    def place(self, task: int) -> str:
-        """Say where the snapshots and the journal of a task are, for messages."""
+    def location(self, task: int) -> str:
+        """Return where the snapshots and the journal of a task are, for messages."""
         raise NotImplementedError
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
@@ -215,7 +214,7 @@ class _StoreBase:
 
     def _newest_readable(self, task: int, kind: str, at_most: int | None = None) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and its content."""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             problems: list[str] = []
             numbers = [n for n in self._numbers(str(task), f"{kind}-") if at_most is None or n <= at_most]
             try:
@@ -228,11 +227,11 @@ class _StoreBase:
                     else:
                         self.problems += problems
                         return found
-            except FileNotFoundError:  # another process has written newer ones and removed it
+            except FileNotFoundError:  # another process has written newer files and removed this one
                 continue
             self.problems += problems
             return None
-        msg = f"the files of task {task} come and go faster than they can be read; expected one of {[self._name(task, kind, n) for n in numbers]}"
+        msg = f"the files of task {task} are replaced faster than they can be read; expected one of {[self._name(task, kind, n) for n in numbers]}"
         raise SnapshotError(msg)
 
     # -- snapshots --------------------------------------------------------------------------------
@@ -254,12 +253,12 @@ class _StoreBase:
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
         name = self._name(task, "journal", number)
         try:
-            # Not synced: every entry has to survive the process, as the broker's own log does; the machine, one now and then (`sync_journal`).
+            # Not synced: like the broker's own log, every entry survives the process, but only those that `sync_journal` syncs survive a power cut.
             self._create(name, data, term, sync=False)
         except FileExistsError:
             raise _taken(task, number, self.newest_journal(task)) from None
         numbers = self._numbers(str(task), "journal-")
-        # This process may have paused since it looked. By now its number may have been used and pruned, or the journal may be another topology's.
+        # This process may have been suspended: meanwhile the number may have been used and pruned, or the journal may belong to another topology.
         if numbers[-1:] != [number] or (number > 1 and number - 1 not in numbers):
             self._remove(name)
             raise _taken(task, number, max([n for n in numbers if n != number], default=0))
@@ -274,9 +273,9 @@ class _StoreBase:
         if numbers := self._numbers(str(task), "journal-"):
             msg = explain(
                 f"None of the journal entries of task {task} can be read. Without one the task would begin with its first tuple, and its receivers would "
-                "drop what they take for repetitions.",
+                "drop its tuples as repetitions.",
                 given="; ".join(self.problems[-len(numbers) :]),
-                hint=f"bring {self.place(task)} back from a backup, or start the topology afresh",
+                hint=f"restore {self.location(task)} from a backup, or start the topology afresh",
             )
             raise SnapshotError(msg)
         return None
@@ -331,13 +330,13 @@ def _taken(task: int, number: int, newest: int) -> JournalTakenError:
     if not newest:
         return JournalTakenError(f"the journal of task {task} was removed or started over by another process; given: entry {number}; nothing was released")
     return JournalTakenError(
-        f"another process goes on with the journal of task {task}; its newest entry is {newest}; given: {number}; "
+        f"another process continues the journal of task {task}; its newest entry is {newest}; given: {number}; "
         "nothing was released; the batch is run again behind that entry"
     )
 
 
 class MemorySnapshotStore(_StoreBase):
-    """Keeps snapshots in a dictionary: for the simulated transport."""
+    """Keeps snapshots in memory, for the simulated transport."""
 
     def __init__(self, kept: int = 3) -> None:
         super().__init__(kept)
@@ -345,14 +344,14 @@ class MemorySnapshotStore(_StoreBase):
         self.exists = True
 
     def create(self) -> None:
-        """Make the store if it is not there."""
+        """Create the store if it does not exist."""
         self.exists = True
 
     def clear(self) -> None:
-        """Remove all snapshots and journals; terms stay."""
+        """Remove all snapshots and journals, but not the terms."""
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{_TERMS}/")}
 
-    def place(self, task: int) -> str:
+    def location(self, task: int) -> str:
         return f"memory of task {task}"
 
     def _check_writable(self, term: int | None) -> None:
@@ -383,39 +382,39 @@ class MemorySnapshotStore(_StoreBase):
 
 
 class FileSnapshotStore(_StoreBase):
-    """Keeps snapshots as files below a folder that every executor and the driver can reach.
+    """Keeps snapshots as files below a folder that the driver and every executor can reach.
 
-    :param folder: made by :meth:`create`, readable by its owner only.
-    :param kept: snapshots kept per task; the newest one serves, older ones stand in for damaged ones.
+    :param folder: created by :meth:`create`, readable by its owner only.
+    :param kept: snapshots kept per task; older ones are used only if newer ones are damaged.
     """
 
     def __init__(self, folder: str | Path, kept: int = 3) -> None:
         super().__init__(kept)
         self.folder = Path(folder)
-        # Two hosts that share the folder may have processes of the same number.
+        # Processes on two hosts that share the folder may have the same id.
         self._partial = f"{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
 
     def create(self) -> None:
-        """Make the folder if it is not there, and sweep what is half written."""
+        """Create the folder if it does not exist, and remove partial files."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in self.folder.iterdir():
             _sweep(folder, 0)
 
     def sweep(self, task: int) -> None:
-        """Remove what processes that were killed have left half written in a task's folder."""
+        """Remove the partial files of killed processes from a task's folder."""
         _sweep(self.folder / str(task), _ABANDONED_S)
 
     def clear(self) -> None:
-        """Remove all snapshots and journals; terms stay."""
+        """Remove all snapshots and journals, but not the terms."""
         for path in self.folder.iterdir():
             if path.name != _TERMS:
                 shutil.rmtree(path)
 
-    def place(self, task: int) -> str:
+    def location(self, task: int) -> str:
         return f"the folder {self.folder / str(task)}"
 
     def sync_journal(self, task: int) -> None:
-        """Bring the newest journal entry of a task to the disk; it stays until a newer one is there.
+        """Sync the newest journal entry of a task to the disk; it is kept until a newer one is synced.
 
         May be called by another thread than the one that writes entries.
         """
@@ -425,7 +424,7 @@ class FileSnapshotStore(_StoreBase):
         for path in (self.folder / self._name(task, "journal", number), self.folder / str(task)):
             try:
                 descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:  # there are newer ones already
+            except FileNotFoundError:  # newer entries have replaced it
                 return
             try:
                 os.fsync(descriptor)
@@ -434,7 +433,7 @@ class FileSnapshotStore(_StoreBase):
         self._synced[task] = number
 
     def _partial_file(self, name: str, data: bytes, *, sync: bool) -> str:
-        """Write a file beside its place and return its path."""
+        """Write the file under a temporary name, and return its path."""
         folder, _, file_name = name.partition("/")
         path = f"{self.folder}/{folder}/.{file_name}.{self._partial}"
         try:
@@ -462,14 +461,14 @@ class FileSnapshotStore(_StoreBase):
             explain(
                 f"{name} cannot be written: {error.strerror or error}.",
                 given=f"{len(data)} bytes to write; {free} bytes free in {self.folder}",
-                hint="make room there; writing goes on by itself then"
+                hint="free some space there; the topology then continues by itself"
                 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
                 else "the folder must be writable, on a file system with hard links",
             )
         )
 
     def _fill(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a file, and leave none behind if that fails."""
+        """Write a file; remove it if that fails."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             with open(descriptor, "wb") as file:
@@ -489,7 +488,7 @@ class FileSnapshotStore(_StoreBase):
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         partial = self._partial_file(name, data, sync=True)
         try:
-            self.check_term(term)  # last, for what came before took its time
+            self.check_term(term)  # as late as possible, because writing took time
             os.replace(partial, self.folder / name)
         except OSError as error:
             raise self._write_error(name, data, error) from error
@@ -500,7 +499,7 @@ class FileSnapshotStore(_StoreBase):
         partial = self._partial_file(name, data, sync=sync)
         try:
             self.check_term(term)
-            os.link(partial, f"{self.folder}/{name}")  # unlike a renaming, refuses to replace
+            os.link(partial, f"{self.folder}/{name}")  # unlike a rename, it refuses to replace a file
         except FileExistsError:
             raise
         except OSError as error:
@@ -537,6 +536,6 @@ def _removed(folder: Path | str) -> LostStateError:
         explain(
             "The folder of the topology's snapshots and journals is gone; nothing was written.",
             given=str(folder),
-            hint="the topology was killed or started over, or the folder was removed under it",
+            hint="the topology was killed or started over, or its folder was removed",
         )
     )

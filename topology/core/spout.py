@@ -1,8 +1,8 @@
-"""Tasks of spouts: pulses, tracked tuples, timeouts, and the journal of what was emitted.
+"""Tasks of spouts: pulses, tracked tuples and timeouts; and Kafka spouts.
 
-A spout may be as unpredictable as it likes (clocks, sockets, randomness): what it emitted in a
-batch is journaled together with its state before the batch is released. After a crash the journal's
-records are released again, numbered as before, and the spout goes on behind them.
+A spout may be unpredictable (clocks, sockets, randomness). So its state and everything that it emitted in a batch are
+journaled before the batch is released. After a crash, the records of the journal are released again with the same
+numbers, and the spout continues behind them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import Control, DataFrame, Pulse, Segment, Tick
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.task import Task
-from dskype.topology.core.values import FrameError, column_rows, pack_state
-from dskype.topology.errors import DeadLetter, TopologyError, text_of
+from dskype.topology.core.values import FrameError, pack_state
+from dskype.topology.errors import DeadLetter, TopologyError, message_of, text_of
 from dskype.topology.planning.acker import ACKER_ACK_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.tuples import InRecord
+from dskype.topology.tuples import InRecord, column_to_list
 
 __all__ = ["KafkaSpoutTask", "SpoutTask", "make_spout_task"]
 
 _ROOT_BLOCK = 1024
 _BACKLOG_BYTES, _RECORD_BYTES = 64 << 20, 400
-"""What a task holds of external records while it may not emit, and what a record takes besides key and value; further ones are read again later."""
+"""Most bytes of external records that a task holds while it may not emit, where a record counts for its key, its value and this much more. Further records
+are read again later."""
 _READ_RECORDS, _READ_BYTES = 20_000, 16 << 20
-"""How much is read again at once."""
+"""Most records and bytes that are read again at once."""
 
 _PARTITION = itemgetter(0, 1)
 """Topic and partition of a record."""
@@ -54,8 +55,8 @@ class SpoutTask(Task):
         self.pulse = 0
         self._roots_made = 0
         self._root_block: list[int] = []
-        # root -> (message id, stream, emitted at), in two generations: one not touched for a whole
-        # turn of ``topology.message.timeout.secs`` has timed out.
+        # root -> (message id, stream, emitted at), in two generations. They rotate once per message timeout; a tree in the older one
+        # at that time has timed out.
         self._pending: list[dict[int, tuple[Any, str, int]]] = [{}, {}]
         self._settle: deque[tuple[bool, Any]] = deque()
         self.limited = False
@@ -92,23 +93,23 @@ class SpoutTask(Task):
         settled = self.stats.acked, self.stats.failed
         before = [sum(counter.values()) for counter in settled]
         super().process(records)
-        # A spout at topology.max.spout.pending goes on as soon as trees are settled, not at the next pulse.
+        # A spout limited by topology.max.spout.pending continues as soon as trees are settled, without waiting for the next pulse.
         if self.limited and self.active and self.credit and before != [sum(counter.values()) for counter in settled]:
             self._emit()
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
-        except DataLossError:  # for the topology to end with, not for the spout to try again
+        except DataLossError:  # ends the topology; restarting the spout would not help
             raise
-        except Exception as error:  # the user's code: restart the spout as a worker would
+        except Exception as error:  # the user's code: restart the component, as a worker of Storm would
             self._restart(error)
         while self._settle:
             completed, message_id = self._settle.popleft()
             self._settled(completed, message_id)
 
     def _emit(self) -> None:
-        started, collector = perf_counter_ns(), self.collector  # (a component that breaks gets another one)
+        started, collector = perf_counter_ns(), self.collector  # a restart replaces self.collector
         first = collector.emits
         self._guard(self._emit_loop)
         self.credit = max(0, self.credit - (collector.emits - first))
@@ -121,7 +122,7 @@ class SpoutTask(Task):
         while not self.pending_limit():
             before = collector.emits
             self.component.next_tuple()
-            if collector.emits == before:  # nothing there: wait for the next pulse
+            if collector.emits == before:  # nothing to emit: wait for the next pulse
                 return
             if collector.emits - first >= self.credit or perf_counter() > deadline:
                 return
@@ -136,18 +137,12 @@ class SpoutTask(Task):
         return self._root_block.pop()
 
     def track(self, root: int, edges: int, message_id: Any, stream: str) -> None:
-        """Remember a tracked tuple and tell its acker."""
+        """Remember a tracked tuple and notify its acker."""
         self._pending[0][root] = (message_id, stream, self._wall_ms())
-        out = self.outs[ACKER_INIT_STREAM_ID]
-        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
-        if channel.out is not out:
-            channel.open(out)
-        channel.rows.append((root, edges, self.id))
-        out.emitted += 1
-        out.transferred += 1
+        self._send_to_acker(ACKER_INIT_STREAM_ID, root, (root, edges, self.id))
 
     def ack_at_once(self, message_id: Any, stream: str) -> None:
-        """Ack a tuple with a message id in a topology without ackers (R5 of the contract)."""
+        """Ack a tuple with a message id in a topology without ackers."""
         self.stats.acked[stream] += 1
         self._settle.append((True, message_id))
 
@@ -159,7 +154,7 @@ class SpoutTask(Task):
 
     def _finish(self, root: int, completed: bool) -> None:
         entry = self._pending[0].pop(root, None) or self._pending[1].pop(root, None)
-        if entry is None:  # timed out before, or emitted before a crash that lost its id
+        if entry is None:  # it has timed out, or a crash has lost its message id
             return
         message_id, stream, emitted_ms = entry
         if completed:
@@ -176,11 +171,11 @@ class SpoutTask(Task):
                 continue
             roots = segment.columns[0]
             if not (roots.ndim == 1 and roots.dtype.kind in "iu" if isinstance(roots, np.ndarray) else type(roots) is list and set(map(type, roots)) <= {int}):
-                msg = f"a frame of stream {segment.stream!r:.80} settles what is no tree; expected whole numbers; given: {roots!r:.80}"
+                msg = f"a frame of stream {segment.stream!r:.80} has roots that are not integers; given: {roots!r:.80}"
                 raise FrameError(msg)
 
     def _run_segment(self, source: int, first_seq: int, segment: Segment) -> None:
-        roots = column_rows(segment.columns[0]) if segment.columns else ()
+        roots = column_to_list(segment.columns[0]) if segment.columns else ()
         if segment.stream == ACKER_RESET_TIMEOUT_STREAM_ID:
             for root in roots:
                 entry = self._pending[1].pop(root, None)
@@ -191,7 +186,7 @@ class SpoutTask(Task):
             self._finish(root, segment.stream == ACKER_ACK_STREAM_ID)
 
     def _run_tick(self, tick: Tick) -> None:
-        """Turn the generations: what is in the older one has waited for one to two timeouts."""
+        """Rotate the generations: trees in the older one have waited for one to two timeouts, and fail."""
         if tick.rate_secs != 0 or not self.conf[Config.TOPOLOGY_ENABLE_MESSAGE_TIMEOUTS]:
             return
         expired = self._pending[1]
@@ -214,8 +209,8 @@ class SpoutTask(Task):
                 if not self.unpackable_ids:
                     self.unpackable_ids = True
                     self.report_error(
-                        "message ids that are no plain values (str, int, bytes, tuple, ...) are not "
-                        "remembered over a crash of the spout: their trees are neither acked nor failed then"
+                        "message ids that are not plain values (str, int, bytes, tuple, ...) do not survive a "
+                        "crash of the spout: their trees are neither acked nor failed then"
                     )
             generations.append(rows)
         state |= {"pulse": self.pulse, "active": self.active, "credit": self.credit, "roots_made": self._roots_made, "pending": generations}
@@ -235,11 +230,11 @@ class SpoutTask(Task):
         return super().report() | {"pulse": self.pulse, "pending": self.pending, "active": self.active}
 
     def positions(self) -> dict[tuple[str, int], int]:
-        """Return (topic, partition) -> next offset of everything this task reads."""
+        """Return (topic, partition) -> next offset, for everything that this task reads."""
         return {(self.inbox, self.index): self.version}
 
     def process_external(self, records: Iterable[InRecord]) -> None:
-        """Take records of external topics; only a Kafka spout gets any."""
+        """Process records of external topics; only a Kafka spout gets any."""
 
 
 def _packable(value: Any) -> bool:
@@ -251,15 +246,15 @@ def _packable(value: Any) -> bool:
 
 
 class _UnreadableError(TopologyError):
-    """Records cannot be read again now, and are not lost for all that is known."""
+    """Records cannot be read now, but as far as is known they are not lost."""
 
 
 class KafkaSpoutTask(SpoutTask):
-    """A task of a :class:`KafkaSpout`: emits external records, again when their trees fail.
+    """A task of a :class:`KafkaSpout`: emits external records, and emits them again when their trees fail.
 
-    Message id = (topic, partition, offset); within the task the number of the attempt is added, so
-    that tuples of an attempt that has failed do not settle the next one. The *committed* position of
-    a partition is the lowest offset that is not settled, as Storm's OffsetManager computes it.
+    The message id is (topic, partition, offset). Within the task, the number of the attempt is appended, so that tuples
+    of a failed attempt do not settle the next one. The *committed* position of a partition is the lowest offset that is
+    not settled, as in Storm's OffsetManager.
     """
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> None:
@@ -267,14 +262,14 @@ class KafkaSpoutTask(SpoutTask):
         self._reader = reader
         self._next: dict[tuple[str, int], int] = {}  # next offset to emit
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
-        self._held: dict[tuple[str, int], int] = {}  # the backlog is complete up to here
-        self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, trees not complete]
+        self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
+        self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
         self._backlog: dict[tuple[str, int], _Backlog] = {}
-        self._arrivals: list[int] | None = None  # of what was emitted since the last report: oldest and newest time, how many
-        self._retries: list[tuple[int, str, int, int]] = []  # (not before, topic, partition, offset)
+        self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
+        self._retries: list[tuple[int, str, int, int]] = []  # (earliest time, topic, partition, offset)
         self._skips_loss = self.conf[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
-        self._lost: dict[tuple[str, int], int] = {}  # records that were gone before they were emitted
-        self._first_attempts: dict[tuple[str, int], int] = {}  # of a topic that was made again: attempts are numbered behind those of the old one
+        self._lost: dict[tuple[str, int], int] = {}  # number of records that were lost before they were emitted
+        self._first_attempts: dict[tuple[str, int], int] = {}  # number of the first attempt, above all attempts of a deleted topic of the same name
         component: Any = self.spec.obj
         self._guaranteed = component.processing_guarantee == "AT_LEAST_ONCE" and self.tracking
         kind = type(component)
@@ -283,25 +278,26 @@ class KafkaSpoutTask(SpoutTask):
 
     def process_external(self, records: Iterable[InRecord]) -> None:
         for key, part in groupby(records, key=_PARTITION):
-            self._take_partition(key, part)
+            self._queue_records(key, part)
         if self.active and self.credit:
             self._emit()
 
-    def _take_partition(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
+    def _queue_records(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
+        """Add new records of a partition to its backlog."""
         backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), self._arrived.get(key, 0), self._held.get(key)
         room = _BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
         seen = False
         for record in records:
             offset = record.offset
             if offset < arrived:
-                if seen or not self._made_again(key):
+                if seen or not self._topic_was_recreated(key):
                     seen = True
-                    continue  # seen: the batch is run again
+                    continue  # the batch is run again
                 backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), 0, None
             if held is None:
                 held = self._next.setdefault(key, offset)
             arrived = offset + 1
-            # After a crash there is a gap: what had arrived and was not emitted has to be read again.
+            # After a crash there is a gap: records that had arrived and were not emitted have to be read again.
             if held == offset and room > 0:
                 room -= backlog.append(record)
                 held = arrived
@@ -315,11 +311,11 @@ class KafkaSpoutTask(SpoutTask):
             if not budget or self.pending_limit():
                 break
             self._retries.remove(retry)
-            self._emit_again(*retry[1:])
+            self._emit_retry(*retry[1:])
             budget -= 1
         try:
             self._emit_new(budget)
-        except _UnreadableError as error:  # nothing is lost: the next pulse tries again
+        except _UnreadableError as error:  # nothing is lost: the next pulse is another attempt
             self.report_error(str(error))
         if self._pulsed:
             self.component.next_tuple()
@@ -338,7 +334,7 @@ class KafkaSpoutTask(SpoutTask):
                 budget -= 1
 
     def _emit_batch(self, key: tuple[str, int], budget: int) -> int:
-        """Give up to ``budget`` records of a partition to the component; return how many."""
+        """Pass up to ``budget`` records of a partition to the component; return how many."""
         records: list[InRecord] = []
         while len(records) < budget and self._next[key] < self._arrived.get(key, 0):
             record = self._next_record(key)
@@ -351,7 +347,7 @@ class KafkaSpoutTask(SpoutTask):
             return 0
         try:
             refused = list(self.component.emit_records(records))
-        except Exception as error:  # the user's code: find the record that it cannot take
+        except Exception as error:  # the user's code: find the records that it cannot process
             self.report_error(error)
             refused = []
             for record in records:
@@ -370,17 +366,17 @@ class KafkaSpoutTask(SpoutTask):
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
         backlog = self._backlog.setdefault(key, _Backlog())
-        backlog.forget(self._next[key])
+        backlog.drop_before(self._next[key])
         if not backlog:
             stop = min(self._arrived[key], self._next[key] + _READ_RECORDS)
             try:
                 self._held[key] = backlog.fill(self._read_again(key, self._next[key], stop), stop)
             except LostInputError as error:
                 behind = self._arrived[key] if error.begins is None else min(self._arrived[key], error.begins)
-                self._lose(key, self._next[key], behind, error)
+                self._handle_loss(key, self._next[key], behind, error)
                 self._next[key] = behind
                 return None
-            if not backlog:  # compacted or transaction markers: nothing there
+            if not backlog:  # compacted away, or transaction markers
                 self._next[key] = stop
                 return None
         return backlog.pop_first(1)[0]
@@ -395,25 +391,24 @@ class KafkaSpoutTask(SpoutTask):
             msg = f"offsets {start} to {stop - 1} of {topic}/{partition} cannot be read again now: {text_of(error)}"
             raise _UnreadableError(msg) from error
 
-    def _lose(self, key: tuple[str, int], first: int, behind: int, error: LostInputError) -> None:
-        """Count records that are gone, in a dead letter without a value.
+    def _handle_loss(self, key: tuple[str, int], first: int, behind: int, error: LostInputError) -> None:
+        """Count lost records, and write a dead letter without a value about them.
 
-        :raises DataLossError: the topology shall not go on without them.
+        :raises DataLossError: the configuration says that the topology must not continue without them.
         """
         topic, partition = key
-        why = str(error).partition("; hint")[0]
         if not self._skips_loss:
-            raise DataLossError(topic, partition, first, behind, why, self.component_id)
+            raise DataLossError(topic, partition, first, behind, error.reason, self.component_id)
         self._lost[key] = self._lost.get(key, 0) + behind - first
-        text = f"{behind - first} records were gone before they were emitted: {why}"
+        text = f"{behind - first} records were gone before they were emitted: {error.reason}"
         self.stats.reject("read", text)
         self.report_error(f"read: {text} ({topic}/{partition} offsets {first} to {behind - 1})")
         self._letter(None, None, None, text, "read", topic, partition, first, ("first", str(first)), ("last", str(behind - 1)))
 
-    def _made_again(self, key: tuple[str, int]) -> bool:
-        """Tell whether records come again because their topic was deleted and made again; forget the old one then.
+    def _topic_was_recreated(self, key: tuple[str, int]) -> bool:
+        """Tell whether known offsets arrive because the topic was deleted and created again; if so, forget the old topic.
 
-        Else they come again because their batch is run again. What the old topic had and was not emitted is lost.
+        Otherwise they arrive because their batch is run again. Records of the old topic that were not emitted are lost.
         """
         arrived = self._arrived[key]
         try:
@@ -422,7 +417,7 @@ class KafkaSpoutTask(SpoutTask):
         except LostInputError as error:
             if error.ends is None:
                 return False
-            self._lose(key, min(self._next[key], arrived), arrived, error)
+            self._handle_loss(key, min(self._next[key], arrived), arrived, error)
         except _UnreadableError as error:
             self.report_error(str(error))
             return False
@@ -435,21 +430,21 @@ class KafkaSpoutTask(SpoutTask):
             positions.pop(key, None)
         return True
 
-    def _emit_again(self, topic: str, partition: int, offset: int) -> None:
+    def _emit_retry(self, topic: str, partition: int, offset: int) -> None:
         try:
             records = list(self._read_again((topic, partition), offset, offset + 1))
         except LostInputError as error:
-            self._lose((topic, partition), offset, offset + 1, error)
+            self._handle_loss((topic, partition), offset, offset + 1, error)
             self._open_offsets[topic, partition].pop(offset, None)
             return
-        except _UnreadableError as error:  # later, then
+        except _UnreadableError as error:
             self.report_error(str(error))
             self._retries.append((self.clock_ms + _retry_delay_ms(2), topic, partition, offset))
             return
         for record in records:
             self._emit_record(record)
-        if not records:  # compacted: a later record of its key has taken its place
-            self.report_error(f"record {topic}/{partition} offset {offset} failed and is no longer there to be emitted again")
+        if not records:  # compacted: a later record of its key has replaced it
+            self.report_error(f"record {topic}/{partition} offset {offset} failed, and is no longer there to be emitted again")
             self._open_offsets[topic, partition].pop(offset, None)
 
     def _emit_record(self, record: InRecord) -> None:
@@ -474,7 +469,7 @@ class KafkaSpoutTask(SpoutTask):
         topic, partition, offset, attempt = message_id
         unfinished = self._open_offsets.get((topic, partition), {})
         entry = unfinished.get(offset)
-        if entry is None or entry[0] != attempt:  # the record is settled, or on its way again
+        if entry is None or entry[0] != attempt:  # the record is settled, or was emitted again
             return
         if completed:
             entry[1] -= 1
@@ -522,7 +517,7 @@ class KafkaSpoutTask(SpoutTask):
 
 
 class _Backlog:
-    """Records of a partition that have arrived and wait, in order."""
+    """Records of a partition that have arrived and are not emitted yet, in order."""
 
     __slots__ = ("_records", "n_bytes")
 
@@ -534,37 +529,36 @@ class _Backlog:
         return bool(self._records)
 
     def append(self, record: InRecord) -> int:
-        """Add a record; return how many bytes it takes."""
+        """Append a record; return its size in bytes."""
         self._records.append(record)
         size = _size(record)
         self.n_bytes += size
         return size
 
     def fill(self, records: Iterable[InRecord], stop: int) -> int:
-        """Add as many of the records before ``stop`` as are read at once; return the offset up to which they are there."""
-        most = self.n_bytes + _READ_BYTES
+        """Append records, up to :data:`_READ_BYTES`; return the offset behind the last one, or ``stop`` if all were appended."""
+        limit = self.n_bytes + _READ_BYTES
         for record in records:
             self.append(record)
-            if self.n_bytes >= most:
+            if self.n_bytes >= limit:
                 return record.offset + 1
         return stop
 
     def pop_first(self, n: int) -> list[InRecord]:
         """Remove and return the first ``n`` records, or as many as there are."""
-        taken = [self._records.popleft() for _ in range(min(n, len(self._records)))]
-        self.n_bytes -= sum(map(_size, taken))
-        return taken
+        records = [self._records.popleft() for _ in range(min(n, len(self._records)))]
+        self.n_bytes -= sum(map(_size, records))
+        return records
 
-    def forget(self, offset: int) -> None:
+    def drop_before(self, offset: int) -> None:
         """Remove the records before ``offset``."""
         while self._records and self._records[0].offset < offset:
             self.pop_first(1)
 
 
 def _reason(error: Exception) -> str:
-    """Return why a record cannot be used."""
-    text = text_of(error)
-    return text.partition(": ")[2] if isinstance(error, DeadLetter) else text
+    """Return why a record is unusable."""
+    return message_of(error) if isinstance(error, DeadLetter) else text_of(error)
 
 
 def _size(record: InRecord) -> int:
@@ -572,12 +566,12 @@ def _size(record: InRecord) -> int:
 
 
 def _retry_delay_ms(failures: int) -> int:
-    """Return how long to wait after a record has failed so often: as Storm's default, at once and then 4 ms to 10 s."""
+    """Return how long to wait after this many failures of a record: as by Storm's default, 0 first and then 4 ms to 10 s."""
     return 0 if failures == 1 else min(10_000, 2 << min(failures - 1, 20))
 
 
 def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], reader: Reader) -> SpoutTask:
-    """Return the kind of task that the spout needs."""
+    """Return a task of the kind that the spout needs."""
     spec = plan.topology.components[plan.task_component[task]]
     if isinstance(spec.obj, KafkaSpout):
         return KafkaSpoutTask(plan, task, now_ms, reader)

@@ -1,12 +1,11 @@
-"""Statistics of tasks: counted exactly, sent as JSON records of the metrics topic, merged by readers.
+"""Statistics of tasks: tasks count, write their counts to the metrics topic as JSON, and readers merge them.
 
-The counters are Storm's (docs/Metrics.md of Storm): emitted counts emit calls, transferred counts
-deliveries, executed counts execute calls; acked and failed of a bolt are its own calls, of a spout
-completed and failed trees. They are cumulative over the life of a topology because they are part
-of a task's snapshot.
+The counters are Storm's (Storm's docs/Metrics.md): *emitted* counts emit calls, *transferred* deliveries, *executed*
+execute calls. *Acked* and *failed* count a bolt's own calls, but completed and failed trees of a spout. Counters are
+exact and cumulative over the life of a topology, because they are part of a task's snapshot.
 
-What travels between tasks is counted where it arrives, because a receiver that is set back to a snapshot
-gets the same frames again: its counts go on exactly, and never fall.
+Traffic between tasks is counted by the receiver. A receiver that is set back to a snapshot gets the same frames again,
+so its counts stay exact.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _REASON_CHARS = 1000
 
 
 def reason_of(error: str) -> str:
-    """Return what is common to all dead letters of one kind: the beginning of the text, without what was given.
+    """Return the reason under which dead letters with this error are counted: the beginning of its text, without given values.
 
-    Numbers become ``N`` and quoted text that is no field's name ``...``, so there are few of them.
+    Numbers become ``N``, and quoted text that is not the name of a field becomes ``...``, so that there are few reasons.
     """
     words = re.split(r"[.;]? (?:given|component|legal|hint): |[:;(\n]", error, maxsplit=1)[0]
     words = re.sub(r"(?<!\w)'(?![a-z_]{1,16}')[^']*'?|\"[^\"]*\"?", "...", words)
@@ -46,43 +45,30 @@ class Latency:
         self.count, self.total_ns = count, total_ns
 
     def record(self, ns: int, count: int = 1) -> None:
-        """Count durations that took ``ns`` together."""
+        """Record ``count`` durations with the sum ``ns``."""
         self.count += count
         self.total_ns += ns
 
     @property
     def mean_ms(self) -> float:
-        """Return the mean in milliseconds; 0 without any."""
+        """The mean in milliseconds; 0 if there are none."""
         return self.total_ns / self.count / 1e6 if self.count else 0.0
+
+
+_COUNTERS = ("executed", "acked", "failed", "stream_frames", "stream_bytes", "rejected")
+_LATENCIES = ("execute", "process", "complete")
+_NUMBERS = ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes")
 
 
 class TaskStats:
     """Counters of one task.
 
-    :ivar stream_frames: ``component/stream`` -> frames that brought tuples of that stream, repetitions included.
-    :ivar stream_bytes: the same -> their bytes; what several streams of one frame share counts for the first.
+    :ivar stream_frames: ``component/stream`` -> frames with tuples of that stream, repetitions included.
+    :ivar stream_bytes: ``component/stream`` -> bytes; the header of a frame counts for its first stream.
     :ivar rejected: ``stage/reason`` -> dead letters.
     """
 
-    __slots__ = (
-        "acked",
-        "dead_letters",
-        "errors",
-        "execute",
-        "executed",
-        "failed",
-        "gaps",
-        "process",
-        "complete",
-        "duplicates",
-        "busy_ns",
-        "frames",
-        "out_bytes",
-        "in_bytes",
-        "rejected",
-        "stream_bytes",
-        "stream_frames",
-    )
+    __slots__ = (*_COUNTERS, *_LATENCIES, *_NUMBERS)
 
     def __init__(self) -> None:
         self.executed: dict[str, int] = defaultdict(int)
@@ -103,43 +89,27 @@ class TaskStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters for a snapshot or a report."""
+        latencies = {name: getattr(self, name) for name in _LATENCIES}
         return {
-            "executed": dict(self.executed),
-            "acked": dict(self.acked),
-            "failed": dict(self.failed),
-            "stream_frames": dict(self.stream_frames),
-            "stream_bytes": dict(self.stream_bytes),
-            "rejected": dict(self.rejected),
-            "execute": [self.execute.count, self.execute.total_ns],
-            "process": [self.process.count, self.process.total_ns],
-            "complete": [self.complete.count, self.complete.total_ns],
-            "dead_letters": self.dead_letters,
-            "errors": self.errors,
-            "gaps": self.gaps,
-            "duplicates": self.duplicates,
-            "busy_ns": self.busy_ns,
-            "frames": self.frames,
-            "out_bytes": self.out_bytes,
-            "in_bytes": self.in_bytes,
+            **{name: dict(getattr(self, name)) for name in _COUNTERS},
+            **{name: [latency.count, latency.total_ns] for name, latency in latencies.items()},
+            **{name: getattr(self, name) for name in _NUMBERS},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the counters of a snapshot."""
-        for name in ("executed", "acked", "failed"):
-            setattr(self, name, defaultdict(int, state[name]))
-        for name in ("stream_frames", "stream_bytes", "rejected"):  # absent from snapshots of earlier versions
-            setattr(self, name, defaultdict(int, state.get(name, ())))
-        for name in ("execute", "process", "complete"):
+        """Restore the counters of a snapshot."""
+        for name in _COUNTERS:
+            setattr(self, name, defaultdict(int, state.get(name, ())))  # some are absent from snapshots of earlier versions
+        for name in _LATENCIES:
             setattr(self, name, Latency(*state[name]))
-        for name in ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes"):
+        for name in _NUMBERS:
             setattr(self, name, state[name])
 
 
 class TopologyStats:
     """The latest statistics of every task of one topology, fed with metrics records.
 
-    Used by the clock (lag), the command line, the REST API and tests. Thread-safe for one writer
-    and many readers: every task's record is replaced as a whole.
+    Thread-safe for one writer and many readers, because a task's record is replaced as a whole.
     """
 
     MAX_ERRORS = 200
@@ -148,7 +118,7 @@ class TopologyStats:
     def __init__(self) -> None:
         self._busy: dict[tuple[str, Any, int], deque[tuple[int, int]]] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
-        self._order: dict[int, tuple[int, int, int]] = {}  # task -> driver's term, journal entry and version of its newest report
+        self._order: dict[int, tuple[int, int, int]] = {}  # task -> (driver's term, journal entry, version) of its newest report
         self.topology_id: str | None = None
         self.errors: deque[dict[str, Any]] = deque(maxlen=self.MAX_ERRORS)
         self.driver: dict[str, Any] = {}
@@ -156,29 +126,29 @@ class TopologyStats:
         self.unreadable = 0
 
     def feed(self, value: bytes | None, tasks: Mapping[int, str] | None = None) -> str | None:
-        """Take in the value of one metrics record and return its component; what is not readable is left out, and counted.
+        """Process the value of one metrics record and return its component; an invalid record is ignored and counted.
 
-        :param tasks: task -> component of the topology, if known: a record that speaks of others is left out, too. The metrics
-            topic is open to everybody who may write to it.
+        :param tasks: task -> component of the topology, if known: a record about other tasks is invalid, too. Anyone with
+            access to the metrics topic may write to it.
         """
         try:
             record = json.loads(value or b"")
             component = record.get("component")
             if record.get("kind") == "stats" and tasks is not None and not all(_fits(task, component, tasks) for task in record["tasks"]):
                 raise ValueError
-            self.take(record)
+            self.feed_record(record)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.unreadable += 1
             return None
         return component
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Take in a metrics record that is parsed already."""
+    def feed_record(self, record: dict[str, Any]) -> None:
+        """Process a parsed metrics record."""
         if record.get("kind") == "stats":
             if self.topology_id != (topology := record.get("topology")):
                 self.topology_id = topology
                 self._order.clear()
-            # A process that was replaced may report late. Spouts would wait for ever for pulses to be seen that have been seen long since.
+            # A replaced process may report late. With its outdated reports the clock would wait forever for pulses that were seen long ago.
             record = {**record, "tasks": [task for task in record["tasks"] if self._is_newer(record.get("term", 0), task)]}
             self._note_busy(record)
             for task in record["tasks"]:
@@ -221,11 +191,11 @@ class TopologyStats:
         return max(executors.values(), default=0.0)
 
     def undelivered_tuples(self) -> int:
-        """Return how many tuples are on their way: sent by a task and not yet received by its target."""
+        """Return how many tuples were sent by a task and not yet received by their target."""
         return sum(self.undelivered_by_task().values())
 
     def undelivered_by_task(self) -> dict[int, int]:
-        """Return target task -> tuples that are on their way to it; only tasks that something was sent to."""
+        """Return target task -> undelivered tuples, for tasks to which anything was sent."""
         received: dict[tuple[int, int], int] = {}
         for task_id, task in list(self.tasks.items()):
             for source, count in task["received"].items():
@@ -257,7 +227,7 @@ class TopologyStats:
 
 
 def _fits(report: Mapping[str, Any], component: Any, tasks: Mapping[int, str]) -> bool:
-    """Tell whether a task's report is one that the clock can reckon with."""
+    """Tell whether a task's report is valid, so that the clock can calculate with it."""
     counts = [*report["emitted"].values(), *report["received"].values(), *report["sent"].values(), report["version"], report.get("pulse", 0)]
     return (
         tasks.get(report["task"]) == component == report["component"]
@@ -267,34 +237,34 @@ def _fits(report: Mapping[str, Any], component: Any, tasks: Mapping[int, str]) -
 
 
 class NewestReports:
-    """The newest statistics record of every executor, to be written again before it is dropped from its topic.
+    """The newest statistics record of every executor, to be written again before its topic drops it.
 
-    An executor that has nothing to do reports nothing. Without this a reader that comes later would not know what it had done.
+    An idle executor reports nothing. Without repeated records, later readers would not know what it has done.
 
-    :param every_s: records are written again when they are so old.
+    :param every_s: age at which records are written again.
     """
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._newest: dict[bytes, tuple[bytes, float]] = {}
 
-    def heard(self, key: bytes | None, value: bytes, now_s: float) -> None:
-        """Take note of a record of the metrics topic; those without a key are no statistics."""
+    def remember(self, key: bytes | None, value: bytes, now_s: float) -> None:
+        """Remember a record of the metrics topic, unless it has no key and so is not statistics."""
         if key is not None:
             self._newest[key] = value, now_s
 
     def due(self, stats: TopologyStats, now_s: float) -> list[tuple[bytes, bytes]]:
-        """Return (key, value) of what has to be written again; what another record has taken the place of is forgotten.
+        """Return (key, value) of the records to write again, and forget those that are superseded.
 
-        :param stats: has been fed with the same records.
+        :param stats: statistics that were fed with the same records.
         """
         found = []
-        for key, (value, heard_s) in list(self._newest.items()):
-            if now_s - heard_s < self._every_s:
+        for key, (value, received_s) in list(self._newest.items()):
+            if now_s - received_s < self._every_s:
                 continue
             record = json.loads(value)
             if all((stats.tasks.get(t["task"]) or {}).get("time_ms") == record["time_ms"] for t in record["tasks"]):
                 found.append((key, value))
-            else:  # its tasks are in another executor now
+            else:  # another executor has its tasks now
                 del self._newest[key]
         return found

@@ -1,7 +1,6 @@
-"""The time of day, read once and carried on by a clock that is never set.
+"""The time of day, read once at the start and then advanced by a monotonic clock.
 
-When a machine's clock is corrected, what is due by it falls due an hour late, or all at once. So the emulator's processes look at the
-time of day when they start; from then on they count.
+If the emulator followed the machine's clock, a correction of an hour would make everything due an hour late, or all at once.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import time
 __all__ = ["now_ms"]
 
 _SOURCE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has one that goes on while the machine sleeps."""
+"""A monotonic clock; on Linux one that also advances while the machine is suspended."""
 _AHEAD_NS = time.time_ns() - time.clock_gettime_ns(_SOURCE)
 
 
 def now_ms() -> int:
-    """Return epoch milliseconds; never less than before, however the machine's clock is set."""
+    """Return epoch milliseconds that never decrease, even if the machine's clock is set back."""
     return (time.clock_gettime_ns(_SOURCE) + _AHEAD_NS) // 1_000_000

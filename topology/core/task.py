@@ -1,8 +1,8 @@
-"""Tasks: one instance of a component, what it has received, sent and remembers.
+"""Tasks: each runs one instance of a component, and knows what it has received and sent.
 
-A task is driven by records of its inbox, in offset order, by one thread. What it does depends on
-its state and on those records alone, so running the same records again gives the same tuples with
-the same numbers; see docs/architecture.md.
+A task processes the records of its inbox in offset order, on one thread. What it does depends only on its state and on
+these records, so processing the same records again gives the same tuples with the same numbers; see
+docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ from dskype.topology.tuples import InRecord, StreamMeta
 __all__ = ["Task"]
 
 _LETTER_KEY_BYTES = _LETTER_TEXT_BYTES = 4096
-"""What a dead letter holds of a key, and of the reason."""
+"""Most bytes of a key, and of the reason, that a dead letter holds."""
 _ERROR_CHARS = 16_384
-"""What is kept of the text of an error."""
+"""Most characters of an error's text that are reported."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NO_END, _FIRST_UNTOLD_MS, _UNTOLD_MS = 1 << 62, 60_000, 5000
-"""A timestamp so far beyond what the topology's clock told last, at least, is by a clock that was set; without a limit where that clock tells a task nothing."""
+"""Limits for a record's timestamp beyond the last time of the topology's clock; a higher timestamp comes from a clock that was set. Before the first
+record of the topology's clock there is no limit; after it ``_FIRST_UNTOLD_MS`` applies, and later ``_UNTOLD_MS`` or twice the interval of such records."""
 
 
 class Task:
-    """What spout and bolt tasks share.
+    """Base of spout and bolt tasks.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param task: the task id.
-    :param now_ms: wall clock, used for statistics and error times only.
+    :param now_ms: wall clock, for statistics and error times only.
     """
 
     def __init__(self, plan: TopologyPlan, task: int, now_ms: Callable[[], int]) -> None:
@@ -79,9 +80,9 @@ class Task:
         self._letter_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_DEAD_LETTERS_MAX_BYTES])
         self.records: list[OutRecord | OutRecords] = []
         self._record_bytes = min(RECORD_BYTES, self.conf[Config.TOPOLOGY_EMULATOR_RECORD_MAX_BYTES])
-        self._topics: set[str] = set()  # whose names have been checked
+        self._topics: set[str] = set()  # topics with a checked name
         self._records_sent = 0
-        # The id of a topology ends in a number and its start: a successor of the same name has other record ids.
+        # A topology id ends with its number and start time, so a later topology of the same name has other record ids.
         self._record_id = f"{plan.topology_id.removeprefix(plan.name).lstrip('-')}-{task}-"
         self._receiver = Receiver(self.stats, self.report_error)
         self._metas: dict[tuple[int, str], StreamMeta] = {}
@@ -139,12 +140,12 @@ class Task:
     # -- receiving --------------------------------------------------------------------------------
 
     def process(self, records: Iterable[InRecord]) -> None:
-        """Process inbox records in offset order; records below ``version`` must not be given."""
+        """Process inbox records in offset order, none of them below ``version``."""
         for record in records:
             now_ms = record.timestamp_ms + self._skew_ms
             if self.clock_ms < now_ms <= self._clock_end_ms:
                 self.clock_ms = now_ms
-            self._run_segments(self._receiver.pass_time(record.timestamp_ms))
+            self._run_segments(self._receiver.advance_time(record.timestamp_ms))
             self._process_record(record)
             self.version = record.offset + 1
 
@@ -154,7 +155,7 @@ class Task:
             if type(frame) is DataFrame:
                 self._check(frame)
         except FrameError as error:
-            self._receiver.damaged(record.value)
+            self._receiver.note_damaged(record.value)
             self.dead_letter(record.value, str(error), "decode", record)
             return
         self.stats.frames += 1
@@ -170,10 +171,10 @@ class Task:
                 self._run_control(frame)
 
     def _set_clock(self, now_ms: int, timestamp_ms: int) -> None:
-        """Take the time from a record of the topology's clock.
+        """Set the task's time from a record of the topology's clock.
 
-        Timestamps of records come from clocks that may be set. The topology's is not; what it says tells how far the others are off, and which timestamps to
-        leave out until it says the time again.
+        The clocks that give records their timestamps may be set; the topology's clock is not. So its records tell how far the timestamps are off, and
+        from which time on to ignore timestamps until its next record.
         """
         self._skew_ms = now_ms - timestamp_ms
         self._clock_end_ms = now_ms + (max(_UNTOLD_MS, 2 * (now_ms - self._told_ms)) if self._told_ms else _FIRST_UNTOLD_MS)
@@ -182,7 +183,7 @@ class Task:
             self.clock_ms = now_ms
 
     def _count_streams(self, frame: DataFrame, value: bytes) -> None:
-        """Count the frame and its bytes for the streams whose tuples it brings; watermarks travel on their cost."""
+        """Count a frame and its bytes for the streams of its tuples; watermarks are included in their bytes."""
         named = [(i, s.stream) for i, s in enumerate(frame.segments) if s.stream is not None]
         if not named:
             return
@@ -253,23 +254,33 @@ class Task:
             return
         try:
             low = min(known[t] for t in self._upstream)
-        except KeyError:  # a source outside the watermark's way
+        except KeyError:  # some of the known watermarks are not from upstream tasks
             return
         self.advance_watermark(low)
 
     def advance_watermark(self, watermark: int) -> None:
-        """Raise the task's own watermark; it is broadcast at the end of the batch."""
+        """Raise the task's own watermark; it is sent downstream at the end of the batch."""
         if self.watermark is None or watermark > self.watermark:
             self.watermark = watermark
             self._on_watermark(watermark)
 
     def _on_watermark(self, watermark: int) -> None:
-        """Do what bolt tasks do at a watermark; others do nothing."""
+        """Handle a new watermark; overridden by bolt tasks."""
 
     # -- sending ----------------------------------------------------------------------------------
 
+    def _send_to_acker(self, stream: str, root: int, row: tuple) -> None:
+        """Send a row to the acker task of a root."""
+        out = self.outs[stream]
+        channel = self.outbox.channel(self._ackers[root % len(self._ackers)])
+        if channel.out is not out:
+            channel.open(out)
+        channel.rows.append(row)
+        out.emitted += 1
+        out.transferred += 1
+
     def flush(self) -> list[OutRecord | OutRecords]:
-        """Return what the task has emitted since the last flush, as records for the sink."""
+        """Return everything that the task has emitted since the last flush, as records for the sink."""
         if self.watermark is not None and self.watermark != self._watermark_sent:
             self._watermark_sent = self.watermark
             for task in self._watermark_takers:
@@ -282,21 +293,21 @@ class Task:
         return out
 
     def flush_letters(self) -> list[OutRecord]:
-        """Return the dead letters since the last call; none while sending is suppressed."""
+        """Return the dead letters since the last call; none while emission is suppressed."""
         letters, self.letters = self.letters, []
         return [] if self.suppressed else letters
 
     def send_record(self, topic: str, key, value, headers=(), partition=None) -> bool:
-        """Send a record; return False if it is too large: then it is a dead letter."""
+        """Send a record; return False if it is too large and became a dead letter."""
         self._check_topic(topic)
-        if (type(partition) is not int and partition is not None) or (partition is not None and partition < 0):
-            raise self._no_record(topic, "partition", partition, "a number from 0, or None")
+        if partition is not None and (type(partition) is not int or partition < 0):
+            raise self._invalid_record(topic, "partition", partition, "a number from 0, or None")
         key, value = self._bytes_of(topic, "key", key), self._bytes_of(topic, "value", value)
         headers = list(headers)
         size = len(key or b"") + len(value or b"")
         for header in headers:
             if type(header) not in (tuple, list) or len(header) != 2 or type(header[0]) is not str or type(header[1]) not in (bytes, type(None)):
-                raise self._no_record(topic, "header", header, "(name, bytes)")
+                raise self._invalid_record(topic, "header", header, "(name, bytes)")
             size += len(header[0].encode()) + len(header[1] or b"")
         if size > self._record_bytes:
             self._refuse_record(topic, key, value, size)
@@ -307,11 +318,11 @@ class Task:
         return True
 
     def send_records(self, topic: str, keys, values, headers) -> int:
-        """Send many records as columns; return how many were not too large."""
+        """Send many records given as columns; return how many were sent. Those that are too large become dead letters."""
         self._check_topic(topic)
         columns = [values, *(() if keys is None else (keys,)), *(column for _, column in headers)]
-        if sum(column.nbytes for column in columns) > self._record_bytes:  # one of them may be too large, but need not be
-            keys, values, headers = self._fitting(topic, keys, values, headers)
+        if sum(column.nbytes for column in columns) > self._record_bytes:  # otherwise no record can be too large
+            keys, values, headers = self._refuse_large(topic, keys, values, headers)
         n = len(values)
         if n:
             numbers = pa.array(np.arange(self._records_sent, self._records_sent + n)).cast(pa.string())
@@ -320,8 +331,8 @@ class Task:
             self.records.append(OutRecords(topic, keys, values, [("record-id", ids), *headers]))
         return n
 
-    def _fitting(self, topic: str, keys, values, headers) -> tuple[Any, Any, list[tuple[str, Any]]]:
-        """Return the columns of records without those that are too large, which become dead letters."""
+    def _refuse_large(self, topic: str, keys, values, headers) -> tuple[Any, Any, list[tuple[str, Any]]]:
+        """Return the columns without records that are too large, which become dead letters."""
         sizes = sum(_byte_lengths(column) for column in (values, *(() if keys is None else (keys,)), *(column for _, column in headers)))
         sizes += sum(len(name.encode()) for name, _ in headers)
         for row in np.flatnonzero(sizes > self._record_bytes).tolist():
@@ -337,30 +348,30 @@ class Task:
         if topic not in self._topics:
             if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
                 msg = (
-                    f"a record cannot be sent: this is no topic's name (component {self.component_id!r}); given: {topic!r:.300}; "
+                    f"a record cannot be sent: invalid name of a topic (component {self.component_id!r}); given: {topic!r:.300}; "
                     "legal: 1 to 249 of the characters a-z A-Z 0-9 . _ -"
                 )
                 raise IllegalArgumentException(msg)
             self._topics.add(topic)
 
-    def _no_record(self, topic: str, what: str, given: Any, expected: str) -> TypeError:
+    def _invalid_record(self, topic: str, part: str, given: Any, expected: str) -> TypeError:
         return TypeError(
-            f"a record for topic {topic!r} has a {what} that cannot be sent (component {self.component_id!r}); given: {given!r:.300}; expected {expected}"
+            f"a record for topic {topic!r} has a {part} that cannot be sent (component {self.component_id!r}); given: {given!r:.300}; expected {expected}"
         )
 
-    def _bytes_of(self, topic: str, what: str, value: Any) -> bytes | None:
+    def _bytes_of(self, topic: str, part: str, value: Any) -> bytes | None:
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
-        raise self._no_record(topic, what, value, "bytes or None")
+        raise self._invalid_record(topic, part, value, "bytes or None")
 
     # -- errors and dead letters ------------------------------------------------------------------
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error: counted always, shown at most ``topology.max.error.report.per.interval`` times an interval."""
+        """Count an error, and report it unless the interval has had ``topology.max.error.report.per.interval`` already."""
         self.stats.errors += 1
         now = self._wall_ms()
         if now - self._errors_since_ms >= self.conf[Config.TOPOLOGY_ERROR_THROTTLE_INTERVAL_SECS] * 1000:
@@ -372,7 +383,7 @@ class Task:
         self.errors.append({"v": 1, "kind": "error", "component": self.component_id, "task": self.id, "time_ms": now, "error": text})
 
     def dead_letter(self, value: bytes | None, error: str, stage: str, record: InRecord) -> None:
-        """Send a record that cannot be processed to the dead letters, and count it."""
+        """Send an unusable record to the dead letters, and count it."""
         self.stats.reject(stage, error)
         self.report_error(f"{stage}: {shorten(error, _ERROR_CHARS)} (record {record.topic}/{record.partition} offset {record.offset})")
         self._letter(record.key, value, None if value is None else len(value), error, stage, record.topic, record.partition, record.offset)
@@ -380,9 +391,9 @@ class Task:
     def _letter(
         self, key: bytes | None, value: bytes | None, size: int | None, error: str, stage: str, topic: str, partition: int, offset: int, *more: tuple[str, str]
     ) -> None:
-        """Write a dead letter: the beginning of what could not be processed, so that no letter is too large for its topic.
+        """Write a dead letter, with key and value cut to a length that fits in its topic.
 
-        :param size: bytes of the value before anything was cut.
+        :param size: original size of the value in bytes.
         :param more: further headers.
         """
         headers = [
@@ -405,7 +416,7 @@ class Task:
         self.letters.append(OutRecord(dead_letters_topic(self.plan.name), None, kept_key, kept, headers))
 
     def dead_tuple(self, values: Any, error: str, stage: str, stream: str) -> None:
-        """Send one tuple to the dead letters (as JSON-like text of its values), and count it."""
+        """Send a tuple to the dead letters, its values as msgpack (or as text, if they cannot be packed), and count it."""
         self.stats.reject(stage, error)
         try:
             data = pack_state(list(values))
@@ -425,19 +436,15 @@ class Task:
 
     # -- life of the component --------------------------------------------------------------------
 
-    def _instantiate(self) -> Any:
-        # Every task works on a copy of its own, as a task of Storm works on its deserialized copy.
-        return copy.deepcopy(self.spec.obj)
-
     def start(self) -> None:
-        """Make the component and open or prepare it."""
-        self.component = self._instantiate()
+        """Copy the component, and open or prepare the copy."""
+        self.component = copy.deepcopy(self.spec.obj)
         self._open()
 
     def _restart(self, error: BaseException) -> None:
-        """Replace the component after an exception, as a worker of Storm dies and comes back.
+        """Replace the component after an exception, as Storm replaces a worker.
 
-        A component with ``snapshot`` and ``restore`` keeps its state; any other starts empty. What it has counted belongs to the task and goes on.
+        A component with ``snapshot`` and ``restore`` keeps its state; any other starts empty. Its counters belong to the task and continue.
         """
         self.report_error(error)
         old, state = self.component, None
@@ -446,20 +453,17 @@ class Task:
                 state = copy.deepcopy(old.snapshot())
             except Exception as snapshot_error:  # the user's code: start empty rather than not at all
                 self.report_error(snapshot_error)
-        try:
-            old.close() if isinstance(old, Spout) else old.cleanup()
-        except Exception as close_error:
-            self.report_error(close_error)
-        self.context.keep_counts()
+        self.close()
+        self.context.drop_component_metrics()
         self.start()
         if state is not None:
             self.component.restore(state)
 
     def close(self) -> None:
-        """Close the component; errors are the user's own and only reported."""
+        """Close the component; its errors are only reported."""
         try:
             self.component.close() if isinstance(self.component, Spout) else self.component.cleanup()
-        except Exception as error:
+        except Exception as error:  # the user's code
             self.report_error(error)
 
     def _open(self) -> None:
@@ -477,7 +481,7 @@ class Task:
     # -- state ------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything this task needs to go on from ``version``; taken between batches."""
+        """Return everything that this task needs to continue from ``version``; called between batches."""
         return {
             "topology": self.plan.topology_id,
             "component": self.component_id,
@@ -497,14 +501,14 @@ class Task:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot; called right after :meth:`start`."""
+        """Restore a snapshot; called right after :meth:`start`."""
         self.version, self.clock_ms = state["version"], state["clock_ms"]
         self._skew_ms, self._clock_end_ms, self._told_ms = state.get("clock", (0, _NO_END, 0))  # absent from snapshots of earlier versions
         self._receiver.restore(state["received"])
         self._watermarks, self.watermark = dict(state["watermarks"]), state["watermark"]
         self.outbox.restore(state["sent"])
         self._records_sent = state["records_sent"]
-        self.records.clear()  # of open or prepare, which have been called before
+        self.records.clear()  # sent by open or prepare
         for name, (emitted, transferred, groupers) in state["streams"].items():
             out = self.outs[name]
             out.emitted, out.transferred = emitted, transferred
@@ -516,10 +520,10 @@ class Task:
         self.context.restore_counts(state.get("metric_counts", {}))  # absent from snapshots of earlier versions
 
     def unwritable(self, error: BaseException) -> str:
-        """Return what to say when the component's state cannot be written because of ``error``."""
+        """Return the message for a component's state that cannot be written because of ``error``."""
         return (
-            f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; without "
-            "it a crash of this task goes back to the state before, or to the beginning"
+            f"the state that snapshot() of component {self.component_id!r} (task {self.id}) returns cannot be written: {text_of(error)}; until "
+            "it can, a crash of this task goes back to an earlier state, or to the beginning"
         )
 
     def report(self) -> dict[str, Any]:
@@ -539,12 +543,12 @@ class Task:
 
 
 def _short_bytes(text: str) -> bytes:
-    """Return what a header holds of a text; one with half a surrogate pair, for example from JSON, has no UTF-8."""
+    """Return a text as a header's bytes, cut to length; half a surrogate pair, which JSON allows and UTF-8 does not, is escaped."""
     return text[:_LETTER_TEXT_BYTES].encode(errors="backslashreplace")[:_LETTER_TEXT_BYTES]
 
 
 def _byte_lengths(column: Any) -> np.ndarray:
-    """Return the bytes of every value of a pyarrow binary or string array."""
+    """Return the length in bytes of every value of a pyarrow binary or string array."""
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 

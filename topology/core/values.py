@@ -1,14 +1,13 @@
-"""How values, columns and states are written as msgpack: in frames, in snapshots and journals, and in the logs of test helpers.
+"""Encoding of values, columns and states as msgpack: in frames, snapshots, journals, and the logs of test helpers.
 
-Whoever can write to an inbox can write any bytes. What is read from them is checked so far that nothing crashes the process: nesting,
-lengths, offsets, codes and numbers. Whether Arrow strings are UTF-8 is left to those who read them (it takes as long as all the rest).
-There is no pickle in them.
+Anyone with access to an inbox can write arbitrary bytes there. Decoding checks whatever could crash the process: nesting,
+lengths, offsets, codes and numbers. Whether Arrow strings are UTF-8 is left to their readers, because that check takes as
+long as all others together. Pickle is never used.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -25,7 +24,6 @@ __all__ = [
     "MAX_NESTING",
     "FrameError",
     "NestingError",
-    "column_rows",
     "pack_state",
     "pack_tuple",
     "pack_value",
@@ -44,19 +42,19 @@ _frombuffer = np.frombuffer
 _U32 = struct.Struct("<I")
 
 MAX_NESTING = 32
-"""How deep tuples, sets and held tuples may be nested in each other: each level takes 50 KB of the C stack where it is read."""
+"""How deep tuples, sets and held tuples may be nested in each other: decoding takes 50 KB of the C stack per level."""
 _SHORT = 16_384
-"""msgpack makes room for as many elements as a header claims: for more than this only once it is known that they are there."""
+"""msgpack allocates as many elements as a header claims. For more than this, the lengths are checked first."""
 MAX_EMPTY = 1 << 24
-"""Elements that take no bytes (rows of an array with no columns, tuples without fields), at most."""
+"""Most elements that take no bytes (rows of an array with no columns, tuples without fields)."""
 
 
 class FrameError(TopologyError):
-    """A record is not a well-formed frame, or a value cannot be put into one."""
+    """A record is not a well-formed frame, or a value cannot be encoded in one."""
 
 
 class NestingError(TopologyError, ValueError):
-    """A value is nested too deeply to be written."""
+    """A value is nested too deeply to be encoded."""
 
 
 def _pack_array(array: np.ndarray) -> msgpack.ExtType:
@@ -69,7 +67,7 @@ def _pack_array(array: np.ndarray) -> msgpack.ExtType:
 
 
 def _string_buffers(array) -> bytes:
-    """Offsets and UTF-8 bytes of a null-free pyarrow string array, rebased to start at 0."""
+    """Return length, offsets and UTF-8 bytes of a pyarrow string array without nulls; the offsets start at 0."""
     n = len(array)
     _, offsets_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype="<i4", count=n + 1, offset=4 * array.offset)
@@ -97,7 +95,7 @@ def _pack_arrow(value) -> Any:
     if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
         codes = value.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
         strings = value.dictionary
-        if len(strings) > len(codes):  # a slice of a large dictionary: ship only what is used
+        if len(strings) > len(codes):  # a slice of a large dictionary: send only the strings in use
             used, codes = np.unique(codes, return_inverse=True)
             strings, codes = strings.take(pa.array(used)), codes.astype("<i4")
         body = _string_buffers(strings) if len(strings) else _U32.pack(0) + b"\0" * 4
@@ -110,7 +108,7 @@ def _pack_arrow(value) -> Any:
 
 
 def _pack_lists(value) -> Any:
-    """Pack lists of numbers: how many, their n + 1 offsets from 0, the type, and the numbers of all of them."""
+    """Pack n lists of numbers: n, n + 1 offsets from 0, the type, and all numbers."""
     offsets, numbers = value.offsets.to_numpy(), value.values
     first, last = int(offsets[0]), int(offsets[-1])
     if numbers.null_count and numbers.slice(first, last - first).null_count:
@@ -132,30 +130,17 @@ def _read_lists(data: bytes):
 
 
 def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = False) -> np.ndarray:
-    """Return the n + 1 offsets behind the length at ``at``, checked: Arrow reads whatever they point to.
+    """Return the n + 1 offsets behind the length at ``at``, and check them, because Arrow would read whatever they point to.
 
-    :param end: the highest offset that is legal, or with ``exactly`` the last one.
+    :param end: the highest legal offset; with ``exactly``, the last offset.
     """
     offsets = _frombuffer(data, _I32, n + 1, at + 4)
     last = offsets.item(-1)
-    # (Differences of offsets may overflow, comparisons cannot; bytes are searched faster than any() is called.)
+    # Comparisons instead of differences, which may overflow; searching bytes is faster than any().
     if data[at + 4 : at + 8] != b"\0\0\0\0" or last > end or (exactly and last != end) or 1 in (offsets[1:] < offsets[:-1]).tobytes():
         msg = f"the offsets of strings or lists in a frame do not fit; given: offsets from {offsets[0]} to {last} for a length of {end}"
         raise FrameError(msg)
     return offsets
-
-
-def _pack_tuple(tup: Tuple, message_id: Any, ack_val: int, depth: int) -> msgpack.ExtType:
-    meta = tup.meta
-    return msgpack.ExtType(
-        _EXT_STORM_TUPLE, _pack_nested([list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), message_id, ack_val], depth + 1)
-    )
-
-
-def _read_tuple(values, component, task, stream, fields, message_id, ack_val) -> Tuple:
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), message_id)
-    tup.ack_val = ack_val
-    return tup
 
 
 def _default(value: Any, depth: int = 0) -> Any:
@@ -167,8 +152,8 @@ def _default(value: Any, depth: int = 0) -> Any:
         return value.item()
     if type(value).__module__.startswith("pyarrow"):
         return _pack_arrow(value)
-    if isinstance(value, Tuple):  # as Storm's DetachedTuple: a copy without anchors
-        return _pack_tuple(value, None, 0, depth)
+    if isinstance(value, Tuple):  # a copy without anchors, like Storm's DetachedTuple
+        return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested([*pack_tuple(value)[:-2], None, 0], depth + 1))
     msg = (
         f"a tuple value cannot be serialized; given: {value!r} of type {type(value).__name__}; "
         "expected one of None, bool, int (64 bit), float, str, bytes, list, tuple, dict, numpy array, "
@@ -188,7 +173,7 @@ def _read_strings(data: bytes, at: int = 0):
 def _read_dictionary(data: bytes):
     (n,) = _U32.unpack_from(data)
     codes = pa.array(_frombuffer(data, _I32, n, 4))
-    return pa.DictionaryArray.from_arrays(codes, _read_strings(data, 4 + 4 * n))  # (checks the codes)
+    return pa.DictionaryArray.from_arrays(codes, _read_strings(data, 4 + 4 * n))  # pyarrow checks the codes
 
 
 def _read_array(data: bytes) -> np.ndarray:
@@ -199,16 +184,16 @@ def _read_array(data: bytes) -> np.ndarray:
     array = _frombuffer(data, dtype, -1, 2 + 4 * ndim)
     shape = np.frombuffer(data, "<u4", ndim, 2).tolist()
     rows = 1
-    for length in shape:  # an array without elements may have any number of rows, and they become lists
+    for length in shape:  # without elements, an array could claim any number of rows, each of which becomes a list
         rows *= length or 1
     if rows > max(len(array), MAX_EMPTY):
-        msg = f"an array in a frame has no room for its shape; given: {shape} for {len(array)} elements"
+        msg = f"an array in a frame has fewer elements than its shape says; given: {shape} for {len(array)} elements"
         raise FrameError(msg)
     return array.reshape(shape)
 
 
 def _read_nested(data: bytes, depth: int) -> Any:
-    """Read what :func:`_pack_nested` wrote, from bytes that may be anything."""
+    """Decode what :func:`_pack_nested` wrote, from bytes that are not trusted."""
     if depth > MAX_NESTING:
         msg = f"tuples and sets are nested too deeply in a frame or state; expected at most {MAX_NESTING} levels"
         raise FrameError(msg)
@@ -218,9 +203,9 @@ def _read_nested(data: bytes, depth: int) -> Any:
 
 
 def _check_lengths(data: bytes) -> None:
-    """Refuse bytes in which a header claims more elements than there are; makes no objects.
+    """Refuse bytes in which a header claims more elements than there are, without creating objects.
 
-    :raises msgpack.OutOfData: they end too early.
+    :raises msgpack.OutOfData: the bytes end too early.
     """
     unpacker = msgpack.Unpacker(max_buffer_size=len(data))
     unpacker.feed(data)
@@ -228,9 +213,9 @@ def _check_lengths(data: bytes) -> None:
 
 
 def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
-    """Read a value of our own; ``depth`` counts the values of our own that it lies in."""
+    """Decode an extension value; ``depth`` is the number of extension values that contain it."""
     if code == _EXT_ARRAY:
-        if data[1] == 1 and (dtype := _DTYPES.get(data[0])) is not None:  # by far the most
+        if data[1] == 1 and (dtype := _DTYPES.get(data[0])) is not None:  # by far the most frequent case
             return _frombuffer(data, dtype, -1, 6)
         return _read_array(data)
     if code == _EXT_STRINGS:
@@ -243,10 +228,10 @@ def _ext_hook(code: int, data: bytes, depth: int = 0) -> Any:
         return tuple(_read_nested(data, depth + 1))
     if code == _EXT_SET:
         return set(_read_nested(data, depth + 1))
-    if code == _EXT_FROZEN:  # set apart, because only these may lie in sets and be keys
+    if code == _EXT_FROZEN:  # a code of its own, because only frozen sets may be elements of sets and keys
         return frozenset(_read_nested(data, depth + 1))
     if code == _EXT_STORM_TUPLE:
-        return _read_tuple(*_read_nested(data, depth + 1))
+        return unpack_tuple(_read_nested(data, depth + 1))
     msg = f"unknown extension type in a frame; given: {code}; legal: 1 to 8"
     raise FrameError(msg)
 
@@ -257,7 +242,7 @@ _EXT_HOOKS = [_ext_hook, *(partial(_ext_hook, depth=depth) for depth in range(1,
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     try:
         return dict(pairs)
-    except TypeError:  # a tuple travels as a list, which cannot be a key
+    except TypeError:  # a tuple is encoded as a list, which cannot be a key
         return {_hashable(key): value for key, value in pairs}
 
 
@@ -269,13 +254,13 @@ pack_value = msgpack.Packer(default=_default, use_bin_type=True, autoreset=True)
 
 
 def _state_default(value: Any, depth: int) -> Any:
-    """Keep tuples and sets what they are (a message id must come back equal); widen subclasses."""
+    """Encode tuples and sets so that they come back equal, as message ids must; encode subclasses as their base types."""
     if isinstance(value, tuple):
         return msgpack.ExtType(_EXT_TUPLE, _pack_nested(list(value), depth + 1))
     if isinstance(value, (set, frozenset)):
         return msgpack.ExtType(_EXT_SET if isinstance(value, set) else _EXT_FROZEN, _pack_nested(list(value), depth + 1))
-    if isinstance(value, Tuple):  # one that a bolt holds back: ack and anchors work after a crash
-        return _pack_tuple(value, value.message_id, value.ack_val, depth)
+    if isinstance(value, Tuple):  # held back by a bolt, which may ack and anchor it after a crash
+        return msgpack.ExtType(_EXT_STORM_TUPLE, _pack_nested(pack_tuple(value), depth + 1))
     for plain in (dict, list, str, bytes, bool, int, float):
         if isinstance(value, plain) and not isinstance(value, np.generic):
             return cast("Any", plain)(value)
@@ -299,27 +284,27 @@ def _pack_nested(state: Any, depth: int) -> bytes:
 def _too_deep() -> NestingError:
     return NestingError(
         f"a value is nested too deeply to be written; expected at most {MAX_NESTING} levels of tuples and sets in each other, and "
-        "some hundreds of lists and mappings; hint: keep what is linked (lists of lists of lists) as one flat list"
+        "a few hundred of lists and mappings; hint: keep linked structures (lists of lists of lists) as one flat list"
     )
 
 
 def pack_state(state: Any) -> bytes:
-    """Serialize a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow string arrays, held :class:`Tuple` s.
+    """Encode a state as msgpack: plain values, tuples, sets, numpy arrays, pyarrow arrays, and tuples that a bolt holds back.
 
-    :raises TypeError: for a value of another type, naming it.
-    :raises NestingError: it is nested too deeply.
+    :raises TypeError: a value of another type.
+    :raises NestingError: a value is nested too deeply.
     """
     return _pack_nested(state, 0)
 
 
 def unpack_state(data: bytes | memoryview) -> Any:
-    """Read what :func:`pack_state` wrote; numpy arrays come back read-only."""
+    """Decode what :func:`pack_state` wrote; numpy arrays come back read-only."""
     return msgpack.unpackb(data, ext_hook=_ext_hook, strict_map_key=False, raw=False)
 
 
 def unpack_record(value: bytes) -> Any:
-    """Read the value of an inbox record: plain values, and ours; maps with tuples as keys are read, too."""
-    if len(value) <= _SHORT:  # a header that claims more elements than there are bytes is refused by msgpack
+    """Decode the value of an inbox record; maps may have tuples as keys."""
+    if len(value) <= _SHORT:  # msgpack refuses a header that claims more elements than there are bytes
         return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict)
     try:
         return msgpack.unpackb(value, ext_hook=_ext_hook, strict_map_key=False, raw=False, object_pairs_hook=_dict, max_array_len=_SHORT, max_map_len=_SHORT)
@@ -331,29 +316,20 @@ def unpack_record(value: bytes) -> Any:
 
 
 def pack_tuple(tup: Tuple) -> list[Any]:
-    """Turn a tuple that a bolt holds back into plain values for its ``snapshot``."""
+    """Return a tuple that a bolt holds back as plain values, for its ``snapshot``."""
     meta = tup.meta
     return [list(tup.values), meta.component, meta.task, meta.stream, list(meta.fields), tup.message_id, tup.ack_val]
 
 
 def unpack_tuple(state: list[Any]) -> Tuple:
-    """Make the tuple again that :func:`pack_tuple` described; ack and anchors work as before."""
+    """Return the tuple that :func:`pack_tuple` encoded; it can be acked and used as an anchor."""
     values, component, task, stream, fields, message_id, ack_val = state
-    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(*fields)), None if message_id is None else tuple(message_id))
+    tup = Tuple(tuple(values), StreamMeta(component, task, stream, Fields(fields)), None if message_id is None else tuple(message_id))
     tup.ack_val = ack_val
     return tup
 
 
 # -- columns --------------------------------------------------------------------------------------
-
-
-def column_rows(column: Any) -> Sequence[Any]:
-    """Return a column as a sequence of Python values."""
-    if isinstance(column, (list, tuple)):
-        return column
-    if isinstance(column, np.ndarray):
-        return column.tolist()
-    return column.to_pylist()
 
 
 def slice_column(column: Any, start: int, stop: int) -> Any:
@@ -364,7 +340,7 @@ def slice_column(column: Any, start: int, stop: int) -> Any:
 
 
 def take_column(column: Any, rows: np.ndarray) -> Any:
-    """Return the given rows of a column, in the given order."""
+    """Return the rows of a column with these numbers, in this order."""
     if isinstance(column, np.ndarray):
         return column[rows]
     if isinstance(column, (list, tuple)):

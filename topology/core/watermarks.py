@@ -1,4 +1,4 @@
-"""Which components a component takes watermarks from."""
+"""Which components send watermarks to which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["takes_watermarks", "watermark_sources"]
 
 
 def _reachable(topology: StormTopology, start: str) -> set[str]:
-    """Return the components that ``start`` gets tuples from, directly or through others."""
+    """Return the components from which ``start`` gets tuples, directly or through others."""
     seen: set[str] = set()
     stack = [start]
     while stack:
@@ -24,7 +24,7 @@ def _reachable(topology: StormTopology, start: str) -> set[str]:
 
 
 def _sources(topology: StormTopology, component: str) -> set[str]:
-    """Return the direct sources of a component, without those that only give it feedback."""
+    """Return the direct sources of a component, without those that only send it feedback."""
     spec = topology.components[component]
     feedback = getattr(spec.obj, "feedback_streams", ())
     return {source for source, stream in spec.inputs if source in topology.components and stream not in feedback}
@@ -33,10 +33,10 @@ def _sources(topology: StormTopology, component: str) -> set[str]:
 def watermark_sources(topology: StormTopology, component: str) -> list[str]:
     """Return the components whose watermarks make up the watermark of ``component``, sorted.
 
-    These are its direct sources that carry watermarks (spouts with ``emits_watermarks = True``, and
-    bolts downstream of one) and do not depend on ``component`` themselves: a watermark that waited
-    for its own feedback would never advance. Where two components feed each other, the one whose class names the streams
-    that lead back to it (``feedback_streams``) is the upstream one: its watermark does not wait for these streams.
+    These are its direct sources that carry watermarks (spouts with ``emits_watermarks = True``, and bolts downstream of
+    one) and do not depend on ``component`` themselves: a watermark that waited for its own feedback would never advance.
+    If two components feed each other, the class of the upstream one names the streams that lead back to it in
+    ``feedback_streams``; its watermark does not wait for these streams.
     """
 
     def carries(name: str) -> bool:
@@ -50,12 +50,12 @@ def watermark_sources(topology: StormTopology, component: str) -> list[str]:
 
 
 def takes_watermarks(topology: StormTopology, component: str, conf_of: Callable[[str], Mapping[str, Any]] | None = None) -> bool:
-    """Return whether a component does something with watermarks: it has the hook, or passes them on to one that has.
+    """Tell whether a component needs watermarks: it overrides ``on_watermark``, or passes them on to a component that does.
 
-    To others none are sent: an empty micro-batch costs as much as a full one. A bolt that has the hook but does not need it with
-    some configurations says so by a method ``wants_watermarks(conf)``.
+    Other components get none, because an empty micro-batch costs as much as a full one. A bolt that needs watermarks only with
+    some configurations has a method ``wants_watermarks(conf)``.
 
-    :param conf_of: returns the configuration of a component; None: whoever has the hook wants them.
+    :param conf_of: returns the configuration of a component; None counts every bolt that overrides ``on_watermark``.
     """
 
     def wants(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""What windowed bolts are made of: the queue of tuples, and the policies that cut windows out of it.
+"""The queue of tuples of a windowed bolt, and the policies that cut windows out of it.
 
-One class for each of Storm's eviction and trigger policies (package ``org.apache.storm.windowing``), with the same
-decisions in the same order. They know no clock: time is given to them. ``STATE`` names the attributes that a snapshot
-of the policy consists of.
+There is a class for each of Storm's eviction and trigger policies (package ``org.apache.storm.windowing``), which makes
+the same decisions in the same order. Policies read no clock; time is passed to them. ``STATE`` names the attributes that
+belong to a policy's snapshot.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from dskype.topology.tuples import Tuple
 __all__ = ["Event", "WindowManager", "eviction_policy", "trigger_policy"]
 
 EXPIRE_EVENTS_THRESHOLD = 100
-"""Every so many tuples those that no window will hold any more are let go, so that they are acked early."""
+"""Number of tuples after which those that will be in no further window are removed, so that they are acked early."""
 
 _ALL = 2**31 - 1
 _EXPIRE, _PROCESS, _KEEP, _STOP = range(4)
 
 
 class Event:
-    """A tuple in the queue. ``ts``: event time or time of arrival; ``seq``: its number in the task."""
+    """A tuple in the queue.
+
+    :ivar seq: its number within the task.
+    :ivar ts: its event time, or its time of arrival.
+    """
 
     __slots__ = ("seq", "ts", "tup")
 
@@ -32,7 +36,7 @@ class Event:
 
 
 class _CountEviction:
-    """Lets the oldest go while there are more than ``threshold``."""
+    """Removes the oldest tuples while there are more than ``threshold``."""
 
     STATE: tuple[str, ...] = ("reference", "count")
 
@@ -44,7 +48,7 @@ class _CountEviction:
         self.count += 1
 
     def forget(self, n: int) -> None:
-        """Take note that ``n`` tuples of the last window are gone."""
+        """Subtract ``n`` tuples of the last window that were dropped."""
         self.count -= n
 
     def evict(self, event: Event, now: int) -> int:
@@ -58,7 +62,7 @@ class _CountEviction:
 
 
 class _EventTimeCountEviction(_CountEviction):
-    """Counts only what is not beyond the reference time."""
+    """Counts only tuples up to the reference time."""
 
     STATE = ("reference", "count", "processed")
 
@@ -88,10 +92,10 @@ class _EventTimeCountEviction(_CountEviction):
 
 
 class _TimeEviction:
-    """Lets go what is ``length_ms`` older than the reference time.
+    """Removes tuples that are at least ``length_ms`` older than the reference time.
 
-    ``delta`` makes up for timers that are early or late, so that consecutive windows leave no gap; the first one takes
-    everything there is.
+    ``delta`` compensates for timers that are early or late, so that consecutive windows leave no gap; the first window
+    takes everything in the queue.
     """
 
     STATE = ("reference", "delta")
@@ -119,10 +123,10 @@ class _TimeEviction:
 
 
 class _EventTimeEviction(_TimeEviction):
-    """As above in event time.
+    """Removes tuples that are too old in event time.
 
-    Storm ends its scan at the first tuple that is further ahead than the lag, and so loses what stands behind it in the
-    queue: tuples of a slower stream, say. Here the whole queue is looked at.
+    Storm ends its scan at the first tuple that is further ahead than the lag, and so loses the tuples behind it, for
+    example those of a slower stream. Here the whole queue is scanned.
     """
 
     def evict(self, event: Event, now: int) -> int:
@@ -130,11 +134,11 @@ class _EventTimeEviction(_TimeEviction):
 
 
 class WindowManager:
-    """Keeps the queue of tuples, and makes windows of it when told to.
+    """Keeps the queue of tuples, and cuts windows out of it.
 
     :param eviction: decides which tuples of the queue belong to a window.
-    :param clock_ms: gives the time of the task.
-    :param on_expiry: called with tuples that have left for good.
+    :param clock_ms: returns the time of the task.
+    :param on_expiry: called with tuples that will be in no further window.
     :param on_window: called with (tuples, new, expired, reference time).
     """
 
@@ -153,19 +157,19 @@ class WindowManager:
         self.since_scan = 0
 
     def enqueue(self, tup: Tuple, ts: int) -> None:
-        """Add a tuple behind the others."""
+        """Append a tuple to the queue."""
         self.queue.append(Event(self.seq, ts, tup))
         self.seq += 1
         self.eviction.track()
 
     def compact(self) -> None:
-        """Count an event, and drop expired tuples after a hundred of them."""
+        """Remove expired tuples, once every :data:`EXPIRE_EVENTS_THRESHOLD` calls."""
         self.since_scan += 1
         if self.since_scan >= EXPIRE_EVENTS_THRESHOLD:
             self._scan(full=False)
 
     def slide(self) -> bool:
-        """Make a window and hand it out; False if it would be empty."""
+        """Pass the next window to ``on_window``; return False, without a call, if it would be empty."""
         events = self._scan(full=True)
         expired, self.expired = self.expired, []
         previous, self.previous = self.previous, {e.seq for e in events}
@@ -176,10 +180,10 @@ class WindowManager:
         return True
 
     def drop(self, tuples: Iterable[Tuple]) -> None:
-        """Take tuples out of the queue without an ack."""
-        gone = set(map(id, tuples))
+        """Remove tuples from the queue without an ack."""
+        dropped = set(map(id, tuples))
         before = len(self.queue)
-        self.queue = deque(e for e in self.queue if id(e.tup) not in gone)
+        self.queue = deque(e for e in self.queue if id(e.tup) not in dropped)
         self.eviction.forget(before - len(self.queue))
 
     def _scan(self, *, full: bool) -> list[Event]:
@@ -207,7 +211,7 @@ class WindowManager:
 
 
 class _CountTrigger:
-    """Slides after so many tuples."""
+    """Slides after ``interval`` tuples."""
 
     STATE = ("count",)
 
@@ -234,13 +238,13 @@ class _TimeTrigger:
         pass
 
     def on_timer(self, now: int) -> None:
-        # What arrives in this very millisecond may still be on its way: it belongs to the next window.
+        # Further tuples may arrive in this millisecond, so it belongs to the next window.
         self._manager.eviction.set_context(now - 1, interval_ms=self.interval_ms)
         self._manager.slide()
 
 
 class _EventTimeCountTrigger:
-    """Slides after so many tuples in event time, as far as the watermark has come."""
+    """Slides after ``interval`` tuples in the order of event time, up to the watermark."""
 
     STATE = ("done",)
 
@@ -269,7 +273,7 @@ class _EventTimeCountTrigger:
 
 
 class _EventTimeTrigger:
-    """Slides at multiples of the interval in event time, as far as the watermark has come; skips empty windows."""
+    """Slides at multiples of ``interval_ms`` in event time, up to the watermark; skips empty windows."""
 
     STATE = ("next_end",)
 
@@ -284,7 +288,7 @@ class _EventTimeTrigger:
         while self.next_end <= watermark:
             end = self.next_end
             queue.eviction.set_context(end, count=sum(e.ts <= end for e in queue.queue))
-            self.next_end = end + self.interval_ms  # first: a window whose bolt raises must not come again
+            self.next_end = end + self.interval_ms  # before slide(): a window whose bolt raises must not be repeated
             if not queue.slide():
                 earliest = min((e.ts for e in queue.queue if end < e.ts <= watermark), default=None)
                 if earliest is None:
@@ -294,7 +298,7 @@ class _EventTimeTrigger:
 
 
 def eviction_policy(length: int | None, length_ms: int | None, *, event_time: bool) -> Any:
-    """Return the policy for a window of ``length`` tuples, or of ``length_ms``."""
+    """Return the eviction policy for a window of ``length`` tuples, or of ``length_ms``."""
     if length is not None:
         return _EventTimeCountEviction(length) if event_time else _CountEviction(length)
     assert length_ms is not None
@@ -302,7 +306,7 @@ def eviction_policy(length: int | None, length_ms: int | None, *, event_time: bo
 
 
 def trigger_policy(interval: int | None, interval_ms: int | None, manager: WindowManager, *, event_time: bool) -> Any:
-    """Return what slides a window after ``interval`` tuples, or every ``interval_ms``."""
+    """Return the trigger policy that slides a window after ``interval`` tuples, or every ``interval_ms``."""
     if interval is not None:
         return (_EventTimeCountTrigger if event_time else _CountTrigger)(interval, manager)
     assert interval_ms is not None

@@ -8,8 +8,8 @@ __all__ = ["ClassNotFoundException", "FluxException"]
 
 
 class FluxException(IllegalArgumentException):
-    """A Flux file, or what it includes, cannot be read or built."""
+    """A Flux file, or a file that it includes, cannot be read or built."""
 
 
 class ClassNotFoundException(FluxException):
-    """A ``className`` is neither in the registry nor in an allowed module."""
+    """A ``className`` is in neither the registry nor an allowed module."""

@@ -1,8 +1,7 @@
 """Loads a topology from a Flux YAML file.
 
-``load`` does what ``storm jar flux.jar org.apache.storm.flux.Flux --dry-run`` does: replaces placeholders, reads the
-YAML, merges includes, makes the objects and builds the topology. Names of streams and fields are checked later, at
-submission, as in Storm.
+Like ``storm jar flux.jar org.apache.storm.flux.Flux --dry-run``, ``load`` replaces placeholders, parses the YAML, merges
+includes, creates the objects and builds the topology. Streams and fields are checked at submission, as in Storm.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class FluxTopology:
-    """A topology that was built, and is not yet submitted.
+    """A topology that was built from a Flux file and can be submitted.
 
-    :param name: its name; None when the file has none.
+    :param name: its name; None if the file has none.
     :param config: the topology's configuration.
-    :param topology: what to submit.
-    :param definition: what the file says, includes merged.
-    :param warnings: what a user should know: placeholders without a value, bolts left out, ignored parts.
-    :param modules: the allowed modules its objects come from. They must reach the executors: import them there, or
+    :param topology: the topology.
+    :param definition: the content of the file, with its includes.
+    :param warnings: messages for the user about placeholders without a value, omitted bolts and ignored parts.
+    :param modules: the allowed modules from which its objects come. Executors need them, too: install them there, or
         register them with ``cloudpickle.register_pickle_by_value``.
-    :param objects: id -> object of the components, spouts and bolts.
+    :param objects: id -> object, for components, spouts and bolts.
     """
 
     name: str | None
@@ -68,7 +67,7 @@ class FluxTopology:
 
     @property
     def refusals(self) -> dict[str, str]:
-        """Component id -> why it cannot be run; such a topology can only be looked at (dry run)."""
+        """Component id -> why it cannot be run. A topology with refusals is for dry runs only."""
         found = {}
         for id, spec in self.topology.components.items():
             reason = getattr(spec.obj, "emulator_refusal", None)
@@ -77,9 +76,9 @@ class FluxTopology:
         return found
 
     def check_runnable(self) -> None:
-        """Refuse a topology with components that cannot be run, or without a name.
+        """Refuse a topology without a name, or with a component that cannot be run.
 
-        :raises FluxException: naming them.
+        :raises FluxException: it says which.
         """
         if self.name is None:
             raise FluxException(explain("The topology has no name.", hint="set name: at the top of the file"))
@@ -87,7 +86,7 @@ class FluxTopology:
             raise FluxException(explain(f"Component {id} cannot be run: {reason}.", component=id, hint="--dry-run shows the topology"))
 
     def describe(self) -> str:
-        """Return the details that Flux prints before a submission."""
+        """Return the description that Flux prints before a submission."""
         d = self.definition
         if not d.is_dsl:
             return self._describe_source(d.topology_source)
@@ -128,17 +127,17 @@ def load(
 ) -> FluxTopology:
     """Load a topology.
 
-    :param source: path of a YAML file; or the YAML itself, if the string has a line break.
+    :param source: path of a YAML file; a string with a line break is the YAML itself.
     :param properties: values for ``${key}``: a mapping, or the path of a Java ``.properties`` file (UTF-8).
-    :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None leaves those placeholders alone.
-    :param allow_modules: modules whose classes the file may name, with all modules below them.
-    :param registry: the other classes it may name; default :func:`default_registry`.
-    :param resources: folders where files marked as resources are looked for.
-    :param resource: ``source`` (and ``properties``, if a path) is such a resource (``-R``).
+    :param environ: values for ``${ENV-NAME}``, e.g. ``os.environ``; None does not replace these placeholders.
+    :param allow_modules: modules whose classes the file may name, including all modules below them.
+    :param registry: the other classes that it may name; default :func:`default_registry`.
+    :param resources: folders to search for files that are marked as resources.
+    :param resource: whether ``source`` (and ``properties``, if a path) is such a resource (``-R``).
     :param name: a name that replaces the file's.
-    :param config: configuration laid over the file's.
+    :param config: configuration that overrides the file's.
     :param limits: bounds of each YAML document.
-    :returns: the topology; names of streams and fields in it are not yet checked.
+    :returns: the topology; its streams and fields are not checked yet.
     :raises FluxException: the file cannot be read or built; the message says where and why.
     :raises IllegalArgumentException: a configuration value is of the wrong type.
     """
@@ -169,7 +168,7 @@ def read_yaml(path: str | os.PathLike[str], limits: Limits = Limits()) -> Any:
 def _read_text(path: Path, limits: Limits) -> str:
     try:
         if not path.is_file():
-            raise FluxException(explain(f"{path} is no file.", given=str(path)))
+            raise FluxException(explain(f"{path} is not a file.", given=str(path)))
         with path.open("rb") as stream:
             data = stream.read(limits.bytes + 1)
     except OSError as ex:
@@ -183,7 +182,7 @@ def _read_text(path: Path, limits: Limits) -> str:
 
 
 class _Reader:
-    """Reads the file and what it includes."""
+    """Reads a file and its includes."""
 
     def __init__(
         self,
@@ -203,7 +202,7 @@ class _Reader:
             self._properties = read_properties(self._find_resource(str(properties)) if resource else properties, limits)
 
     def read(self, source: str | os.PathLike[str], resource: bool) -> TopologyDef:
-        """Return the definition with its includes merged in."""
+        """Return the definition with its includes."""
         if isinstance(source, str) and "\n" in source:
             definition, folder = self._parse(source, "text"), Path.cwd()
         else:
@@ -221,12 +220,12 @@ class _Reader:
         return read_topology(parse(text, name, self._limits), name)
 
     def _find_include(self, file: str, folder: Path) -> Path:
-        """Look beside the including file first; Storm looks in the working folder alone."""
+        """Return a path beside the including file if there is one, else in the working folder (where Storm looks)."""
         beside = folder / file
         return beside if beside.is_file() else Path(file)
 
     def _find_resource(self, file: str) -> Path:
-        """Look in the resource folders; a resource never lies outside them."""
+        """Return the path of a resource; it is never outside the resource folders."""
         for folder in self._resources:
             root = folder.resolve()
             path = (root / file.lstrip("/")).resolve()
@@ -238,7 +237,7 @@ class _Reader:
 
 
 class _Builder:
-    """Makes the objects and the topology of a definition, in Storm's order."""
+    """Creates the objects and the topology of a definition, in Storm's order."""
 
     def __init__(self, definition: TopologyDef, registry: Registry, allow_modules: tuple[str, ...], warnings: list[str]) -> None:
         self.definition = definition
@@ -247,7 +246,7 @@ class _Builder:
         self._made: dict[str, Any] = {}
 
     def build(self) -> FluxTopology:
-        """Build all."""
+        """Build the topology."""
         d = self.definition
         d.check()
         storm_config.validate(d.config)
@@ -318,11 +317,11 @@ class _Builder:
         if isinstance(obj, Grouping):
             return obj
         raise FluxException(
-            explain(f"The customClass of {stream.where} is no grouping.", given=grouping.custom_class.class_name, legal="a CustomStreamGrouping")
+            explain(f"The customClass of {stream.where} is not a grouping.", given=grouping.custom_class.class_name, legal="a CustomStreamGrouping")
         )
 
     def _apply(self, vertex: SpoutDef, declarer: SpoutDeclarer | BoltDeclarer) -> None:
-        """Apply loads, tasks and configuration, once per component."""
+        """Apply a component's loads, number of tasks and configuration."""
         if vertex.on_heap_memory_load > -1:
             declarer.set_memory_load(vertex.on_heap_memory_load, vertex.off_heap_memory_load if vertex.off_heap_memory_load > -1 else None)
         if vertex.cpu_load > -1:

@@ -1,6 +1,6 @@
-"""What a Flux file says, checked key by key; nothing is built here.
+"""The content of a Flux file, checked key by key; ``loader`` builds the topology from it.
 
-The names are Flux's. An unknown key is an error; of two definitions with one id in a list, the last wins.
+The names are Flux's. An unknown key is an error. If a list has two definitions with the same id, the last one wins.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ GROUPING_TYPES = ("ALL", "CUSTOM", "DIRECT", "SHUFFLE", "LOCAL_OR_SHUFFLE", "FIE
 
 @dataclass(frozen=True)
 class Ref:
-    """``{ref: id}``: the object of that component."""
+    """``{ref: id}``: refers to a component's object."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class ListRef:
-    """``{reflist: [id, ...]}``: a list of components' objects."""
+    """``{reflist: [id, ...]}``: refers to a list of components' objects."""
 
     ids: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class ConfigMethodDef:
 
 @dataclass
 class ObjectDef:
-    """How to make one object: constructor (if it has arguments), else factory, else constructor without arguments."""
+    """How to create an object: by the constructor if it has arguments, else by the factory, else by the constructor without arguments."""
 
     where: str
     class_name: str
@@ -89,7 +89,7 @@ class BeanDef(ObjectDef):
 
 @dataclass
 class SpoutDef(BeanDef):
-    """A spout. Loads and ``num_tasks`` of -1 are not set."""
+    """A spout. -1 means that a load, or ``num_tasks``, is not set."""
 
     parallelism: int = 1
     num_tasks: int = -1
@@ -106,14 +106,14 @@ class BoltDef(SpoutDef):
 
 @dataclass
 class TopologySourceDef(ObjectDef):
-    """A class that makes the topology."""
+    """A class with a method that returns the topology."""
 
     method_name: str = "getTopology"
 
 
 @dataclass
 class GroupingDef:
-    """How a stream is grouped."""
+    """The grouping of a subscription."""
 
     type: str
     stream_id: str | None = None
@@ -143,7 +143,7 @@ class IncludeDef:
 
 @dataclass
 class TopologyDef:
-    """A whole file."""
+    """The content of a file."""
 
     name: str | None = None
     config: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -157,11 +157,11 @@ class TopologyDef:
 
     @property
     def is_dsl(self) -> bool:
-        """True unless a topology source makes the topology."""
+        """True unless the file names a topology source."""
         return self.topology_source is None
 
     def check(self) -> None:
-        """Refuse a topology source beside spouts, bolts or streams."""
+        """Refuse a topology source together with spouts, bolts or streams."""
         if self.topology_source is not None and (self.spouts or self.bolts or self.streams):
             raise FluxException(
                 explain(
@@ -172,19 +172,19 @@ class TopologyDef:
             )
 
     def merge(self, other: TopologyDef, override: bool) -> list[str]:
-        """Merge an included file: by id, streams always appended, its hooks, source and includes left out.
+        """Merge an included file: definitions by id; streams are appended; its hooks, source and includes are ignored.
 
         :param override: whether the included file wins.
-        :returns: warnings about what was left out.
+        :returns: warnings about ignored parts.
         """
         warnings: list[str] = []
 
-        def include(what: str, mine: dict[str, Any], theirs: Mapping[str, Any]) -> None:
-            for key, value in theirs.items():
-                if key in mine and not override:
-                    warnings.append(f"Ignoring attempt to set {what} {key!r} with override == false.")
+        def include(kind: str, own: dict[str, Any], included: Mapping[str, Any]) -> None:
+            for key, value in included.items():
+                if key in own and not override:
+                    warnings.append(f"Ignoring attempt to set {kind} {key!r} with override == false.")
                 else:
-                    mine[key] = value
+                    own[key] = value
 
         if other.name is not None:
             if self.name is None or override:
@@ -196,9 +196,9 @@ class TopologyDef:
         include("bolt", self.bolts, other.bolts)
         include("spout", self.spouts, other.spouts)
         self.streams.extend(other.streams)
-        for what, ignored in (("includes", other.includes), ("workerHooks", other.worker_hooks), ("topologySource", other.topology_source)):
+        for part, ignored in (("includes", other.includes), ("workerHooks", other.worker_hooks), ("topologySource", other.topology_source)):
             if ignored:
-                warnings.append(f"{what} of an included file are ignored: includes go one level deep.")
+                warnings.append(f"{part} of an included file are ignored: includes go one level deep.")
         return warnings
 
 
@@ -206,7 +206,7 @@ class TopologyDef:
 
 
 class _Map:
-    """One map of the file: typed access to its keys, and an error for those that are not read."""
+    """A map in the file, with typed access to its keys; unknown keys are an error."""
 
     def __init__(self, data: Any, where: str, *keys: str) -> None:
         if not isinstance(data, Mapping):
@@ -221,15 +221,15 @@ class _Map:
                 )
         self.data, self.where = data, where
 
-    def _get(self, key: str, what: str, convert: Callable[[Any], Any], default: Any, required: bool) -> Any:
+    def _get(self, key: str, expected: str, convert: Callable[[Any], Any], default: Any, required: bool) -> Any:
         value = self.data.get(key)
         if value is None:
             if required:
-                raise FluxException(explain(f"{self.where} has no {key}.", given=sorted(map(str, self.data)), legal=what))
+                raise FluxException(explain(f"{self.where} has no {key}.", given=sorted(map(str, self.data)), legal=expected))
             return default
         converted = convert(value)
         if converted is None:
-            raise FluxException(explain(f"{key} of {self.where} must be {what}.", given=value))
+            raise FluxException(explain(f"{key} of {self.where} must be {expected}.", given=value))
         return converted
 
     def text(self, key: str, default: str | None = None, required: bool = False) -> Any:
@@ -259,21 +259,21 @@ class _Map:
         return found  # type: ignore[return-value]
 
     def args(self, key: str) -> list[Any] | dict[str, Any]:
-        """Return arguments with references marked: by position (a list) or, beyond Storm, by name (a map)."""
+        """Return arguments, with references resolved to :class:`Ref` and :class:`ListRef`: a list, or (not in Storm) a map by name."""
         value = self._get(key, "a list, or a map of named arguments", lambda v: v if isinstance(v, (list, Mapping)) else None, [], False)
         if isinstance(value, Mapping):
             if _reference(value) is not value:
                 raise FluxException(explain(f"{key} of {self.where} must be a list.", given=value, hint=f"write it as an item: [{value}]"))
             for name in value:
                 if not isinstance(name, str) or not name.isidentifier():
-                    hint = "quote it, YAML reads on, off, yes and no as booleans" if isinstance(name, bool) else None
-                    raise FluxException(explain(f"{key} of {self.where} has a key that names no parameter.", given=name, hint=hint))
+                    hint = "quote it, because YAML reads on, off, yes and no as booleans" if isinstance(name, bool) else None
+                    raise FluxException(explain(f"{key} of {self.where} has a key that cannot be a parameter's name.", given=name, hint=hint))
             return {name: _reference(arg) for name, arg in value.items()}
         return [_reference(arg) for arg in value]
 
 
 def _text(value: Any) -> str | None:
-    # As a Java String property takes any scalar. Floats are left out: their text is not what was written.
+    # Any scalar but a float, like a Java String property: a float's text may differ from what was written.
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (str, int)) else None
@@ -417,11 +417,11 @@ def _by_id(items: Sequence[Any], section: str, kind: str, read: Callable[[Any, s
 
 
 def read_topology(data: Any, source: str) -> TopologyDef:
-    """Check the data of a Flux file.
+    """Check the data of a Flux file, and return its definition.
 
-    :param data: what the YAML reader returned.
+    :param data: the parsed YAML.
     :param source: the file's name, for messages.
-    :raises FluxException: an unknown key, a missing one, a value of another type.
+    :raises FluxException: an unknown key, a missing key, or a value of the wrong type.
     """
     m = _Map({} if data is None else data, source, "name", "config", "components", "includes", "spouts", "bolts", "streams", "workerHooks", "topologySource")
     if data is None:

@@ -1,7 +1,7 @@
-"""Makes objects from Flux definitions: finds what arguments mean, coerces them, calls.
+"""Creates objects from Flux definitions: resolves references, converts arguments, and calls constructors and methods.
 
-Java chooses among overloads by the types of the parameters. Python has one signature; its type hints, where there are
-any, say what a value may become:
+Java chooses among overloads by the types of the parameters. Python has one signature; its type hints, if there are any,
+determine how a value from YAML is converted:
 
 =====================  ==========================================================================================
 hint                   accepts from YAML
@@ -18,10 +18,10 @@ an ``Enum``            the exact name of a member
 ``Literal``            one of its values
 ``A | B``              what A accepts, else what B accepts
 any other class        its instances (references)
-``*args``              one list fills them all, as a Java array does
+``*args``              one list for all of them, like a Java array
 =====================  ==========================================================================================
 
-Names of methods and properties are taken as written, or in snake_case (``withFoo`` -> ``with_foo``).
+Methods and properties are found by their names as written, or in snake_case (``withFoo`` -> ``with_foo``).
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _NoMatch(Exception):
 
 
 class ObjectBuilder:
-    """Makes the objects of one file, and knows those made so far.
+    """Creates the objects of one file, and keeps those created so far.
 
-    :param registry: which classes may be named.
-    :param allow_modules: modules whose classes may be named too.
+    :param registry: the classes that the file may name.
+    :param allow_modules: modules whose classes it may name as well.
     """
 
     def __init__(self, registry: Registry, allow_modules: tuple[str, ...] = ()) -> None:
@@ -66,7 +66,7 @@ class ObjectBuilder:
         self.modules: set[str] = set()
 
     def build(self, definition: ObjectDef) -> Any:
-        """Make one object: constructor or factory, then properties, then configuration methods.
+        """Create an object by its constructor or factory, then set its properties, then call its configuration methods.
 
         :raises FluxException: the class, an argument, a property or a method does not fit.
         """
@@ -179,7 +179,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def find_member(obj: Any, name: str) -> Any:
-    """Return a public member by its name as written, or in snake_case; None when there is none."""
+    """Return a public member by its name as written, or in snake_case; None if there is none."""
     for spelling in _spellings(name):
         found = getattr(obj, spelling, None)
         if found is not None:
@@ -188,7 +188,7 @@ def find_member(obj: Any, name: str) -> Any:
 
 
 def _attribute(obj: Any, name: str) -> str | None:
-    """Return the name of an attribute that may be set: one the object has, or its class declares; never a method."""
+    """Return the name of an attribute that may be set: one that the object has or its class declares, but no method."""
     declared = _hints(type(obj))
     for spelling in _spellings(name):
         static = inspect.getattr_static(obj, spelling, None)
@@ -215,12 +215,12 @@ def _show(args: list[Any] | dict[str, Any]) -> str:
 def _hints(function: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
-    except Exception:  # hints may name what exists for type checkers only
+    except Exception:  # hints may use names that exist for type checkers only
         return {}
 
 
 def _bind(function: Callable[..., Any], args: list[Any] | dict[str, Any]) -> inspect.BoundArguments:
-    """Fit arguments to a signature and coerce them by its hints."""
+    """Bind arguments to a signature, and convert them by its hints."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as ex:
@@ -255,9 +255,9 @@ def _name(hint: Any) -> str:
 
 
 def _coerce(value: Any, hint: Any) -> Any:
-    """Turn a value from YAML into what a hint asks for.
+    """Convert a value from YAML to the type of a hint.
 
-    :raises _NoMatch: it cannot be.
+    :raises _NoMatch: the value does not fit.
     """
     if hint is Any or isinstance(hint, (typing.TypeVar, str)) or hint is inspect.Parameter.empty:
         return value
@@ -276,7 +276,7 @@ def _coerce(value: Any, hint: Any) -> Any:
         raise _NoMatch(f"expected null; given: {value!r}")
     base = origin or hint
     if value is None or not isinstance(base, type):
-        return value  # as Java's null fits every reference; a hint of another kind cannot be checked
+        return value  # None fits every class, like Java's null; other kinds of hints cannot be checked
     return _coerce_class(value, hint, base)
 
 
@@ -307,7 +307,7 @@ def _coerce_class(value: Any, hint: Any, base: type) -> Any:
         try:
             if isinstance(value, base):
                 return value
-        except TypeError:  # a protocol that cannot be checked at run time
+        except TypeError:  # a protocol may not be checkable at run time
             return value
     raise _NoMatch(f"expected {_name(hint)}; given: {value!r}")
 

@@ -1,12 +1,10 @@
-"""Which classes a Flux file may name.
+"""The classes that a Flux file may name.
 
-Storm's Flux makes an object of any class a file names. Here a ``className`` is one of three:
+Storm's Flux creates objects of any class that a file names. Here a ``className`` must be one of these:
 
-1. a name in a :class:`Registry`: Storm's names of the classes that have a stand-in, and short ``dskype.`` names;
-2. a name that an installed package offers as an entry point of the group ``dskype.components``;
-3. a class of a module that the caller allows (``allow_modules``, ``--allow-module``): defined there, not merely imported.
-
-Everything else is refused.
+1. a name in a :class:`Registry`: the Storm name of a class that has a Python replacement, or a short ``dskype.`` name;
+2. the name of an entry point in the group ``dskype.components`` of an installed package;
+3. a class in a module that the caller allows (``allow_modules``, ``--allow-module``), defined there, not only imported.
 """
 
 from __future__ import annotations
@@ -89,20 +87,20 @@ _OUT_OF_SCOPE = {
 
 
 class Registry:
-    """Names that stand for classes.
+    """Maps names to classes.
 
-    :param classes: name -> class, or ``"module:attribute"`` to import when it is first used.
+    :param classes: name -> class, or ``"module:attribute"``, which is imported on first use.
     """
 
     def __init__(self, classes: Mapping[str, type | str] | None = None) -> None:
         self._classes: dict[str, type | str] = dict(classes or {})
 
     def register(self, name: str, target: type | str) -> None:
-        """Let ``name`` stand for a class, or for ``"module:attribute"``."""
+        """Map ``name`` to a class, or to ``"module:attribute"``."""
         self._classes[name] = target
 
     def extended(self, classes: Mapping[str, type | str]) -> Registry:
-        """Return a registry with further names."""
+        """Return a registry with these names added."""
         return Registry({**self._classes, **classes})
 
     def __contains__(self, name: object) -> bool:
@@ -112,12 +110,12 @@ class Registry:
         return iter(sorted(self._classes))
 
     def resolve(self, name: str, where: str, allow_modules: Iterable[str] = ()) -> type:
-        """Return the class that ``name`` stands for.
+        """Return the class with this name.
 
         :param name: the ``className``.
-        :param where: who asks, e.g. ``bolt 'count'``, for messages.
-        :param allow_modules: modules (with all below them) whose classes may be named by their full names.
-        :raises ClassNotFoundException: the name is unknown or not allowed; says how to allow it.
+        :param where: the definition with that name, e.g. ``bolt 'count'``, for messages.
+        :param allow_modules: modules whose classes may be named by their full names, including modules below them.
+        :raises ClassNotFoundException: the name is unknown or not allowed; the message says how to allow it.
         """
         target = self._classes.get(name) or _from_entry_point(name)
         if target is not None:
@@ -136,7 +134,7 @@ class Registry:
 
 
 def default_registry() -> Registry:
-    """Return a registry with the stand-ins of Storm's classes and the short ``dskype.`` names."""
+    """Return a registry with the replacements of Storm's classes and the short ``dskype.`` names."""
     return Registry(_BUILTIN)
 
 
@@ -145,7 +143,7 @@ def _hint(name: str) -> str:
         if name.startswith("org.apache.storm.") and part in name.lower():
             return words
     if name.startswith(("org.", "com.", "java.", "backtype.")):
-        return "a Java class needs a Python stand-in; write the component in Python and name that"
+        return "a Java class needs a Python replacement; write the component in Python, and name that class"
     module = name.rpartition(".")[0]
     if not module:
         return "write module.Class, and allow the module with --allow-module (allow_modules= in load)"
@@ -195,7 +193,7 @@ def _from_module(name: str, where: str, allowed: tuple[str, ...]) -> type:
             explain(f"Class not found: {name}, named by {where}.", given=name, hint="is its module importable from here (PYTHONPATH)?")
         )
     if not isinstance(found, type):
-        raise ClassNotFoundException(explain(f"{name}, named by {where}, is no class.", given=type(found).__name__))
+        raise ClassNotFoundException(explain(f"{name}, named by {where}, is not a class.", given=type(found).__name__))
     if not _within(found.__module__, allowed):
         raise ClassNotFoundException(
             explain(

@@ -1,7 +1,7 @@
-"""Python classes in place of the Java classes that Storm's own Flux files name.
+"""Python replacements of the Java classes that Storm's own Flux files name.
 
-Those that would need what is not here (a shell component's protocol, HDFS) can be built and looked at, so that a file
-passes a dry run, but carry ``emulator_refusal``: the reason why a topology with them is not run.
+Some need features that the emulator does not have (the multi-language protocol, HDFS). They can be created, so that a
+file passes a dry run, but have an ``emulator_refusal``: the reason why a topology with them is not run.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ __all__ = [
 
 
 def _with_setters(attribute: str, **kinds: type) -> Callable[[type[_Class]], type[_Class]]:
-    """Give a class setters that put their value into a dict of the object, and return the object.
+    """Return a class decorator that adds setters, which store their value in a dict of the object and return the object.
 
-    :param attribute: the attribute that is the dict.
-    :param kinds: method -> type of its value, which a Flux file's value is checked by; the key is the name without its verb.
+    :param attribute: the attribute with the dict.
+    :param kinds: method -> type of its value, for checking values from Flux files; the dict's key is the name without its verb.
     """
 
-    def add(cls: type[_Class]) -> type[_Class]:
+    def add_setters(cls: type[_Class]) -> type[_Class]:
         for method, kind in kinds.items():
             setattr(cls, method, _setter(attribute, method.partition("_")[2], kind))
         return cls
 
-    return add
+    return add_setters
 
 
 def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
@@ -69,7 +69,7 @@ def _setter(attribute: str, key: str, kind: type) -> Callable[[Any, Any], Any]:
 
 
 class _Shell:
-    """What the shell wrappers share: a command line, streams, configuration."""
+    """Base of the shell wrappers: a command line, streams and configuration."""
 
     emulator_refusal: ClassVar[str] = "components in other languages (the multi-language protocol) are not run"
 
@@ -96,7 +96,7 @@ class _Shell:
             declarer.declare_stream(name, fields)
 
     def get_component_configuration(self) -> dict[str, Any]:
-        """Return what was added."""
+        """Return the added configuration."""
         return self.component_config
 
 
@@ -146,7 +146,7 @@ class TestClass:
 
 
 class TestBolt(BasicBolt):
-    """A bolt that has every kind of argument, property and method; logs nothing, emits nothing."""
+    """A bolt that has every kind of argument, property and method, and does nothing."""
 
     __test__ = False
 
@@ -174,7 +174,7 @@ class TestBolt(BasicBolt):
         self.foo = foo
 
     def with_none(self) -> None:
-        """Note the call."""
+        """Record the call."""
         self.none = "hit"
 
     def with_bar(self, bar: str) -> None:
@@ -194,21 +194,21 @@ class TestBolt(BasicBolt):
         self.time_len = length
 
     def set_time_len_arr(self, lengths: list[Duration]) -> None:
-        """Take several lengths of time."""
+        """Accept several lengths of time."""
 
     def with_duration(self, length: Duration) -> None:
         """Set a length of time."""
         self.time_len = length
 
     def with_duration_arr(self, lengths: list[Duration]) -> None:
-        """Take several lengths of time."""
+        """Accept several lengths of time."""
 
     def execute(self, tup: Tuple, collector: Any) -> None:
         """Do nothing."""
 
 
 class SimpleTopology:
-    """Makes a topology of a word spout, two bolts and a log, as the classes of that name in Storm's tests do."""
+    """Builds a topology of a word spout, two bolts and a log, like the classes of that name in Storm's tests."""
 
     def __init__(self) -> None:
         self.foo: str | None = None
@@ -229,13 +229,13 @@ class SimpleTopology:
 # --- java.time --------------------------------------------------------------------------------------------------------
 
 
-def _durations_of(millis: int) -> Any:
-    """Return a factory of durations; ``millis`` is the length of its unit."""
+def _duration_factory(millis: int) -> Any:
+    """Return a factory of durations in units of ``millis``."""
 
-    def of(n: int) -> Duration:
+    def make(n: int) -> Duration:
         return Duration(n * millis)
 
-    return staticmethod(of)
+    return staticmethod(make)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Duration:
 
     millis: int = 0
 
-    of_millis, of_seconds, of_minutes, of_hours, of_days = map(_durations_of, (1, 1000, 60_000, 3_600_000, 86_400_000))
+    of_millis, of_seconds, of_minutes, of_hours, of_days = map(_duration_factory, (1, 1000, 60_000, 3_600_000, 86_400_000))
 
     def to_millis(self) -> int:
         """Return the length in milliseconds."""
@@ -255,7 +255,7 @@ class Duration:
 
 
 class KafkaRecord(NamedTuple):
-    """What a record translator gets: Kafka's ``ConsumerRecord``, key and value deserialized."""
+    """The input of a record translator: Kafka's ``ConsumerRecord`` with key and value deserialized."""
 
     topic: str
     partition: int
@@ -293,21 +293,21 @@ class OnlyValueRecordTranslator:
         return Fields("value")
 
     def streams(self) -> list[str]:
-        """Return the streams that may be emitted to."""
+        """Return the streams of the tuples."""
         return ["default"]
 
 
 @_with_setters(
     "ignored",
-    set_max_uncommitted_offsets=int,  # topology.max.spout.pending and back-pressure bound what is on its way
-    set_offset_commit_period_ms=int,  # positions are kept with the snapshots
+    set_max_uncommitted_offsets=int,  # topology.max.spout.pending and back-pressure limit unfinished tuples
+    set_offset_commit_period_ms=int,  # positions are part of the journal
     set_poll_timeout_ms=int,  # Spark polls
     set_partition_refresh_period_ms=int,  # Spark watches the partitions
-    set_emit_null_tuples=bool,  # a record without a tuple is done at once
+    set_emit_null_tuples=bool,  # a record without a tuple is settled at once
     set_metrics_time_bucket_size_in_secs=int,
 )
 class KafkaSpoutConfigBuilder:
-    """Collects what a Kafka spout needs, with the setters of Storm's ``KafkaSpoutConfig.Builder``.
+    """Collects the settings of a Kafka spout, with the setters of Storm's ``KafkaSpoutConfig.Builder``.
 
     :param bootstrap_servers: ``host:port`` list.
     :param topics: topic names.
@@ -371,7 +371,7 @@ class KafkaSpoutConfig:
 
 
 class StormKafkaSpout(KafkaSpout):
-    """Storm's Kafka spout over this project's: deserializers and record translator of a ``KafkaSpoutConfig``.
+    """Storm's Kafka spout: this project's, with the deserializers and the record translator of a ``KafkaSpoutConfig``.
 
     Keys and values are strings unless ``key.deserializer`` or ``value.deserializer`` say otherwise.
 

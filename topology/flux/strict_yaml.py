@@ -1,8 +1,8 @@
-"""A YAML reader for files that are not trusted: plain data only, bounded in size, depth and expansion.
+"""A YAML parser for untrusted files: plain data only, with limits on size, depth and expansion.
 
-Refused, beside what YAML itself refuses: every tag (``!x``, ``!!python/object/apply``, even ``!!str``), duplicate keys,
-keys that are not scalars, several documents, aliases that contain themselves, and anything above :class:`Limits`.
-Dates stay strings, for a configuration must be JSON.
+Besides invalid YAML, it refuses every tag (``!x``, ``!!python/object/apply``, even ``!!str``), duplicate keys, keys that
+are not scalars, several documents, aliases that contain themselves, and documents beyond :class:`Limits`. Dates stay
+strings, because a configuration must be representable as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Limits:
 
     :param bytes: size of the text, after substitution; default 1 MiB.
     :param depth: nesting of lists and maps; default 50.
-    :param nodes: scalars, lists and maps, each alias counted with all it stands for; default 100,000.
+    :param nodes: number of scalars, lists and maps, with aliases expanded; default 100,000.
     """
 
     bytes: int = 1 << 20
@@ -62,7 +62,7 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
     def check_expansion(self, root: Node) -> None:
-        """Refuse alias bombs before anything is built: the cost of each node is counted wherever it is used."""
+        """Refuse alias bombs before anything is built, by counting each node wherever an alias repeats it."""
         sizes: dict[int, int] = {}
         open_nodes: set[int] = set()
 
@@ -98,7 +98,7 @@ class _StrictLoader(yaml.SafeLoader):
                 raise self.fail(f"duplicate key {key!r}.", key_node, hint=f"the first is in line {seen[key]}")
             seen[key] = key_node.start_mark.line + 1
         self.flatten_mapping(node)
-        # Own keys come after merged ones, and win.
+        # Merged keys come first, so that the map's own keys win.
         return {self.construct_object(k, deep): self.construct_object(v, deep) for k, v in node.value}
 
     def construct_yaml_map(self, node: MappingNode) -> Any:
@@ -120,13 +120,13 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:map", _StrictLoader.construct_y
 
 
 def parse(text: str, source: str = "text", limits: Limits = Limits()) -> Any:
-    """Read one YAML document.
+    """Parse one YAML document.
 
     :param text: the document.
-    :param source: where it comes from; opens every error message.
-    :param limits: its bounds.
+    :param source: the name of its source, which begins every error message.
+    :param limits: its limits.
     :returns: dicts, lists and scalars; None for an empty document.
-    :raises FluxException: naming source, line and column.
+    :raises FluxException: the document is refused; the message has source, line and column.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.bytes:
@@ -145,7 +145,7 @@ def parse(text: str, source: str = "text", limits: Limits = Limits()) -> Any:
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         words = ", ".join(part for part in (ex.context, ex.problem) if part)
         raise FluxException(explain(f"{source}{where}: not YAML: {words}")) from ex
-    except yaml.YAMLError as ex:  # a character that no YAML text may hold
+    except yaml.YAMLError as ex:  # a character that YAML does not allow
         raise FluxException(explain(f"{source}: not YAML: {ex}".splitlines()[0])) from ex
     except (ValueError, OverflowError) as ex:
         if isinstance(ex, FluxException):

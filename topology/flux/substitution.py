@@ -1,12 +1,12 @@
-"""``${...}`` in Flux files, replaced before the YAML is read, and Java's ``.properties`` files.
+"""Replacement of ``${...}`` in Flux files before the YAML is parsed, and Java's ``.properties`` files.
 
-A superset of Storm's: Storm replaces the last ``${}`` of a line only and mis-reads ``{a: ${v}}``; here all are replaced.
+Storm replaces only the last ``${}`` of a line, and misreads ``{a: ${v}}``; here all are replaced:
 
 - ``${key}``: the property ``key``.
-- ``${key[i]}``: element i, from 0, of a property that holds a list such as ``["a", "b"]``.
-- ``${ENV-NAME}``: the environment variable ``NAME``, only when asked for (``-e``); otherwise the property of that name.
+- ``${key[i]}``: element i, from 0, of a property that is a list such as ``["a", "b"]``.
+- ``${ENV-NAME}``: with ``-e``, the environment variable ``NAME``; otherwise the property of that name.
 
-What has no replacement stays as it is, with a warning.
+A placeholder without a replacement stays, with a warning.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _ELEMENT = re.compile(r"(.+)\[(\d+)\]")
 def substitute(text: str, properties: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
     """Replace the placeholders of a text.
 
-    Replacements are not looked through again, so a value that holds ``${x}`` stays as it is.
+    Placeholders within replacements are not replaced.
 
     :param properties: property -> value; default none.
-    :param environ: environment variables for ``${ENV-NAME}``; None leaves them alone.
-    :returns: the new text, and one warning per placeholder without a replacement (comment lines excepted).
+    :param environ: environment variables for ``${ENV-NAME}``; None does not replace them.
+    :returns: the new text, and one warning per placeholder without a replacement, except in comment lines.
     """
     properties = properties or {}
     warnings: list[str] = []
@@ -79,7 +79,7 @@ def _items(value: str) -> list[str] | None:
         return None
     try:
         parsed = json.loads(value)
-    except ValueError:  # Storm wants no JSON here: split at commas, quotes are optional
+    except ValueError:  # Storm does not require JSON: it splits at commas, and quotes are optional
         return [part.strip().strip("\"'") for part in value[1:-1].split(",")]
     return [item if isinstance(item, str) else json.dumps(item) for item in parsed]
 
@@ -88,15 +88,16 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
-    r"""Read Java's ``.properties`` format.
+    r"""Parse Java's ``.properties`` format.
 
-    ``key=value``, ``key: value`` and ``key value``; ``#`` and ``!`` begin comments; a line that ends with an odd number
-    of backslashes goes on in the next; ``\n``, ``\t``, ``\r``, ``\f``, ``\uXXXX`` and ``\x`` for any other character x.
+    Entries are ``key=value``, ``key: value`` or ``key value``; ``#`` and ``!`` begin comments; a line that ends with an odd
+    number of backslashes continues in the next. Escapes are ``\n``, ``\t``, ``\r``, ``\f``, ``\uXXXX``, and ``\x`` for any
+    other character x.
 
     >>> parse_properties("a = 1\nb: two words\n# comment\nc\\ d=e")
     {'a': '1', 'b': 'two words', 'c d': 'e'}
 
-    :raises FluxException: a malformed ``\u`` escape, naming the line.
+    :raises FluxException: a ``\u`` escape is malformed; the message has the line.
     """
     properties: dict[str, str] = {}
     pending = ""

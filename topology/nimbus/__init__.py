@@ -1,1 +1,1 @@
-"""The life of topologies: which state follows which command, and who carries it out."""
+"""The life of topologies: their states, and the manager that carries out commands."""

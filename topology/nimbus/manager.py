@@ -1,6 +1,6 @@
-"""Carries out the life of topologies: what :mod:`~dskype.topology.nimbus.states` decides, a *backend* does.
+"""Manages topologies: :mod:`~dskype.topology.nimbus.states` decides what to do, a *backend* does it.
 
-Nothing here knows a transport; a backend is the simulated topology, or the driver on Spark and Kafka.
+This module is independent of the transport; a backend is the simulated topology, or the driver on Spark and Kafka.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dskype.topology.config import Config
-from dskype.topology.core.redaction import filled, redact, redact_text
+from dskype.topology.core.redaction import redact, redact_text, restore_secrets
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.model import StormTopology, is_system_id
 from dskype.topology.nimbus.states import Action, Event, Nimbus, Rebalance, TopologyState
@@ -41,18 +41,18 @@ class Backend(Protocol):
         """Pause the spouts."""
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Go on with another placement of the same tasks."""
+        """Continue with the same tasks on other executors and workers."""
 
     def close(self, *, remove: bool) -> None:
-        """End it; with ``remove`` nothing stays."""
+        """End the topology; with ``remove``, also remove everything that it has stored."""
 
     def health(self) -> dict[str, Any]:
-        """Return how it is: ``{"state", "why", "restarts"}``."""
+        """Return its health: ``{"state", "why", "restarts"}``."""
 
 
 @dataclass
 class ManagedTopology:
-    """A topology, its state and what runs it."""
+    """A topology's state, and the backend that runs it."""
 
     state: TopologyState
     backend: Backend
@@ -60,23 +60,23 @@ class ManagedTopology:
 
     @property
     def plan(self) -> TopologyPlan:
-        """Return the plan that runs."""
+        """The present topology plan."""
         return self.backend.plan
 
     @property
     def stats(self) -> TopologyStats:
-        """Return live statistics."""
+        """Live statistics."""
         return self.backend.stats
 
 
 class TopologyManager:
-    """Keeps the topologies of one process.
+    """Manages the topologies of one process.
 
     :param make_backend: (plan) -> backend.
     :param now_ms: the clock for waits and uptimes.
-    :param on_change: called with a summary whenever a state has changed, and with ``removed=True`` at the end.
-    :param local: whether the rules of a local cluster hold (a topology without a spout is accepted).
-    :param resumed: states of topologies that an earlier process ran and that :meth:`submit` takes up again.
+    :param on_change: called with the topology whenever its state has changed, and with ``removed=True`` at the end.
+    :param local: whether to apply the rules of a local cluster, which accepts a topology without a spout.
+    :param resumed: states of topologies that an earlier process ran and that :meth:`submit` resumes.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class TopologyManager:
         resumed = former is not None
         if former is not None:
             state = former
-            filled(state.conf, conf or {})  # says which secrets are missing: they are not stored
-            # A rebalance has set the workers; everything else is as it is submitted now, and the backend says what it cannot bear.
+            restore_secrets(state.conf, conf or {})  # raises if one is missing: they are not stored
+            # The workers are those of the last rebalance. Everything else is as submitted now; the backend refuses incompatible changes.
             state.conf = {**(conf or {}), **{key: state.conf[key] for key in (Config.TOPOLOGY_WORKERS,) if key in state.conf}}
             del self._resumed[name]
-            self.nimbus.take_up(state)
+            self.nimbus.adopt(state)
             actions = state.transition("STARTUP", now)
         else:
             state, actions = self.nimbus.submit(name, conf or {}, topology.components, now, active=active, owner=_user())
@@ -124,12 +124,12 @@ class TopologyManager:
         self.topologies[name] = managed
         try:
             if not resumed:
-                self._on_change(managed)  # first, so that a crash while it starts finds it again
+                self._on_change(managed)  # first, so that the topology is known even if this process crashes while it starts
             self._carry_out(managed, actions)
             warnings += managed.backend.warnings
         except BaseException:
             self._forget(name)
-            managed.backend.close(remove=not resumed)  # what cannot be resumed now is not lost by the attempt
+            managed.backend.close(remove=not resumed)  # keep what could not be resumed this time
             if resumed:
                 self._resumed[name] = state
             else:
@@ -171,7 +171,7 @@ class TopologyManager:
             elif action.kind == "remove":
                 try:
                     backend.close(remove=True)
-                except Exception:  # a broker that is away, say: it stays KILLED until it can be removed
+                except Exception:  # for example, the brokers are away: the topology stays KILLED until it can be removed
                     log.exception("topology %s cannot be removed; trying again", managed.state.name)
                     managed.state.due_ms = self._now_ms() + _REMOVE_AGAIN_MS
                     self.nimbus = Nimbus([*(s for s in self.nimbus if s is not managed.state), managed.state])
@@ -188,7 +188,7 @@ class TopologyManager:
     def close(self, *, remove: bool = True) -> None:
         """End every topology at once.
 
-        :raises Exception: what one of them met; the others are ended nevertheless.
+        :raises Exception: the first error; all topologies are closed nevertheless.
         """
         errors: list[Exception] = []
         for managed in list(self.topologies.values()):

@@ -1,8 +1,8 @@
-"""The life of topologies: states, events and waits, as Storm's nimbus knows them.
+"""The states of topologies, with events and waits, as in Storm's nimbus.
 
-Pure: no clock, no Kafka, no Spark. Time comes in as an argument, what is to be done comes out as a list of
-:class:`Action`. A state is one JSON document; whoever runs topologies stores it, and after a restart builds it again
-with :meth:`TopologyState.from_json` and sends ``STARTUP``, which starts the waits again.
+The code is pure, without a clock, Kafka or Spark: time is an argument, and the result is a list of :class:`Action` to
+carry out. A state is one JSON document. After a restart, :meth:`TopologyState.from_json` rebuilds the state from it, and
+the event ``STARTUP`` restarts the waits.
 
 ============  ===========  ==========  =============  ===========  =============  ===========  ==========
 status        ACTIVATE     INACTIVATE  REBALANCE      KILL         DO_REBALANCE   REMOVE       STARTUP
@@ -14,7 +14,7 @@ KILLED        error        error       error          wait again   error        
 ============  ===========  ==========  =============  ===========  =============  ===========  ==========
 
 ``-`` changes nothing; ``error`` is a :class:`TransitionException`. The first four events are commands, the other three
-are nimbus' own.
+are internal to nimbus.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def topology_id(name: str, counter: int, now_ms: int) -> str:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do after a transition, in the order of the list.
+    """One step to carry out after a transition.
 
-    :param kind: ``activate spouts``, ``deactivate spouts``, ``wait`` (until ``until_ms``, then ask for the event that is
+    :param kind: ``activate spouts``, ``deactivate spouts``, ``wait`` (until ``until_ms``, then apply the event that is
         due), ``apply rebalance`` (``workers``, ``executors``), ``remove`` (stop everything and forget the topology).
     :param until_ms: end of a wait, epoch milliseconds.
-    :param workers: new number of workers; None leaves it.
-    :param executors: component id -> new number of executors; components not named keep theirs.
+    :param workers: new number of workers; None does not change it.
+    :param executors: component id -> new number of executors; other components keep theirs.
     """
 
     kind: ActionKind
@@ -64,9 +64,9 @@ class Action:
 
 @dataclass(frozen=True)
 class Rebalance:
-    """What a rebalance is to change; tasks never change.
+    """The changes of a rebalance; tasks never change.
 
-    :param workers: new number of workers, at least 1; None leaves it.
+    :param workers: new number of workers, at least 1; None does not change it.
     :param executors: component id -> number of executors, at least 1.
     """
 
@@ -74,7 +74,7 @@ class Rebalance:
     executors: dict[str, int] = field(default_factory=dict)
 
     def check(self, name: str, components: Iterable[str]) -> None:
-        """Refuse what cannot be applied to topology ``name``.
+        """Refuse a rebalance that cannot be applied to topology ``name``.
 
         :raises InvalidTopologyException: an unknown component, or a number below 1.
         """
@@ -98,7 +98,7 @@ def _count(value: Any) -> bool:
 
 @dataclass
 class TopologyState:
-    """What nimbus remembers of one topology.
+    """The state of one topology.
 
     :param id: topology id, ``name-counter-epochSecs``.
     :param name: its name.
@@ -106,12 +106,12 @@ class TopologyState:
     :param components: ids of its components, which a rebalance may name.
     :param submitted_ms: epoch milliseconds.
     :param status: ACTIVE, INACTIVE, REBALANCING or KILLED.
-    :param previous: while REBALANCING: the status to come back to.
-    :param wait_secs: while REBALANCING or KILLED: the length of the wait, kept to arm it again.
+    :param previous: while REBALANCING: the status to return to.
+    :param wait_secs: while REBALANCING or KILLED: the length of the wait, for restarting it.
     :param due_ms: while REBALANCING or KILLED: when the wait ends, epoch milliseconds.
-    :param rebalance: while REBALANCING: what is to be applied.
+    :param rebalance: while REBALANCING: the changes to apply.
     :param executors: numbers of executors set by rebalances so far.
-    :param owner: who submitted it; shown, not checked.
+    :param owner: the user who submitted it; for information only.
     """
 
     id: str
@@ -132,10 +132,10 @@ class TopologyState:
 
         :param event: see the table at the top of the module.
         :param now_ms: the time, epoch milliseconds.
-        :param wait_secs: for KILL and REBALANCE: seconds between switching the spouts off and the deed;
+        :param wait_secs: for KILL and REBALANCE: seconds from deactivating the spouts to the removal or rebalance;
             default ``topology.message.timeout.secs``.
-        :param rebalance: for REBALANCE: what to change; default nothing, which only restarts the executors.
-        :returns: what to do now, in order; empty when nothing changes.
+        :param rebalance: for REBALANCE: the changes; by default none, which only restarts the executors.
+        :returns: the actions to carry out, in order; empty if nothing changes.
         :raises TransitionException: ``No transition for event: E, status: S storm-id: I``.
         :raises InvalidTopologyException: the rebalance names an unknown component or a number below 1.
         :raises IllegalArgumentException: an unknown event, or a negative wait.
@@ -154,7 +154,7 @@ class TopologyState:
         return step(self, now_ms)
 
     def due_event(self, now_ms: int) -> Event | None:
-        """Return the event whose wait is over: DO_REBALANCE, REMOVE, or None."""
+        """Return the event whose wait is over: DO_REBALANCE, REMOVE, or None if there is none."""
         if self.due_ms is None or now_ms < self.due_ms:
             return None
         return "REMOVE" if self.status == "KILLED" else "DO_REBALANCE"
@@ -217,7 +217,7 @@ class TopologyState:
         return [Action("activate spouts")]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as a JSON document (a dict of plain values); it is stored and published, so secrets are hidden in it."""
+        """Return the state as a JSON document (a dict of plain values). Secrets are redacted, because it is stored and published."""
         return {"v": _FORMAT, **asdict(self), "conf": redact(self.conf)}
 
     @classmethod
@@ -259,9 +259,9 @@ _STEPS: dict[tuple[str, str], Any] = {
 
 
 class Nimbus:
-    """The topologies of one cluster and the counter of their ids.
+    """The topologies of one cluster, and the counter of their ids.
 
-    :param topologies: states found in storage; call :meth:`startup` after a restart.
+    :param topologies: stored states; call :meth:`startup` after a restart.
     """
 
     def __init__(self, topologies: Iterable[TopologyState] = ()) -> None:
@@ -276,7 +276,7 @@ class Nimbus:
 
     @property
     def names(self) -> list[str]:
-        """Names in use: of running topologies and of killed ones that are not yet removed."""
+        """Names in use: those of running topologies, and of killed ones until they are removed."""
         return sorted(self._topologies)
 
     def get(self, name: str) -> TopologyState:
@@ -292,10 +292,10 @@ class Nimbus:
     def submit(
         self, name: str, conf: Mapping[str, Any], components: Iterable[str], now_ms: int, *, active: bool = True, owner: str = ""
     ) -> tuple[TopologyState, list[Action]]:
-        """Take a topology in; it must have passed ``validate_submission``.
+        """Add a topology, which must have passed ``validate_submission``.
 
-        :param active: start it at once; otherwise it is INACTIVE, and nothing is opened until ACTIVATE.
-        :returns: its state, and what to do: ``activate spouts`` or nothing.
+        :param active: False adds it as INACTIVE: nothing is opened before ACTIVATE.
+        :returns: its state, and the actions: ``activate spouts`` or none.
         :raises AlreadyAliveException: ``x is already alive``.
         """
         if name in self._topologies:
@@ -318,16 +318,16 @@ class Nimbus:
         return actions
 
     def forget(self, name: str) -> None:
-        """Drop a topology that could not be started; its number is not given again."""
+        """Drop a topology that could not be started; its number is not used again."""
         self._topologies.pop(name, None)
 
-    def take_up(self, state: TopologyState) -> None:
-        """Take in a topology that an earlier process ran."""
+    def adopt(self, state: TopologyState) -> None:
+        """Add a topology that an earlier process ran."""
         self._topologies[state.name] = state
         self.counter = max(self.counter, _counter_of(state))
 
     def due(self, now_ms: int) -> list[tuple[TopologyState, list[Action]]]:
-        """Apply the events whose waits are over and return what to do for each topology."""
+        """Apply the events whose waits are over, and return the actions for each topology."""
         done = []
         for state in self:
             event = state.due_event(now_ms)
@@ -336,7 +336,7 @@ class Nimbus:
         return done
 
     def startup(self, now_ms: int) -> list[tuple[TopologyState, list[Action]]]:
-        """Take up all topologies after a restart: activate the active ones, start the waits again."""
+        """Resume all topologies after a restart: activate the active ones, and restart the waits."""
         return [(state, state.transition("STARTUP", now_ms)) for state in self]
 
 

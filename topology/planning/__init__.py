@@ -1,1 +1,1 @@
-"""From what the user declared to the plan of tasks, executors and workers: checks, what the system adds, and the plan."""
+"""Planning: checks of a declared topology, the parts that the system adds, and the plan of tasks, executors and workers."""

@@ -1,9 +1,9 @@
-"""The acker: finds out when every tuple of a tree has been acked.
+"""The acker: detects when all tuples of a tree are acked.
 
-Storm's algorithm (docs/Acking-framework-implementation.md of Storm): per root one 64-bit value, the
-XOR of the ids of all edges that were created and acked; it is 0 when each was seen twice. Edge ids
-follow from channel and tuple number, and channels drop repetitions, so a batch that is run again
-neither cancels nor loses an ack.
+It uses Storm's algorithm (Storm's docs/Acking-framework-implementation.md): for each root it keeps one 64-bit value, the
+XOR of the ids of all edges that were created and of all that were acked. The value is 0 when each id was seen twice.
+Edge ids follow from channel and tuple number, and channels drop repetitions, so a batch that is run again neither
+cancels nor loses an ack.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _VALUE, _SPOUT, _FAILED, _SINCE = range(4)
 class Acker(BatchBolt):
     """The bolt ``__acker``; inputs ``__ack_init``, ``__ack_ack``, ``__ack_fail``, ``__ack_reset_timeout``.
 
-    Trees that no message reached for two turns of the tick are forgotten: their spout has failed
-    them by then.
+    Trees without a message for two ticks are forgotten: their spout has failed them by then.
     """
 
     GENERATIONS = 3
@@ -52,14 +51,14 @@ class Acker(BatchBolt):
 
     def execute_batch(self, batch: TupleBatch) -> None:
         stream = batch.meta.stream
-        if stream == "__ack_ack":
+        if stream == ACKER_ACK_STREAM_ID:
             newest = self._pending[0]
             for root, value in batch.rows():
                 entry = newest.get(root) or self._entry(root)
                 entry[_VALUE] ^= value
                 if entry[_VALUE] == 0 and entry[_SPOUT] is not None:
                     self._complete(root, entry)
-        elif stream == "__ack_init":
+        elif stream == ACKER_INIT_STREAM_ID:
             for root, value, spout_task in batch.rows():
                 entry = self._entry(root)
                 entry[_VALUE] ^= value
@@ -68,25 +67,25 @@ class Acker(BatchBolt):
                     self._fail(root, entry)
                 elif entry[_VALUE] == 0:
                     self._complete(root, entry)
-        elif stream == "__ack_fail":
+        elif stream == ACKER_FAIL_STREAM_ID:
             for (root,) in batch.rows():
                 entry = self._entry(root)
                 entry[_FAILED] = True
                 if entry[_SPOUT] is not None:
                     self._fail(root, entry)
-        elif stream == "__ack_reset_timeout":
+        elif stream == ACKER_RESET_TIMEOUT_STREAM_ID:
             for (root,) in batch.rows():
                 entry = self._entry(root)
                 if entry[_SPOUT] is not None:
-                    self._answer("__ack_reset_timeout", root, entry)
+                    self._answer(ACKER_RESET_TIMEOUT_STREAM_ID, root, entry)
 
     def _complete(self, root: int, entry: list[Any]) -> None:
         del self._pending[0][root]
-        self._answer("__ack_ack", root, entry)
+        self._answer(ACKER_ACK_STREAM_ID, root, entry)
 
     def _fail(self, root: int, entry: list[Any]) -> None:
         del self._pending[0][root]
-        self._answer("__ack_fail", root, entry)
+        self._answer(ACKER_FAIL_STREAM_ID, root, entry)
 
     def _answer(self, stream: str, root: int, entry: list[Any]) -> None:
         self._collector.emit_direct(entry[_SPOUT], (root, self._context.clock_ms() - entry[_SINCE]), stream)

@@ -1,4 +1,4 @@
-"""The physical plan: which tasks, executors and workers a topology has."""
+"""The topology plan: which tasks, executors and workers a topology has."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dskype.topology.planning.system import with_system
 __all__ = ["FIRST_PORT", "TopologyPlan", "dead_letters_topic", "inbox_topic", "metrics_topic", "partition_fixed"]
 
 FIRST_PORT = 6700
-"""Port shown for the first worker; the others count up from it, as Storm's default slots do."""
+"""Port of the first worker; those of the others follow, as in Storm's default slots."""
 
 RESERVED_TOPIC_NAMES = frozenset({"metrics", "dead-letters"})
-"""Names after ``<topology>.`` that the emulator uses itself."""
+"""Topic names after ``<topology>.`` that the emulator uses itself."""
 
 
 def partition_fixed(max_parts: int, items: Sequence[int]) -> list[list[int]]:
@@ -28,7 +28,7 @@ def partition_fixed(max_parts: int, items: Sequence[int]) -> list[list[int]]:
     >>> [len(p) for p in partition_fixed(3, range(10))]
     [4, 3, 3]
 
-    :param max_parts: parts wanted; there are no more parts than items.
+    :param max_parts: number of parts; there are never more parts than items.
     """
     parts = min(max_parts, len(items))
     if parts <= 0:
@@ -45,17 +45,17 @@ def partition_fixed(max_parts: int, items: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class TopologyPlan:
-    """Tasks, executors and workers of one running topology; made by :meth:`build`, the same in every process.
+    """Tasks, executors and workers of one topology; made by :meth:`build`, and equal in every process.
 
-    Task ids count from 1 over the component ids in string order, system bolts included. The tasks never change in a
-    topology's life; executors and workers may (:meth:`rebalanced`).
+    Task ids count from 1 over the components in string order of their ids, system bolts included. Tasks never change
+    during a topology's life; executors and workers may (:meth:`rebalanced`).
 
     :param name: the topology's name.
     :param topology_id: its id, ``name-counter-epochSecs``.
-    :param conf: the topology's configuration laid over the defaults.
+    :param conf: the topology's configuration with defaults.
     :param topology: the topology with its system parts.
-    :param num_workers: workers asked for.
-    :param executor_counts: component id -> executors asked for (more than tasks has no effect).
+    :param num_workers: requested number of workers.
+    :param executor_counts: component id -> requested number of executors; more than tasks has no effect.
     """
 
     name: str
@@ -84,7 +84,7 @@ class TopologyPlan:
             task_component.update(dict.fromkeys(tasks[component_id], component_id))
             next_task += count
         executors = {c: [(part[0], part[-1]) for part in partition_fixed(self.executor_counts[c], tasks[c])] for c in tasks}
-        # Storm's even scheduler deals the executors, ordered by first task, over the workers.
+        # Like Storm's even scheduler: executors, ordered by their first tasks, go to the workers in turn.
         worker: dict[int, int] = {}
         in_order = sorted(e for of_component in executors.values() for e in of_component)
         for i, (first, last) in enumerate(in_order):
@@ -99,9 +99,9 @@ class TopologyPlan:
 
         :param name: its name.
         :param topology_id: its id.
-        :param conf: its configuration; the defaults are laid under it.
-        :param topology: what the builder made; the acker and the system streams are added here if they are missing.
-        :raises InvalidTopologyException: tasks without executors.
+        :param conf: its configuration, without defaults.
+        :param topology: the builder's topology; the acker and the system streams are added if they are missing.
+        :raises InvalidTopologyException: a component has tasks but no executors.
         """
         full = merge(DEFAULTS, conf)
         system = with_system(topology, full)
@@ -125,7 +125,7 @@ class TopologyPlan:
         return self.topology.components[self._known(component_id)]
 
     def component_tasks(self, component_id: str) -> list[int]:
-        """Return a component's task ids, sorted; do not change the list."""
+        """Return a component's task ids, sorted; the caller must not change the list."""
         return self._tasks[self._known(component_id)]
 
     def component_of(self, task: int) -> str:
@@ -140,7 +140,7 @@ class TopologyPlan:
         return task - self._tasks[self.component_of(task)][0]
 
     def component_conf(self, component_id: str) -> dict[str, Any]:
-        """Return the configuration of a component: its own over the topology's; do not change it."""
+        """Return the topology's configuration, overridden by the component's own; the caller must not change it."""
         return self._confs[self._known(component_id)]
 
     # -- executors and workers -----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class TopologyPlan:
 
     @property
     def used_workers(self) -> int:
-        """Number of workers that have an executor: never more than there are executors."""
+        """Number of workers that have at least one executor."""
         return min(self.num_workers, self.total_executors)
 
     def worker_tasks(self, worker: int) -> list[int]:
@@ -189,9 +189,9 @@ class TopologyPlan:
         return FIRST_PORT + worker
 
     def rebalanced(self, executors: Mapping[str, int] | None = None, workers: int | None = None) -> TopologyPlan:
-        """Return a plan with other executors and workers; the tasks stay as they are.
+        """Return a plan with other executors and workers, and the same tasks.
 
-        :param executors: component id -> number of executors, from 1; more than tasks gives as many as tasks.
+        :param executors: component id -> number of executors, from 1; at most as many as tasks are used.
         :param workers: number of workers, from 1; default unchanged.
         :raises InvalidTopologyException: unknown component.
         :raises IllegalArgumentException: a number below 1.
@@ -207,7 +207,7 @@ class TopologyPlan:
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
             raise IllegalArgumentException(explain("Number of workers must be greater than 0", given=workers))
         num_workers = workers or self.num_workers
-        # The acker count follows the workers only when a topology is submitted: tasks cannot change.
+        # The number of ackers follows the workers only at submission, because tasks cannot change.
         conf = {**self.conf, Config.TOPOLOGY_WORKERS: num_workers}
         return TopologyPlan(self.name, self.topology_id, conf, self.topology, num_workers, counts)
 
@@ -223,7 +223,7 @@ class TopologyPlan:
         return component_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What follows from the rest is built again: smaller on the way, and no two versions of it.
+        # Derived fields are computed again: the pickle is smaller, and they cannot be inconsistent.
         return TopologyPlan, (self.name, self.topology_id, self.conf, self.topology, self.num_workers, self.executor_counts)
 
 
@@ -246,9 +246,9 @@ _MAX_TOPIC_LENGTH = 249
 
 
 def _escape(name: str) -> str:
-    """Return ``name`` in Kafka's alphabet without dots, injectively: other characters become ``_xHH`` per UTF-8 byte.
+    """Return ``name`` in Kafka's alphabet without dots; other characters become ``_xHH`` per UTF-8 byte. The mapping is injective.
 
-    An underscore stays, unless an ``x`` follows. Dots are escaped too: Kafka takes ``a.b`` and ``a_b`` for a collision.
+    An underscore stays unless an ``x`` follows. Dots are escaped because Kafka reports ``a.b`` and ``a_b`` as a collision.
     """
     return _ESCAPED.sub(lambda m: "".join(f"_x{b:02x}" for b in m[0].encode("utf-8", "surrogatepass")), name)
 
@@ -263,9 +263,9 @@ def _topic(topology: str, last: str) -> str:
 
 
 def inbox_topic(topology: str, component: str) -> str:
-    """Return the inbox topic of a component: ``<topology>.<component>``, characters that Kafka refuses escaped.
+    """Return the inbox topic of a component: ``<topology>.<component>``, with characters escaped that Kafka refuses.
 
-    Distinct for distinct pairs, and never ``<topology>.metrics`` or ``<topology>.dead-letters``.
+    Different pairs have different topics, and none is ``<topology>.metrics`` or ``<topology>.dead-letters``.
 
     >>> inbox_topic("word-count", "split")
     'word-count.split'
@@ -281,5 +281,5 @@ def metrics_topic(topology: str) -> str:
 
 
 def dead_letters_topic(topology: str) -> str:
-    """Return the topic of a topology's bad records: ``<topology>.dead-letters``."""
+    """Return the topic of a topology's dead letters: ``<topology>.dead-letters``."""
     return _topic(topology, "dead-letters")

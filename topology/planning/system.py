@@ -1,4 +1,4 @@
-"""What the system adds to a user's topology before it runs: streams of its own, and the acker."""
+"""The parts that the system adds to a user's topology: system streams and the acker."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ METRICS_STREAM_ID = "__metrics"
 
 
 def with_system(topology: StormTopology, conf: Mapping[str, Any] | None = None, acker: Component | None = None) -> StormTopology:
-    """Return the topology that runs: the user's plus the system's streams and, unless switched off, the acker.
+    """Return the user's topology with the system streams and, unless it is switched off, the acker.
 
-    Each component gains the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
-    ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all by fields grouping on ``id`` to the bolt
-    ``__acker``, which answers the spouts on direct streams; acker and spouts get ticks every
+    Each component gets the streams ``__system`` and ``__metrics``. With ackers, spouts emit ``__ack_init``, bolts
+    ``__ack_ack``, ``__ack_fail`` and ``__ack_reset_timeout``, all with fields grouping on ``id`` to the bolt
+    ``__acker``. It answers the spouts on direct streams. Acker and spouts get ticks every
     ``topology.message.timeout.secs``.
 
-    :param conf: the topology's configuration, over the defaults. ``topology.acker.executors``: None = as many as
-        workers; 0 = no acker.
+    :param conf: the topology's configuration. ``topology.acker.executors`` None means as many as workers; 0 means no
+        acker.
     :param acker: the acker's implementation; default :class:`~dskype.topology.planning.acker.Acker`.
     """
     if ACKER_COMPONENT_ID in topology.components:

@@ -1,9 +1,9 @@
-"""What is checked when a topology is submitted, before anything runs.
+"""Checks at submission, before anything runs.
 
-Storm's rules with Storm's words. Stricter than Storm, on purpose: a grouping's fields must be fields of the very stream
-(Storm accepts fields of any stream of the component and fails later); partial key fields are checked alike; a
-component's own configuration is type-checked; what can only be a mistake is refused: no tasks, an empty component id,
-a tick every 0 seconds, a sample rate outside 0..1.
+They are Storm's rules in Storm's words, with some that are stricter on purpose: a grouping's fields must be fields of
+the subscribed stream (Storm accepts fields of any stream of the component and fails later), including those of a partial
+key grouping; a component's own configuration is type-checked; and obvious mistakes are refused, such as no tasks, an
+empty component id, a tick every 0 seconds, or a sample rate outside 0..1.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _SYSTEM_STREAMS: dict[str, Fields] = {
 def validate_submission(
     name: str, conf: Mapping[str, Any] | None, topology: StormTopology, existing_names: Collection[str] = (), *, local: bool = False
 ) -> list[str]:
-    """Refuse a topology that must not run.
+    """Refuse an invalid topology.
 
     :param name: its name.
     :param conf: its configuration.
-    :param topology: what ``create_topology`` returned.
-    :param existing_names: names of the topologies that are running, or killed and not yet removed.
-    :param local: for a local cluster, which runs topologies without spouts too; default False.
-    :returns: warnings: cycles, unreachable components, direct groupings on streams that are not direct and the like.
-    :raises InvalidTopologyException: name, ids, inputs, streams, fields.
+    :param topology: the result of ``create_topology``.
+    :param existing_names: names of topologies that are running, or killed and not yet removed.
+    :param local: whether to accept a topology without spouts, as a local cluster does; default False.
+    :returns: warnings about cycles, unreachable components, direct groupings on streams that are not direct, and so on.
+    :raises InvalidTopologyException: the name, an id, an input, a stream or a field is invalid.
     :raises AlreadyAliveException: the name is in use.
-    :raises IllegalArgumentException: the configuration.
+    :raises IllegalArgumentException: the configuration is invalid.
     """
     validate_name(name)
     if name in existing_names:
@@ -70,7 +70,7 @@ def validate_submission(
 
 
 def validate_name(name: str) -> None:
-    """Refuse a name that no topology may have.
+    """Refuse an invalid name of a topology.
 
     :raises InvalidTopologyException: ``Topology name 'x' is not valid...``.
     """
@@ -99,7 +99,7 @@ def _validate_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _validate_basic(topology: StormTopology) -> None:
-    """Check ids, inputs of spouts and parallelism: everything that concerns one component alone."""
+    """Check the ids of components and streams, and that spouts have no inputs."""
     specs = topology.components.values()
     for spec in specs:
         if not isinstance(spec.id, str) or not spec.id:
@@ -136,7 +136,7 @@ def _validate_component_confs(topology: StormTopology) -> None:
 
 
 def _validate_structure(topology: StormTopology) -> None:
-    """Check that every input names a component, a stream and fields that exist; on the topology with system parts."""
+    """Check that the components, streams and fields that inputs name exist, in a topology with its system parts."""
     for component_id in sorted(topology.components):
         for (source_id, stream_id), grouping in topology.components[component_id].inputs.items():
             streams = _streams(topology, source_id)
@@ -206,7 +206,7 @@ def _input_warnings(spec: ComponentSpec, topology: StormTopology) -> list[str]:
         if source_id == SYSTEM_COMPONENT_ID:
             out.append(
                 f"Component: [{spec.id}] subscribes from stream: [{stream_id}] of component [{source_id}], which sends "
-                f"nothing by subscription; set {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS} to get ticks"
+                f"nothing to subscribers; set {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS} to get ticks"
             )
         info = source.outputs.get(stream_id) if source else None
         if info is None:
@@ -233,7 +233,7 @@ def _state_warnings(spec: ComponentSpec) -> list[str]:
     if not has:
         return []
     missing = "restore" if has == ["snapshot"] else "snapshot"
-    return [f"Component: [{spec.id}] defines {has[0]} but not {missing}: its state is not kept over a crash"]
+    return [f"Component: [{spec.id}] defines {has[0]} but not {missing}: its state does not survive a crash"]
 
 
 def _successors(topology: StormTopology) -> dict[str, list[str]]:
@@ -262,7 +262,7 @@ def find_cycles(topology: StormTopology) -> list[list[str]]:
     """Return the groups of components that lie on common cycles, each sorted; empty if there is no cycle.
 
     These are the strongly connected components with an inner edge (Tarjan, SIAM J. Comput. 1(2), 1972, without
-    recursion). Storm lists cycles one by one, in an order that depends on hashes; whether there is one agrees.
+    recursion). Storm lists single cycles instead, in an order that depends on hashes.
     """
     successors = _successors(topology)
     order: dict[str, int] = {}

@@ -1,1 +1,1 @@
-"""Which tasks get a tuple: groupers, and Java's hash codes that they follow."""
+"""Routing: groupers choose the tasks that get a tuple, by Java's hash codes where Storm does."""

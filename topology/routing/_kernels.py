@@ -1,7 +1,7 @@
-"""Kernels over columns: Java hash codes and the dealing of rows to tasks. Imports numpy and numba only.
+"""Kernels over columns: Java hash codes, and the assignment of rows to tasks. Imports numpy and numba only.
 
-All are lazily compiled (read-only arrays are accepted) and cached on disk. Java's int arithmetic is done in int64, cut to
-32 bits after every step; the random numbers wrap in uint64. The kernels mean the same with the compiler switched off.
+All are compiled lazily, so they accept read-only arrays, and cached on disk. Java's int arithmetic is done in int64 and
+cut to 32 bits after every step; the random numbers wrap in uint64. The kernels give the same results without compilation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _hash_bits(values, bits):
 
 
 def hash_float64(values):
-    """Hash like ``Double``: one NaN, signed zeros differ.
+    """Hash like ``Double``: all NaNs are equal, signed zeros differ.
 
     :param values: float64[n].
     :returns: int32[n].
@@ -84,7 +84,7 @@ def hash_bool(values):
 
 @njit(cache=True, nogil=True)
 def hash_utf8(offsets, data):
-    """Hash UTF-8 strings like ``String``: over their UTF-16 units.
+    """Hash UTF-8 strings like ``String``, over their UTF-16 units.
 
     :param offsets: int32[n + 1] or int64[n + 1], bounds of the strings within ``data``.
     :param data: uint8[m], valid UTF-8.
@@ -145,10 +145,10 @@ def hash_bytes(offsets, data):
 
 @njit(cache=True, nogil=True)
 def combine(h, hv):
-    """Set ``h = 31 * h + hv`` in place: one more element of a list hash.
+    """Set ``h = 31 * h + hv`` in place, which adds an element to a list hash.
 
     :param h: int32[n], changed.
-    :param hv: int32[n], hash of the next element.
+    :param hv: int32[n], hashes of the next elements.
     """
     for i in range(h.shape[0]):
         h[i] = _int32((np.int64(31) * np.int64(h[i]) + np.int64(hv[i])) & _MASK)
@@ -190,7 +190,7 @@ def take_floor_mod(h, tasks):
 
 @njit(cache=True, nogil=True)
 def random_indices(seed, counter, n, bound):
-    """Return ``n`` numbers of [0, bound) from splitmix64's positions ``counter + 1`` onwards.
+    """Return ``n`` random numbers in [0, bound): those of splitmix64 from number ``counter + 1`` on.
 
     :param seed: uint64.
     :param counter: uint64, numbers drawn so far.
@@ -222,10 +222,10 @@ def _java_next_int(state, bound):
 
 @njit(cache=True, nogil=True)
 def deal_partial_key(seeds, counts, tasks):
-    """Give each row to the less used of its key's two tasks; ties go to the first.
+    """Assign each row to the less used of its key's two tasks; ties go to the first.
 
     :param seeds: int32[n], from :func:`combine_key_bytes`.
-    :param counts: int64[m], rows given to each task so far; changed.
+    :param counts: int64[m], rows assigned to each task so far; changed.
     :param tasks: int32[m], m >= 1.
     :returns: int32[n] task ids.
     """

@@ -1,8 +1,8 @@
-"""Groupers: what chooses, for one producer task, the tasks that get a tuple of one subscription.
+"""Groupers: a grouper chooses, for one producer task and one subscription, the tasks that get a tuple.
 
-:func:`build_grouper` turns the spec that a consumer declared (:mod:`~dskype.topology.groupings`) into a live :class:`Grouper`,
-whose state is explicit (``snapshot``/``restore``). Given the same seed, state and tuples, a grouper makes the same choices in every
-process: replays rely on it.
+:func:`build_grouper` makes a :class:`Grouper` from the spec that a consumer declared (:mod:`~dskype.topology.groupings`). Its state is
+explicit (``snapshot``/``restore``). With the same seed, state and tuples, a grouper makes the same choices in every process; replays
+depend on this.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Grouper(ABC):
     def choose(self, values: Sequence[Any]) -> Sequence[int]:
         """Return the tasks that get the tuple.
 
-        The list is shared between calls: do not change it.
+        Calls share the list, so callers must not change it.
 
         :param values: the tuple's values.
         """
@@ -70,15 +70,15 @@ class Grouper(ABC):
         """
 
     def snapshot(self) -> Any:
-        """Return the state: msgpack-able, small; None if there is none."""
+        """Return the state, a small value that msgpack can encode; None if there is none."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take over a state of :meth:`snapshot`."""
+        """Restore a state that :meth:`snapshot` returned."""
 
 
 class _FixedGrouper(Grouper):
-    """Every tuple to the same single task (global grouping, or any grouping over one task)."""
+    """Sends every tuple to the task with the lowest id: a global grouping, or a fields grouping without fields."""
 
     def __init__(self, spec: Grouping, target_tasks: Sequence[int]) -> None:
         super().__init__(spec, target_tasks)
@@ -110,7 +110,7 @@ class _DirectGrouper(Grouper):
 
 
 class _ShuffleGrouper(Grouper):
-    """Walks a permutation of the tasks that is this producer's own; the state is the position on the ring."""
+    """Cycles through this producer's own permutation of the tasks; the state is the position in it."""
 
     def __init__(self, spec: Grouping, target_tasks: Sequence[int], ring_tasks: Sequence[int], seed: int) -> None:
         super().__init__(spec, target_tasks)
@@ -140,7 +140,7 @@ class _ShuffleGrouper(Grouper):
         return {"position": self._position}
 
     def restore(self, state: Any) -> None:
-        # A rebalance may have changed the local tasks and so the size of the ring.
+        # A rebalance may have changed the local tasks, and with them the size of the ring.
         self._position = int(state["position"]) % len(self._ring)
 
 
@@ -172,7 +172,7 @@ def _new_caches() -> dict[type, dict[Any, Any]]:
 
 
 def _cached_hash(caches: dict[type, dict[Any, Any]], value: Any) -> int:
-    """Return ``value_hash(value)``, remembered by type and value."""
+    """Return ``value_hash(value)``, cached by type and value."""
     cache = caches.get(value.__class__)
     if cache is None:
         return java_hash.value_hash(value)
@@ -186,14 +186,14 @@ def _cached_hash(caches: dict[type, dict[Any, Any]], value: Any) -> int:
 
 
 class _FieldsGrouper(Grouper):
-    """``floorMod(deepHash(selected values), number of tasks)``; choices of one key are remembered per type of value."""
+    """Chooses ``floorMod(deepHash(selected values), number of tasks)``; results are cached by type and value."""
 
     def __init__(self, spec: Grouping, target_tasks: Sequence[int], positions: Sequence[int]) -> None:
         super().__init__(spec, target_tasks)
         self._positions = list(positions)
         self._lists = [[task] for task in self.all_tasks]
         self._tasks = np.array(self.all_tasks, np.int32)
-        # By type first: 1 == True == 1.0 as dict keys. Single field: value -> task list; several: value -> hash.
+        # type -> value -> list of the task (one field) or hash (several fields). By type, because 1 == True == 1.0 as dict keys.
         self._caches = _new_caches()
         if len(self._positions) == 1:
             self._position = self._positions[0]
@@ -225,7 +225,7 @@ class _FieldsGrouper(Grouper):
 
 
 class _PartialKeyGrouper(Grouper):
-    """Storm's two candidates per key (``java.util.Random`` seeded by the key's hashes) and its balanced choice."""
+    """Chooses the less used of Storm's two candidates per key, which ``java.util.Random`` draws with the key's hashes as seed."""
 
     def __init__(self, spec: Grouping, target_tasks: Sequence[int], positions: Sequence[int]) -> None:
         super().__init__(spec, target_tasks)
@@ -317,7 +317,7 @@ _MASK64 = (1 << 64) - 1
 
 
 class _SplitMix64:
-    """Counter-based random numbers: the state is the count of numbers drawn (Steele, Lea, Flood: OOPSLA 2014)."""
+    """Counter-based random numbers, whose state is the count of numbers drawn (Steele, Lea, Flood: OOPSLA 2014)."""
 
     __slots__ = ("counter", "seed")
 
@@ -326,7 +326,7 @@ class _SplitMix64:
         self.counter = 0
 
     def below(self, bound: int) -> int:
-        """Return a number of [0, bound)."""
+        """Return a random number in [0, bound)."""
         self.counter = counter = (self.counter + 1) & _MASK64
         z = (self.seed + counter * 0x9E3779B97F4A7C15) & _MASK64
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
@@ -336,7 +336,7 @@ class _SplitMix64:
 
 
 def grouping_seed(topology_id: str, producer_task: int, consumer: str, stream: str) -> int:
-    """Return the 64-bit seed of a grouper's random choices: the same in every process, distinct per edge and producer."""
+    """Return the 64-bit seed of a grouper's random choices: equal in every process, distinct for each subscription and producer task."""
     text = "\0".join((topology_id, str(producer_task), consumer, stream))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 

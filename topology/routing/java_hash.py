@@ -1,7 +1,7 @@
 """Java's hash codes, so that a fields grouping chooses the same task as Apache Storm does.
 
-Storm hashes the selected values with ``Arrays.deepHashCode(list.toArray())``. Equal in every process, on every
-machine and after every restart, unlike Python's salted ``hash()``. How Python values are read:
+Storm hashes the selected values with ``Arrays.deepHashCode(list.toArray())``. Unlike Python's salted ``hash()``, the
+result is equal in every process, on every machine and after every restart. Python values correspond to Java values:
 
 ====================  ==============================================================================================
 Python                Java
@@ -11,14 +11,14 @@ bool, numpy bool      Boolean: 1231 or 1237
 int, numpy integer    Long; beyond 64 bits BigInteger
 float, numpy float    Double: its bits, one NaN, -0.0 differs from 0.0
 str                   String: 31*h + unit over UTF-16 units, two units for a character beyond U+FFFF
-bytes (and alike)     byte[]: 31*h + signed byte, from 1
+bytes-like            byte[]: 31*h + signed byte, from 1
 list, tuple, ndarray  List: 31*h + hash of element, from 1
 dict                  Map: sum of hash(key) ^ hash(value)
 set, frozenset        Set: sum of the elements' hashes
 ====================  ==============================================================================================
 
-Anything else is refused. All results are signed 32-bit integers. Scalars are here in plain Python, columns go through
-the kernels of ``_kernels.py``.
+Values of other types are refused. All results are signed 32-bit integers. Single values are hashed in plain Python,
+columns by the kernels in ``_kernels.py``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def long_hash(v: int) -> int:
 
 
 def double_hash(v: float) -> int:
-    """Return ``Double.hashCode()`` of ``v``: all NaN alike, -0.0 unlike 0.0."""
+    """Return ``Double.hashCode()`` of ``v``: equal for all NaNs, different for -0.0 and 0.0."""
     if v != v:
         return 2146959360
     low, high = _unpack_halves(_pack_double(v))
@@ -108,9 +108,9 @@ def bytes_hash(v: bytes | bytearray | memoryview) -> int:
 
 
 def deep_hash(values: Iterable[Any]) -> int:
-    """Return ``Arrays.deepHashCode`` of the values: what Storm's fields grouping takes modulo the task count.
+    """Return ``Arrays.deepHashCode`` of the values, which Storm's fields grouping takes modulo the number of tasks.
 
-    :raises IllegalArgumentException: a value is of a type that has no portable hash.
+    :raises IllegalArgumentException: the type of a value has no portable hash.
     """
     h = 1
     for value in values:
@@ -150,7 +150,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
 def value_hash(value: Any) -> int:
     """Return the Java hash code of one value (see the table above).
 
-    :raises IllegalArgumentException: the value's type has no portable hash.
+    :raises IllegalArgumentException: the type of the value has no portable hash.
     """
     hasher = _HASHERS.get(value.__class__)
     return hasher(value) if hasher is not None else _other_hash(value)
@@ -179,7 +179,7 @@ def _other_hash(value: Any) -> int:
 
 
 def choose_task_index(keys: Sequence[Any], num_tasks: int) -> int:
-    """Return ``floorMod(deepHashCode(keys), num_tasks)``: the index, among the sorted tasks, that a key goes to."""
+    """Return ``floorMod(deepHashCode(keys), num_tasks)``: the index, among the sorted tasks, of a key's task."""
     return deep_hash(keys) % num_tasks
 
 
@@ -187,7 +187,7 @@ def choose_task_index(keys: Sequence[Any], num_tasks: int) -> int:
 
 
 def key_bytes_seed(hashes: Iterable[int]) -> int:
-    """Return ``Arrays.hashCode`` of the big-endian bytes of the hashes: the seed of Storm's partial key grouping.
+    """Return ``Arrays.hashCode`` of the big-endian bytes of the hashes, the seed of Storm's partial key grouping.
 
     :param hashes: hash codes of the key's values, in field order.
     """
@@ -216,9 +216,9 @@ def _next_int(state: int, bound: int) -> tuple[int, int]:
 
 
 def two_candidates(seed: int, num_tasks: int) -> tuple[int, int]:
-    """Return the two task indices of a key, distinct when there is more than one task.
+    """Return the two task indices of a key; they differ if there is more than one task.
 
-    :param seed: from :func:`key_bytes_seed`; fed to ``java.util.Random``, as Storm does.
+    :param seed: from :func:`key_bytes_seed`; the seed of ``java.util.Random``, as in Storm.
     :param num_tasks: number of target tasks, >= 1.
     """
     state = (seed ^ _LCG_MULTIPLIER) & _LCG_MASK
@@ -233,9 +233,9 @@ def two_candidates(seed: int, num_tasks: int) -> tuple[int, int]:
 
 
 def kernels() -> ModuleType:
-    """Return the compiled kernels, imported when first used.
+    """Return the module of compiled kernels, imported on first use.
 
-    Importing numba takes a quarter of a second, as much as the rest of the emulator: topologies that group no columns do without.
+    Importing numba takes a quarter of a second, as much as the rest of the emulator; topologies that group no columns do not need it.
     """
     from dskype.topology.routing import _kernels
 
@@ -257,8 +257,8 @@ def hash_columns(columns: Sequence[Any], n: int) -> np.ndarray:
 def hash_column(column: Any) -> np.ndarray:
     """Return :func:`value_hash` of every value of a column.
 
-    Fast for bool, integer and float numpy arrays and for pyarrow string, binary, number and dictionary arrays (the
-    dictionary is hashed once); lists and everything else go value by value.
+    It is fast for bool, integer and float numpy arrays and for pyarrow string, binary, number and dictionary arrays (each
+    dictionary entry is hashed once). Other columns are hashed value by value.
 
     :returns: int32 array.
     """
@@ -271,7 +271,8 @@ def hash_column(column: Any) -> np.ndarray:
     return _hash_list(list(column))
 
 
-_KERNEL_FROM = 32  # rows from which building an array pays
+_KERNEL_FROM = 32
+"""Number of rows from which building an array for a kernel is faster."""
 
 
 def _hash_list(values: Sequence[Any]) -> np.ndarray:
@@ -282,7 +283,7 @@ def _hash_list(values: Sequence[Any]) -> np.ndarray:
         if kinds == {str}:
             try:
                 return _hash_arrow(pa.array(values, pa.large_string()))
-            except UnicodeEncodeError:  # lone surrogates are no UTF-8
+            except UnicodeEncodeError:  # lone surrogates cannot be encoded as UTF-8
                 pass
         elif len(kinds) == 1 and kinds <= {int, float, bool} and None not in values:
             try:
@@ -304,7 +305,7 @@ def _hash_numpy(column: np.ndarray) -> np.ndarray:
         if kind == "f" and column.dtype.itemsize <= 8:
             return kernels().hash_float64(column.astype(np.float64, copy=False))
     if kind in "mMV":
-        # tolist() would turn these into integers or dates and hide that they have no Java counterpart
+        # tolist() would turn these into integers or dates, and hide that they have no Java counterpart.
         return _hash_list(list(column))
     return _hash_list(column.tolist())
 
@@ -315,7 +316,7 @@ def _hash_arrow(column: Any) -> np.ndarray:
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # An extra last entry, hash 0, stands for null.
+        # An extra last entry with hash 0 stands for null.
         hashes = np.append(_hash_arrow(column.dictionary), np.int32(0)).astype(np.int32, copy=False)
         codes = column.indices
         if codes.null_count:
@@ -343,7 +344,7 @@ def _hash_arrow(column: Any) -> np.ndarray:
 
 
 def _offsets_and_data(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return (offsets of the n + 1 bounds, bytes) of an Arrow string or binary array, slices included; no copy."""
+    """Return (n + 1 offsets, bytes) of an Arrow string or binary array, also of a slice, without a copy."""
     _, offsets, data = column.buffers()
     width = np.int64 if str(column.type).startswith("large_") else np.int32
     bounds = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1]

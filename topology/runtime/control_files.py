@@ -1,24 +1,24 @@
-"""The small files that say what a topology's folder holds: read whole, written whole, never guessed at.
+"""The small files that describe a topology's folder.
 
-==================  ==================================================================================================
-``manifest.json``   what was started: topology id, tasks, configuration, version. Written once, before the first tuple.
-``first-offsets.json``  where the topology began in partitions of external topics, so that "latest" keeps its meaning.
-==================  ==================================================================================================
+======================  ==============================================================================================
+``manifest.json``       what was started: topology id, tasks, configuration, version; written once, before the first tuple
+``first-offsets.json``  the first offsets read from external partitions, so that "latest" keeps its meaning after a restart
+======================  ==============================================================================================
 
-A file that is missing where it must be, or that cannot be read, is an error that names it. State is removed only where
-the user asked for it.
+They are written and replaced as a whole. A file that is missing or unreadable where it is needed is an error that names
+it. State is removed only on the user's request.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dskype.topology.config import CHANGEABLE
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.redaction import redact
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
@@ -35,59 +35,47 @@ class ControlFileError(TopologyError):
 
 
 class ResumeRefusedError(TopologyError):
-    """What is to be resumed differs from what was started in a way that its state cannot bear."""
+    """The submitted topology differs from the one that was started, so that it cannot use its state."""
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replace a file as a whole: after a crash or a power cut it holds the old document or the new one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(document, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Write a document; even after a crash or a power cut, the file holds the old document or the new one."""
+    with replace_file(path) as file:
+        file.write(json.dumps(document, ensure_ascii=False, indent=1).encode())
 
 
-def read_json(path: Path, what: str, read: Callable[[Any], Any]) -> Any:
-    """Return what ``read`` makes of a file's document, or None if there is no such file.
+def read_json(path: Path, expected: str, parse: Callable[[Any], Any]) -> Any:
+    """Return ``parse`` of a file's document, or None if there is no such file.
 
-    :param what: what the file holds, for the error.
-    :raises ControlFileError: it cannot be read; the text names the file and the ways out.
+    :param expected: what the file should hold, for the error.
+    :raises ControlFileError: the file cannot be read; the text says which, and what to do.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(path, what, str(error)) from error
+        raise _damaged(path, expected, str(error)) from error
     try:
-        return read(json.loads(text))
+        return parse(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, TopologyError) as error:
-        raise _damaged(path, what, f"{type(error).__name__}: {error}; its first bytes: {text[:40]!r}") from error
+        raise _damaged(path, expected, f"{type(error).__name__}: {error}; its first bytes: {text[:40]!r}") from error
 
 
-def _damaged(path: Path, what: str, given: str) -> ControlFileError:
+def _damaged(path: Path, expected: str, given: str) -> ControlFileError:
     return ControlFileError(
-        f"{path} is damaged; expected {what}; given: {given}; hint: put the file back from a copy, or start the topology afresh "
+        f"{path} is damaged; expected {expected}; given: {given}; hint: put the file back from a copy, or start the topology afresh "
         "('dskype submit --fresh'), which removes its snapshots"
     )
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was started.
+    """Describes the topology that was started.
 
     :ivar tasks: component id -> number of tasks.
-    :ivar conf: the topology's configuration, secrets left out.
-    :ivar component_confs: component id -> what its own configuration adds.
+    :ivar conf: the topology's configuration, with secrets redacted.
+    :ivar component_confs: component id -> its own configuration, with secrets redacted.
     :ivar version: version of dskype that started it.
     """
 
@@ -99,14 +87,14 @@ class Manifest:
 
     @classmethod
     def describe(cls, plan: TopologyPlan, version: str) -> Manifest:
-        """Describe a plan."""
+        """Return the manifest of a plan."""
         specs = plan.topology.components
         plain = json.loads(json.dumps({"conf": redact(plan.conf), "own": {c: redact(specs[c].conf) for c in plan.component_ids}}, default=repr))
         return cls(plan.topology_id, {c: len(plan.component_tasks(c)) for c in plan.component_ids}, plain["conf"], plain["own"], version)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of a topology's folder, or None where nothing was started.
+        """Return the manifest in a topology's folder, or None if nothing was started there.
 
         :raises ControlFileError: it is damaged.
         """
@@ -120,19 +108,20 @@ class Manifest:
         return read_json(folder / MANIFEST, "the manifest of a topology", parse)
 
     def write(self, folder: Path) -> None:
-        """Write it; once in the life of a topology, and again when a resume has changed what may change."""
+        """Write the manifest: when the topology is first started, and when a resume has changed settings that may change."""
         write_json(folder / MANIFEST, {"v": _FORMAT, **asdict(self)})
 
 
-def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = ()) -> tuple[list[str], list[str]]:
-    """Compare what was started with what is to be resumed.
+def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = (), defaults: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
+    """Compare the topology that was started with the one submitted to resume it.
 
-    :param changeable: keys of components that may change, beside :data:`~dskype.topology.config.CHANGEABLE`.
-    :returns: a line for each difference that a resume cannot bear, and one for each that it takes over.
+    :param changeable: keys of components that may change, besides :data:`~dskype.topology.config.CHANGEABLE`.
+    :param defaults: the values of keys that are not set.
+    :returns: a line for each difference that prevents a resume, and one for each that takes effect.
     """
-    allowed = {*CHANGEABLE, *changeable}
+    allowed, defaults = {*CHANGEABLE, *changeable}, defaults or {}
     refused: list[str] = []
-    taken: list[str] = []
+    accepted: list[str] = []
     for component in sorted({*started.tasks, *given.tasks}):
         before, now = started.tasks.get(component), given.tasks.get(component)
         if before is None:
@@ -149,12 +138,12 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
         ),
     ]:
         for key in sorted(old.keys() | new.keys()):
-            if old.get(key) != new.get(key):
+            if old.get(key, defaults.get(key)) != new.get(key, defaults.get(key)):
                 line = f"{key}{where}: {_short(old.get(key))} -> {_short(new.get(key))}"
-                (taken if key in allowed else refused).append(line)
-    if started.version != given.version:  # whether its snapshots can be read, their own format says
-        taken.append(f"dskype {started.version} -> {given.version}")
-    return refused, taken
+                (accepted if key in allowed else refused).append(line)
+    if started.version != given.version:  # snapshots have a format version of their own
+        accepted.append(f"dskype {started.version} -> {given.version}")
+    return refused, accepted
 
 
 def _short(value: Any) -> str:

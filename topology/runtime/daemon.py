@@ -2,13 +2,13 @@
 
 Spark forks its Python workers from this process. It differs from Spark's own daemon in four ways:
 
-* zips and jars are taken off the path: Spark lets every task call ``importlib.invalidate_caches()``, and
-  Python then reads their directories again, 60 to 100 ms each time;
-* what workers need is imported before they are forked, and frozen: Spark lets every task collect
-  garbage, which walks all imported modules (28 ms a task) unless they are out of the collector's sight;
-* its workers acknowledge TCP segments at once: JVM and worker talk over TCP in small pieces, and a delayed
-  acknowledgement holds the next piece back for up to 40 ms;
-* it starts the supervisor, from which resident executors are forked.
+* It removes zips and jars from the path. Spark makes every task call ``importlib.invalidate_caches()``, after which
+  Python reads their directories again; that takes 60 to 100 ms each time.
+* It imports what workers need before they are forked, and freezes it. Spark makes every task collect garbage; without
+  the freeze, that walks all imported modules (28 ms a task).
+* Its workers acknowledge TCP segments at once. JVM and worker exchange small pieces over TCP, and a delayed
+  acknowledgement holds the next piece back for up to 40 ms.
+* It starts the supervisor, from which resident executors are forked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _clean_path() -> None:
         return path.endswith((".zip", ".jar"))
 
     sys.path[:] = [p for p in sys.path if not archive(p)]
-    # By the importer, not by the name: folders within a jar are remembered, too (".../spark-core.jar/org").
+    # By importer, not by name, because folders within a jar have entries, too (".../spark-core.jar/org").
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]
@@ -72,7 +72,7 @@ def _quick_fdopen(fdopen: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     _clean_path()
-    # Threads of number libraries do not survive a fork, and two executors would fight over the cores.
+    # Threads of numeric libraries do not survive a fork, and those of several executors would compete for the cores.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     import pandas  # noqa: F401

@@ -33,7 +33,7 @@ from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
 from dskype.topology.runtime.restarts import RESTARTED, Restarts
-from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, started_before, take_term
+from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, read_started, take_term
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
 from dskype.topology.runtime.topics import METRICS_RETENTION_MS, TopologyTopics, check_kafka_options
@@ -55,23 +55,24 @@ _KEPT_RESTARTS = 1000
 
 
 class TopologyFailedError(TopologyError):
-    """A topology has ended by itself; its topics and snapshots stay, so that it can be resumed."""
+    """A topology has failed; its topics and snapshots stay, so that it can be resumed."""
 
 
 class TopologyDriver:
-    """One topology, from its first query to the removal of its topics.
+    """Runs one topology, from its first query to the removal of its topics.
 
-    Threads: the *clock* writes pulses and ticks to the inboxes, the *watch* reads the metrics topic, starts failed queries
-    again, says how the topology is, and now and then lets Kafka drop records that no snapshot needs. A driver holds the
-    topology's highest *term*; one that finds a higher term has been replaced, and ends without touching anything.
+    It has two threads. The *clock* writes pulses and ticks to the inboxes. The *watch* reads the metrics topic, restarts
+    failed queries, reports the topology's health, and periodically lets Kafka drop records that no snapshot needs. A
+    driver holds the topology's highest *term*; one that finds a higher term has been replaced, and ends without changing
+    anything.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param spark: the session that runs the queries.
     :param kafka: the brokers.
-    :param folder: the topology's own folder, reachable by every Spark executor; snapshots live here.
-    :param resume: go on from the snapshots and inboxes of an earlier run; otherwise both start empty.
-    :param spark_scratch: where Spark's throw-away checkpoints go; default within ``folder``.
-    :param announce: gets a line of text when something happens that whoever started the topology should know.
+    :param folder: the topology's own folder, reachable by every Spark executor; it holds the snapshots.
+    :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
+    :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.
+    :param announce: called with text for the user when the topology's health changes.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class TopologyDriver:
         self._restarts = Restarts(plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._stalls = StallWatch(plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS])
         self._queries: dict[str, ComponentQuery] = {}
-        self._due: dict[str, float] = {}  # component whose query is to be started again -> when, monotonic
+        self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
         self._active = False
         self._opened = False
         self._stop = threading.Event()
@@ -107,13 +108,13 @@ class TopologyDriver:
         self._control_due: str | None = None
         self._term = self._starts = 0
         self._brokers_away = False
-        self._obstacles: dict[str, str] = {}  # component -> why its query fails, until that is repaired
-        self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when
+        self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
+        self._work: dict[str, tuple[int, float]] = {}  # component -> tuples so far, and since when that is the number
         self.warnings: list[str] = []
-        """What is not right with external topics, though it can be worked with."""
+        """Problems of external topics that do not prevent the topology from running."""
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self.failure: TopologyError | None = None
-        """Why the topology has ended by itself."""
+        """Why the topology has failed."""
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -123,16 +124,16 @@ class TopologyDriver:
         return self.folder / SNAPSHOTS
 
     def open(self) -> None:
-        """Make topics and queries; nothing is emitted before :meth:`activate`.
+        """Create topics and start queries; nothing is emitted before :meth:`activate`.
 
-        :raises ResumeRefusedError: what is to be resumed differs too much from what was started.
-        :raises ControlFileError: a file that says what was started is missing or damaged.
-        :raises TopologyError: Kafka or Spark cannot do what is asked.
+        :raises ResumeRefusedError: the submitted topology differs too much from the one that was started.
+        :raises ControlFileError: a file that describes the started topology is missing or damaged.
+        :raises TopologyError: Kafka or Spark cannot run the topology.
         """
         check_kafka_options(self.plan, self.kafka)
-        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # time begins now
+        self._clock = TopologyClock(self.plan, self.stats, now_ms())  # the clock starts now, not when the driver was made
         self._prepare_folder()
-        self.warnings = self._topics.make(self.resume, self._store())
+        self.warnings = self._topics.create(self.resume, self._store())
         if not self.resume:
             self._manifest.write(self.folder)
         if self.resume:
@@ -148,8 +149,8 @@ class TopologyDriver:
         self._opened = True
 
     def _prepare_folder(self) -> None:
-        """Take the topology's state up, or make room for it; and the next term."""
-        started = started_before(self.plan, self.folder) if self.resume else None
+        """Resume the state in the topology's folder, or clear it; and take the next term."""
+        started = read_started(self.plan, self.folder) if self.resume else None
         self.resume = started is not None
         self.plan = self._topics.plan = keep_files(self.plan, self.folder, self.resume)
         self._manifest = Manifest.describe(self.plan, installed_version())
@@ -157,7 +158,7 @@ class TopologyDriver:
             self._manifest.write(self.folder)
         store = self._store()
         store.create()
-        # First, so that an earlier driver's processes write nothing into what is cleared or taken up here.
+        # Before anything else, so that an earlier driver's processes cannot write any more.
         self._term = self._term or take_term(store, now_ms())
         if not self.resume:
             store.clear()
@@ -172,21 +173,21 @@ class TopologyDriver:
         self._control("activate")
 
     def deactivate(self) -> None:
-        """Pause the spouts; bolts and acks go on."""
+        """Pause the spouts; bolts and acks continue."""
         self._active = False
         if self._opened:
             self._control("deactivate")
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Go on with another placement of the same tasks: every query starts again from its snapshots.
+        """Continue with the same tasks on other executors and workers: every query restarts from its snapshots.
 
-        The spouts are paused by now. What is on its way is delivered first and the bolts are asked for
-        snapshots, so that nothing is routed again under the new placement (local-or-shuffle depends on it).
+        The spouts are already paused. Before the restart, all tuples are delivered and the bolts take snapshots, so that
+        no tuple is routed a second time in another way (local-or-shuffle depends on the workers).
         """
         if not self._opened:
             self.plan = plan
             return
-        self._come_to_rest()
+        self._drain()
         with self._lock:
             self._stop_queries()
             self.plan = plan
@@ -194,14 +195,15 @@ class TopologyDriver:
             if self._active:
                 self._control("activate")
 
-    def _come_to_rest(self) -> None:
+    def _drain(self) -> None:
+        """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
             ends, store, asked = self._snapshot_at_end(), self._store(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
-                # A snapshot is taken when a further batch begins and none is being written: ask until it has come about.
+                # A snapshot is taken only when a further batch begins and none is being written, so ask repeatedly.
                 if time.monotonic() - asked > _ASK_AGAIN_S:
                     self._snapshot_at_end()
                     asked = time.monotonic()
@@ -209,10 +211,10 @@ class TopologyDriver:
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
-            log.warning("topology %s is rebalanced while it works: %s", self.plan.name, error)
+            log.warning("topology %s is rebalanced before it is idle: %s", self.plan.name, error)
 
     def _snapshot_at_end(self) -> dict[int, int]:
-        """Ask every bolt task for a snapshot; return task -> the version behind the request."""
+        """Ask every bolt task for a snapshot; return task -> version behind the request."""
         futures = {}
         for topic, partition, value in self._clock.snapshot_requests(now_ms()):
             futures[topic, partition] = self._producer.send(topic, value=value, partition=partition)
@@ -225,9 +227,9 @@ class TopologyDriver:
         }
 
     def close(self, *, remove: bool) -> None:
-        """Stop everything; with ``remove`` also delete topics and snapshots, else leave them for a resume.
+        """Stop everything; with ``remove`` also delete topics and snapshots, otherwise keep them for a resume.
 
-        A driver that was replaced removes nothing: it is not its own any more.
+        A driver that was replaced removes nothing, because topics and snapshots belong to its successor.
         """
         self._active = False
         self._stop.set()
@@ -252,7 +254,7 @@ class TopologyDriver:
         return bool(self._term) and self._store().newest_term() != self._term
 
     def abandon(self, reason: str) -> None:
-        """End because the topology is not this driver's any more; nothing of it is touched."""
+        """End because the topology no longer belongs to this driver; change nothing."""
         self._fail(FencedError(f"topology {self.plan.name!r} ends here: {reason}"))
 
     # -- queries ----------------------------------------------------------------------------------
@@ -294,19 +296,19 @@ class TopologyDriver:
 
     def _stop_queries(self) -> None:
         queries, self._queries = self._queries, {}
-        if not queries or jvm_exit_code(self._spark) is not None:  # nothing there to be stopped, and every call to it would wait
+        if not queries or jvm_exit_code(self._spark) is not None:  # without the JVM there is nothing to stop, and every call would block
             return
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda query: query.stop(), queries.values()))
         try:
             self._last_context.stop_executors()
-        except Exception as error:  # Spark is gone, and the executors with it
+        except Exception as error:  # Spark has ended, and the executors with it
             log.warning("the executors of topology %s could not be stopped: %s", self.plan.name, error)
 
     # -- threads ----------------------------------------------------------------------------------
 
     def _run(self, step: Callable[[], float], name: str) -> None:
-        """Repeat a step until the end; ``step`` returns how long to wait. No error of a step ends the thread."""
+        """Repeat a step, which returns how long to wait, until the driver stops. Errors of a step do not end the thread."""
         while not self._stop.is_set():
             try:
                 wait_s = step()
@@ -317,16 +319,16 @@ class TopologyDriver:
                 self._brokers_away = True
                 log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, self.plan.name, error)
                 wait_s = 1.0
-            except Exception as error:  # one bad round, or one bad record, must not end the watch or the clock
-                log.exception("the %s of topology %s met an error", name, self.plan.name)
-                self._reports.error("__driver", f"the {name} met an error and goes on: {type(error).__name__}: {error}", part=name)
+            except Exception as error:  # neither a bad record nor any other error may end the watch or the clock
+                log.exception("the %s of topology %s had an error", name, self.plan.name)
+                self._reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
                 wait_s = 1.0
             self._stop.wait(wait_s)
 
     def check(self) -> None:
-        """Raise what has ended the topology.
+        """Raise the error that has ended the topology, if any.
 
-        :raises TopologyError: the topology has failed, or a thread of the driver has died.
+        :raises TopologyError: the topology has failed, or a thread of the driver has ended.
         """
         if self.failure is not None:
             raise self.failure
@@ -336,29 +338,29 @@ class TopologyDriver:
             raise self.failure or error
 
     def _fail(self, error: TopologyError) -> None:
-        """End the topology for good: nothing more is emitted, and all readers of the metrics topic learn why."""
+        """End the topology: nothing more is emitted, and the metrics topic says why."""
         with self._lock:
             if self.failure is not None:
                 return
             self._active = False
             self.failure = error
-        self._reports.error("__driver", str(error), part="failure")
-        self._reports.health("failed", [str(error)])
+        self._reports.add_error("__driver", str(error), part="failure")
+        self._reports.set_health("failed", [str(error)])
         if not isinstance(error, FencedError):
             with contextlib.suppress(KafkaError):
                 self._reports.write(self._send_report)
 
     def note_broker(self, text: str, *, gone: bool) -> None:
-        """Report what became of a broker that runs for this topology.
+        """Report an event of the broker that runs for this topology.
 
-        :param gone: it does not come back.
+        :param gone: whether it has ended for good.
         """
-        self._reports.error("__driver", text, part="broker")
+        self._reports.add_error("__driver", text, part="broker")
         if gone:
             self._fail(TopologyFailedError(text))
 
     def health(self) -> dict[str, Any]:
-        """Return ``{"state", "why", "restarts"}``; state: starting, running, waiting (for the brokers), stalled or failed."""
+        """Return ``{"state", "why", "restarts"}``; the state is starting, running, waiting (for the brokers), stalled or failed."""
         return self._reports.summary()
 
     # -- clock ------------------------------------------------------------------------------------
@@ -373,13 +375,13 @@ class TopologyDriver:
             self._brokers_away = False
 
     def _control(self, command: str) -> None:
-        """Tell all spouts; with the broker away the clock does it when that is back."""
+        """Send a command to all spouts; if the brokers are away, the clock sends it when they are back."""
         with self._control_lock:
             self._control_due = command
             try:
                 self._write_control()
             except KafkaError as error:
-                log.warning("topology %s cannot be told to %s now: %s; trying again", self.plan.name, command, error)
+                log.warning("the spouts of topology %s cannot get the command %s now: %s; trying again", self.plan.name, command, error)
 
     def _write_control(self) -> None:
         self._write(self._clock.control(cast("str", self._control_due), now_ms()), _CONTROL_TIMEOUT_S)
@@ -409,10 +411,10 @@ class TopologyDriver:
 
         def step() -> float:
             nonlocal consumer, next_watch, next_clean
-            # First what needs no broker: a JVM that has ended, another driver, queries that have failed.
+            # First what needs no broker: a JVM that has ended, another driver, failed queries.
             if time.monotonic() >= next_watch:
                 next_watch = time.monotonic() + _WATCH_STEP_S
-                self._look()
+                self._check_all()
             if self.failure is not None:
                 return _WATCH_STEP_S
             if consumer is None:
@@ -422,7 +424,7 @@ class TopologyDriver:
             for batch in consumer.poll(timeout_ms=int(_WATCH_STEP_S * 1000)).values():
                 for record in batch:
                     if record.key != DRIVER_KEY and self.stats.feed(record.value, known):
-                        reports.heard(record.key, record.value, time.monotonic())
+                        reports.remember(record.key, record.value, time.monotonic())
             self._reports.write(self._send_report)
             if time.monotonic() >= next_clean:
                 next_clean = time.monotonic() + _JANITOR_EVERY_S
@@ -437,8 +439,8 @@ class TopologyDriver:
     def _send_report(self, key: bytes | None, value: bytes) -> None:
         self._producer.send(metrics_topic(self.plan.name), key=key, value=value, partition=0).get(timeout=10)
 
-    def _look(self) -> None:
-        """Look after everything once."""
+    def _check_all(self) -> None:
+        """Check term, JVM and queries once; restart failed queries, and report the health."""
         if self.failure is not None:
             return
         if self._replaced():
@@ -448,51 +450,50 @@ class TopologyDriver:
             self._fail(
                 TopologyFailedError(
                     f"Spark's JVM has ended (exit code {code}), and topology {self.plan.name!r} with it; "
-                    "hint: its end is in the log below the topology's folder; submit it again to resume it"
+                    "hint: the log below the topology's folder says more; submit it again to resume it"
                 )
             )
             return
-        self._revive()
+        self._restart_queries()
         if self.failure is None:
             self._pace()
-            self._judge()
+            self._report_health()
 
     def _versions(self) -> dict[int, int]:
         return {task: report.get("version", 0) for task, report in list(self.stats.tasks.items())}
 
     def _waiting(self) -> dict[int, int]:
-        """Return task -> what waits for it: tuples, or pulses of a spout."""
+        """Return task -> number of tuples, or of a spout's pulses, that wait for it."""
         return self.stats.undelivered_by_task() | (self._clock.unseen_pulses() if self._active else {})
 
-    def _judge(self) -> None:
-        """Say how the topology is."""
-        stalls = self._stalls.look(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
+    def _report_health(self) -> None:
+        stalls = self._stalls.find(self.plan.task_component, self._versions(), self._waiting(), time.monotonic())
         failing = [
             f"the query of component {c!r} has failed {n} times in a row, without progress in between"
             for c in self.plan.component_ids
             if (n := self._restarts.in_a_row(c)) > 1 and c in self._due
         ]
         if self._brokers_away:
-            self._reports.health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; everything goes on when they are back"])
+            self._reports.set_health("waiting", [f"the brokers at {self.kafka.bootstrap_servers} do not answer; the topology continues when they are back"])
         elif obstacles := [f"component {c!r} waits: {reason}" for c, reason in self._obstacles.items() if c in self._due]:
-            self._reports.health("waiting", obstacles)
+            self._reports.set_health("waiting", obstacles)
         elif stalls or failing:
-            self._reports.health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
+            self._reports.set_health("stalled", failing + [stall.as_text() for stall in stalls[:5]])
         elif self.stats.tasks:
-            self._reports.health("running", [])
+            self._reports.set_health("running", [])
 
     def _pace(self) -> None:
-        """Let queries that have had no tuples for a while look for some less often."""
+        """Let queries poll less often while their components process no tuples."""
         now = time.monotonic()
         for component, query in list(self._queries.items()):
-            # Tuples count, not batches: a spout with nothing to emit has batches, for its pulses.
+            # By tuples, not by batches: an idle spout has batches as well, because of its pulses.
             done = self.stats.total(component, "executed") + self.stats.total(component, "emitted")
             if done != self._work.get(component, (0, 0.0))[0]:
                 self._work[component] = (done, now)
             query.pace(busy=now - self._work.get(component, (0, 0.0))[1] < _BUSY_S)
 
-    def _revive(self) -> None:
-        """Start failed queries again from their snapshots: at once, or later if that did not help the last time."""
+    def _restart_queries(self) -> None:
+        """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
         with self._lock:
             for component, query in list(self._queries.items()):
                 if self._stop.is_set() or self.failure is not None:
@@ -500,25 +501,25 @@ class TopologyDriver:
                 if (error := query.failure()) is not None:
                     del self._queries[component]
                     query.stop()
-                    self._failed(component, error)
+                    self._handle_failure(component, error)
             for component, due in list(self._due.items()):
                 if self._stop.is_set() or self.failure is not None:
                     return
                 if time.monotonic() >= due:
-                    self._start_again(component)
+                    self._restart_query(component)
 
-    def _failed(self, component: str, error: BaseException) -> None:
-        """Decide what becomes of a component whose query has failed."""
+    def _handle_failure(self, component: str, error: BaseException) -> None:
+        """Decide whether and when to restart a component's failed query."""
         text = str(error)
-        if jvm_exit_code(self._spark) is not None:  # the next round says so
+        if jvm_exit_code(self._spark) is not None:  # the next check reports that
             self._due[component] = time.monotonic() + _WATCH_STEP_S
             return
         if (fatal := text_after(FATAL_MARK, text)) is not None:
-            self._fail(TopologyFailedError(f"component {component!r} cannot go on: {fatal}"))
+            self._fail(TopologyFailedError(f"component {component!r} cannot continue: {fatal}"))
             return
-        if (reason := text_after(RETRIABLE_MARK, text)) is not None:  # a full disk, say: it takes as long as it takes
+        if (reason := text_after(RETRIABLE_MARK, text)) is not None:  # for example, a full disk
             self._obstacles[component] = reason
-            self._reports.error(component, f"the query failed and is tried again until that helps: {reason}")
+            self._reports.add_error(component, f"the query failed and is restarted until it succeeds: {reason}")
             self._due[component] = time.monotonic() + _RETRY_S
             return
         self._brokers_away = not brokers_answer(self.kafka)
@@ -527,67 +528,68 @@ class TopologyDriver:
             self._due[component] = time.monotonic() + _BROKER_RETRY_S
             return
         tasks = set(self.plan.component_tasks(component))
-        delay_s = self._restarts.failed(
+        delay_s = self._restarts.record_failure(
             component, {t: v for t, v in self._versions().items() if t in tasks}, tasks & {t for t, n in self._waiting().items() if n}
         )
         shown = cause_of(text)
         if delay_s is None:
-            self._reports.error(component, f"the query failed and is given up: {shown}")
+            self._reports.add_error(component, f"the query failed and is given up: {shown}")
             self._fail(
                 TopologyFailedError(
                     explain(
                         f"The query of component {component!r} of topology {self.plan.name!r} has failed {self._restarts.in_a_row(component)} times in a row without progress.",
                         given=shown,
-                        hint=f"the executors' logs are in {self.folder / 'logs'}; when the cause is mended, submit the topology again to resume it",
+                        hint=f"the executors' logs are in {self.folder / 'logs'}; when the cause is removed, submit the topology again to resume it",
                     )
                 )
             )
             return
         log.warning("the query of component %s of topology %s %s in %g s: %s", component, self.plan.name, RESTARTED, delay_s, shown[:500])
         self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
-        self._reports.restarted(component)
-        self._reports.error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
+        self._reports.count_restart(component)
+        self._reports.add_error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
         self._due[component] = time.monotonic() + delay_s
 
-    def _start_again(self, component: str) -> None:
+    def _restart_query(self, component: str) -> None:
         try:
             with TopicAdmin(self.kafka) as admin:
-                self._make_topics_again(admin)
+                self._recreate_topics(admin)
                 self._topics.check_retention(component, admin, self._store())
             self._queries[component] = self._start_query(self._context(), component)
             del self._due[component]
             self._brokers_away = False
         except FatalError as error:
             self._fail(TopologyFailedError(str(error)))
-        except Exception as error:  # it could not even be started: that counts as a failure
+        except Exception as error:  # a query that cannot be started counts as failed
             self._due.pop(component, None)
-            self._failed(component, error)
+            self._handle_failure(component, error)
 
-    def _make_topics_again(self, admin: TopicAdmin) -> None:
-        for topic in self._topics.make_again(admin):
-            self._reports.error("__driver", f"topic {topic} was deleted while the topology runs; it is made again", part="topics")
+    def _recreate_topics(self, admin: TopicAdmin) -> None:
+        for topic in self._topics.recreate_deleted(admin):
+            self._reports.add_error("__driver", f"topic {topic} was deleted while the topology runs; it is created again", part="topics")
 
     def _check_topics(self) -> None:
-        """End the topology if the brokers have lost what its tasks have processed; make side topics again."""
+        """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again."""
         with TopicAdmin(self.kafka) as admin:
-            self._make_topics_again(admin)
-            versions = self._versions()  # first: what comes in between only makes the logs longer
+            self._recreate_topics(admin)
+            versions = self._versions()  # before the ends, because logs may grow in between
             ends = {topic: admin.begin_and_end(topic) for topic in self._topics.inboxes}
         if lost := lost_tails(self.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
             self._fail(TopologyFailedError("\n".join(lost)))
 
     # -- looking inside ---------------------------------------------------------------------------
 
-    def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, what: str = "the condition") -> None:
+    def wait_until(self, condition: Callable[[TopologyStats], bool], timeout_s: float, description: str = "the condition") -> None:
         """Wait until ``condition(stats)`` holds.
 
-        :raises TimeoutError: it did not within ``timeout_s``.
+        :param description: names the condition in the error.
+        :raises TimeoutError: it did not hold within ``timeout_s``.
         :raises TopologyError: the topology has failed.
         """
         deadline = time.monotonic() + timeout_s
         while not condition(self.stats):
             self.check()
             if time.monotonic() > deadline:
-                msg = f"{what} did not come about within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
+                msg = f"{description} was not reached within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)

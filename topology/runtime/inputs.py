@@ -1,4 +1,4 @@
-"""Where queries begin to read external topics, and what is done when records that they need are gone."""
+"""Where queries begin to read external topics, and what happens if the records there are gone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExternalInputs:
     """The external topics of a topology's Kafka spouts.
 
     :param kafka: the brokers.
-    :param folder: the topology's folder; remembers where partitions were begun.
+    :param folder: the topology's folder; a file there has the first offset of each partition.
     :param name: the topology's name.
     """
 
@@ -33,14 +33,14 @@ class ExternalInputs:
         self._kafka, self._file, self._name = kafka, folder / FIRST_OFFSETS, name
 
     def forget(self) -> None:
-        """Forget where partitions were begun: an earlier run of the topology is of no concern."""
+        """Forget the first offsets of an earlier run of the topology."""
         self._file.unlink(missing_ok=True)
 
     def positions(self, component: str, spout: KafkaSpout, known: Mapping[Partition, int], *, skip_lost: bool) -> dict[Partition, int]:
         """Return the offset at which to begin, for every partition of the spout's topics.
 
-        :param known: where the spout's tasks stand, inboxes included; partitions that they have not read are not in it.
-        :param skip_lost: begin with what is there where records are gone; the spout's task counts them.
+        :param known: next offsets of the spout's tasks, inboxes included, for partitions that they have read.
+        :param skip_lost: whether to begin with the first available record if others are gone; the spout's task counts them.
         :raises DataLossError: records are gone, and must not be skipped.
         :raises FatalError: the topic is not the one that was read before.
         :raises TopologyError: there is no such topic.
@@ -57,9 +57,9 @@ class ExternalInputs:
                 for tp in partitions:
                     where = topic, tp.partition
                     if where in known:
-                        found[where] = _within(known[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
+                        found[where] = _check_offset(known[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
                     elif where in first_starts:
-                        found[where] = _within(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
+                        found[where] = _check_offset(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
                     else:
                         first_starts[where] = found[where] = self._first(consumer, spout, tp, begins[tp], ends[tp])
             write_json(self._file, [[t, p, offset] for (t, p), offset in sorted(first_starts.items())])
@@ -75,21 +75,21 @@ class ExternalInputs:
                     "No topic matches the pattern of a KafkaSpout.",
                     given=spout.pattern,
                     component=component,
-                    hint="create one; topics that are made later are read, too",
+                    hint="create one; topics that are created later are read, too",
                 )
             )
         return topics
 
     @staticmethod
     def _first(consumer, spout: KafkaSpout, tp: TopicPartition, begin: int, end: int) -> int:
-        """Return where to begin a partition that was never read."""
+        """Return the offset at which to begin a partition that was never read."""
         strategy = spout.first_poll_strategy
         committed = consumer.committed(tp) if strategy.startswith("UNCOMMITTED") else None
         start = committed if committed is not None else end if strategy.endswith("LATEST") else begin
         return max(start, begin)
 
     def _first_starts(self) -> dict[Partition, int]:
-        """Return where the topology began in external partitions: LATEST must not mean a later end after a restart."""
+        """Return the first offsets of external partitions, because LATEST must not mean a later offset after a restart."""
 
         def parse(rows: Iterable[tuple[Any, Any, Any]]) -> dict[Partition, int]:
             return {(str(t), int(p)): int(offset) for t, p, offset in rows}
@@ -100,7 +100,8 @@ class ExternalInputs:
         return str(spout.kafka_options.get("group.id", f"dskype-{self._name}"))
 
 
-def _within(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:
+def _check_offset(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:
+    """Return ``offset`` if the log has it, else, with ``skip_lost``, the beginning of the log."""
     if begin <= offset <= end:
         return offset
     if skip_lost:
@@ -114,6 +115,6 @@ def _within(offset: int, begin: int, end: int, where: Partition, component: str,
             given="topology.emulator.on.data.loss: fail",
             legal="fail, skip",
             component=component,
-            hint="the topic was deleted and made again, or a broker lost its end; set skip to begin with what is there",
+            hint="the topic was deleted and created again, or a broker lost its end; set skip to begin with the first available record",
         )
     )

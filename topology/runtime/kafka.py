@@ -1,4 +1,4 @@
-"""What the runtime needs from Kafka beside Spark's source and sink: topics, positions, reading again."""
+"""The runtime's use of Kafka besides Spark's source and sink: topics, positions, and reading ranges again."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 60
 _INPUT_BYTES = 64 << 20
-"""Spark's JVM and the executors hold a record whole, several times: larger ones are a danger to them."""
+"""Size of input records above which a warning is given: Spark's JVM and the executors hold a record several times."""
 
 INPUT_TOPIC = {"compression.type": "uncompressed"}
-"""How a topic is made that a spout reads, unless its component says otherwise: no small record unpacks to a huge one."""
+"""Default configuration of a topic that a spout reads; without compression, a small record cannot unpack to a huge one."""
 OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
-"""How a topic is made that only bolts write to, unless its component says otherwise: it takes what a topology may send."""
+"""Default configuration of a topic that only bolts write to; it accepts every record that a topology may send."""
 
 
 class KafkaTimeoutError(TopologyError):
-    """Kafka did not answer within the time that was allowed; trying again may help."""
+    """Kafka did not answer in time; a later attempt may succeed."""
 
     retriable = True
 
@@ -56,8 +56,8 @@ class KafkaSettings:
     """How to reach the brokers.
 
     :param bootstrap_servers: ``host:port,...``.
-    :param options: ``kafka.*`` settings for Spark's source and sink, untouched.
-    :param client: what of them says how to reach the brokers, as keyword arguments of kafka-python; can be pickled.
+    :param options: ``kafka.*`` settings for Spark's source and sink, as given.
+    :param client: those of them that concern the connection, as keyword arguments of kafka-python; can be pickled.
     """
 
     bootstrap_servers: str
@@ -91,7 +91,7 @@ def _in_record(record: Any) -> InRecord:
 
 
 class KafkaInboxReader:
-    """Reads ranges of topics again; an :class:`~dskype.topology.core.executor.InboxReader`."""
+    """Reads ranges of topics; an :class:`~dskype.topology.core.executor.InboxReader`."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -99,9 +99,9 @@ class KafkaInboxReader:
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``, in order.
 
-        :param stop: None: as far as the log goes.
+        :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
-        :raises KafkaTimeoutError: nothing came for a minute.
+        :raises KafkaTimeoutError: no record came for a minute.
         """
         if stop is not None and start >= stop:
             return
@@ -130,8 +130,8 @@ class KafkaInboxReader:
 
 
 def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
-    """Return every record of a topic that is there now, partition after partition; [] for an unknown topic."""
-    with closing(settings.consumer()) as consumer:
+    """Return all present records of a topic, partition after partition; [] for an unknown topic, which is not created."""
+    with closing(settings.consumer(allow_auto_create_topics=False)) as consumer:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
         if not partitions:
             return []
@@ -151,17 +151,17 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
 
 
 def brokers_answer(settings: KafkaSettings) -> bool:
-    """Tell whether the brokers can be asked for their topics."""
+    """Tell whether the brokers answer a request for their topics."""
     try:
         with closing(settings.admin()) as admin:
             admin.list_topics()
-    except Exception:  # whatever it is: the clients raise errors of many kinds
+    except Exception:  # clients raise errors of many kinds
         return False
     return True
 
 
 class TopicAdmin:
-    """Makes and removes the topics of topologies."""
+    """Creates, describes and deletes topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -192,12 +192,12 @@ class TopicAdmin:
         return [topic for topic in self._admin.list_topics() if re.fullmatch(pattern, topic)]
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return topic -> its settings, defaults included; nothing of a topic whose settings this user may not see."""
+        """Return topic -> its settings, defaults included; topics whose settings this user may not see are missing."""
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(set(topics))]
         try:
             found = self._admin.describe_configs(resources, config_filter="all") if resources else {}
         except KafkaError as error:
-            log.warning("the settings of topics cannot be seen: %s", error)
+            log.warning("the settings of topics cannot be read: %s", error)
             return {}
         return {topic: {name: value["value"] for name, value in settings.items()} for topic, settings in found.get("topic", {}).items() if settings}
 
@@ -209,12 +209,12 @@ class TopicAdmin:
         deadline = time.monotonic() + timeout_s
         while missing := {t: n for t, n in topics.items() if self.existing([t]).get(t) != n}:
             if time.monotonic() > deadline:
-                msg = f"topics are not there after {timeout_s:g} s; expected topic: partitions {missing}; given: {self.existing(missing)}"
+                msg = f"topics do not exist {timeout_s:g} s after their creation; expected topic: partitions {missing}; given: {self.existing(missing)}"
                 raise KafkaTimeoutError(msg)
             time.sleep(0.05)
 
     def delete(self, topics: Iterable[str], timeout_s: float = 30) -> None:
-        """Delete topics and wait until they are gone; unknown ones are no error."""
+        """Delete topics, and wait until they are gone; unknown topics are ignored."""
         topics = sorted(self.existing(topics))
         if topics:
             with suppress(UnknownTopicOrPartitionError):
@@ -222,7 +222,7 @@ class TopicAdmin:
         deadline = time.monotonic() + timeout_s
         while left := self.existing(topics):
             if time.monotonic() > deadline:
-                msg = f"topics are still there {timeout_s:g} s after their deletion; given: {sorted(left)}"
+                msg = f"topics still exist {timeout_s:g} s after their deletion; given: {sorted(left)}"
                 raise KafkaTimeoutError(msg)
             time.sleep(0.05)
 
@@ -240,28 +240,31 @@ class TopicAdmin:
 
 
 def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
-    """Refuse options of one component that say how brokers are reached: its executors read with the topology's clients.
+    """Refuse a component's own connection options, because all components connect to the brokers in the same way.
 
-    :raises TopologyError: names them.
+    :raises TopologyError: there are such options; the message names them.
     """
     own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
     if own:
         raise TopologyError(
             explain(
-                "A component reaches the brokers as its topology does.", given=own, component=component, hint="give them to the cluster, as kafka.* settings"
+                "A component connects to the brokers as its topology does.",
+                given=own,
+                component=component,
+                hint="give them to the cluster, as kafka.* settings",
             )
         )
 
 
 _BATCH_BYTES = 1024
-"""What Kafka's format and the header ``record-id`` may take beside a record, of what ``max.message.bytes`` counts; more than enough."""
+"""Upper bound of what Kafka's format and the header ``record-id`` add to a record in what ``max.message.bytes`` counts."""
 
 
 def topic_warnings(admin: TopicAdmin, inputs: Iterable[str], outputs: Mapping[str, int]) -> list[str]:
-    """Return what is dangerous about the settings of external topics, one text each.
+    """Return a warning for each dangerous setting of an external topic.
 
-    :param inputs: topics that spouts read. No setting of a consumer bounds what a compressed record unpacks to; only the topic can.
-    :param outputs: topic -> the largest record that a component sends there, in bytes.
+    :param inputs: topics that spouts read. Only the topic, and no setting of a consumer, limits the size to which a compressed record unpacks.
+    :param outputs: topic -> size of the largest record that a component sends there, in bytes.
     """
     inputs, found = sorted(set(inputs)), []
     settings = admin.configs([*inputs, *outputs])
@@ -270,13 +273,13 @@ def topic_warnings(admin: TopicAdmin, inputs: Iterable[str], outputs: Mapping[st
         most = int(config.get("max.message.bytes", 0))
         if config.get("compression.type", "uncompressed") != "uncompressed":
             found.append(
-                f"topic {topic!r} takes compressed records, and a few KB of those may unpack to hundreds of MB, more than Spark can hold; "
+                f"topic {topic!r} accepts compressed records, and a few KB of those may unpack to hundreds of MB, more than Spark can hold; "
                 f"given: compression.type={config['compression.type']}; hint: set compression.type=uncompressed on the topic, so that "
-                "max.message.bytes counts what is unpacked, unless all who write to it are trusted"
+                "max.message.bytes limits the unpacked size, unless all who write to it are trusted"
             )
         elif most > _INPUT_BYTES:
             found.append(
-                f"topic {topic!r} takes records that are larger than Spark and the executors should hold; given: max.message.bytes={most}; "
+                f"topic {topic!r} accepts records that are too large for Spark and the executors; given: max.message.bytes={most}; "
                 f"expected at most {_INPUT_BYTES}"
             )
     for topic, limit in sorted(outputs.items()):
@@ -284,14 +287,14 @@ def topic_warnings(admin: TopicAdmin, inputs: Iterable[str], outputs: Mapping[st
         most = int(settings.get(topic, {}).get("max.message.bytes", limit))
         if most < limit:
             found.append(
-                f"topic {topic!r} refuses records that the topology may send there, and then the sender cannot go on; given: "
+                f"topic {topic!r} refuses records that the topology may send there, and then the sender cannot continue; given: "
                 f"max.message.bytes={most}; expected at least {limit}; hint: raise it, or lower topology.emulator.record.max.bytes"
             )
     return found
 
 
 def starting_offsets(positions: Mapping[tuple[str, int], int]) -> str:
-    """Return positions as the JSON that Spark's ``startingOffsets`` takes."""
+    """Return positions as the JSON for Spark's ``startingOffsets``."""
     offsets: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in positions.items():
         offsets.setdefault(topic, {})[str(partition)] = offset

@@ -1,12 +1,12 @@
-"""Files that tasks read: copied into the topology's folder at its first start, so that they stay what they were.
+"""Kept files: copies of the files that tasks read, made in the topology's folder at its first start.
 
-A file that is rewritten in place would give a restarted task another answer than the one before it gave. Components say which files they read
-(:meth:`~dskype.topology.components.Component.files`); the copies are in ``<folder>/files``::
+If a file were changed in place, a restarted task would behave differently from before. Components declare which files they read
+(:meth:`~dskype.topology.components.Component.files`). The copies are in ``<folder>/files``::
 
     index.json                      {"v": 1, "files": [{"component", "key", "path", "copy", "sha256"}, ...]}
     <16 hex digits>-<name>          a copy, named by its SHA-256
 
-The index is written last: with it, all copies are there.
+The index is written last: if it exists, all copies exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import read_json, write_json
 
-__all__ = ["declared_files", "keep_files", "pointed_at"]
+__all__ = ["declared_files", "keep_files", "with_paths"]
 
 Key = tuple[str, ...]
 
@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def declared_files(plan: TopologyPlan) -> dict[tuple[str, Key], str]:
-    """Return the files that tasks of a topology read: (component, where its configuration names the file) -> path."""
+    """Return the files that tasks of a topology read: (component, key of its configuration) -> path."""
     return {
         (component, tuple(key)): os.fspath(path)
         for component in plan.component_ids
@@ -41,16 +41,16 @@ def declared_files(plan: TopologyPlan) -> dict[tuple[str, Key], str]:
 
 
 def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
-    """Return the plan with a configuration that names copies of the files; they are made at the first start.
+    """Return the plan with a configuration that names copies of the files, which the first start makes.
 
-    :param folder: the topology's own; the copies go to ``folder/files``.
-    :param resume: the copies that an earlier run has made are used. A file that is no longer at its path does not matter.
-    :raises TopologyError: a file cannot be read; or, on a resume, a file has changed since the topology was started, another one is named,
-        or a copy is damaged.
+    :param folder: the topology's own folder; the copies are in ``folder/files``.
+    :param resume: whether to use the copies of an earlier run. The original files may be missing then.
+    :raises TopologyError: a file cannot be read; or, on a resume, a file has changed since the topology was started, the configuration names
+        another file, or a copy is damaged.
     """
     declared, files = declared_files(plan), Path(folder) / "files"
     index = _read_index(files) if resume else None
-    if index is None:  # topologies of earlier versions kept no files: theirs are kept from now on
+    if index is None:  # also on the first resume of a topology that an earlier version started
         shutil.rmtree(files, ignore_errors=True)
         if not declared:
             return plan
@@ -58,29 +58,29 @@ def keep_files(plan: TopologyPlan, folder: Path, resume: bool) -> TopologyPlan:
         write_json(files / _INDEX, {"v": 1, "files": [{"component": component, "key": key, **entry} for (component, key), entry in index.items()]})
     else:
         _check(plan.name, declared, index, files)
-    return _pointing(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
+    return _with_copies(plan, {at: str(files / entry["copy"]) for at, entry in index.items()})
 
 
-def pointed_at(conf: Mapping[str, Any], files: Mapping[Key, str]) -> dict[str, Any]:
-    """Return a configuration that names other files.
+def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, Any]:
+    """Return a configuration with these paths.
 
-    >>> pointed_at({"a": 1, "b": {"c": "old", "d": 2}}, {("b", "c"): "new"})
+    >>> with_paths({"a": 1, "b": {"c": "old", "d": 2}}, {("b", "c"): "new"})
     {'a': 1, 'b': {'c': 'new', 'd': 2}}
     """
     conf = dict(conf)
-    for (first, *rest), path in files.items():
-        conf[first] = pointed_at(conf[first], {tuple(rest): path}) if rest else path
+    for (first, *rest), path in paths.items():
+        conf[first] = with_paths(conf[first], {tuple(rest): path}) if rest else path
     return conf
 
 
-def _pointing(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> TopologyPlan:
+def _with_copies(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> TopologyPlan:
     conf, components = plan.conf, dict(plan.topology.components)
     for (component, key), copy in copies.items():
         spec = components[component]
         if key[0] in spec.conf:
-            components[component] = dataclasses.replace(spec, conf=pointed_at(spec.conf, {key: copy}))
+            components[component] = dataclasses.replace(spec, conf=with_paths(spec.conf, {key: copy}))
         else:
-            conf = pointed_at(conf, {key: copy})
+            conf = with_paths(conf, {key: copy})
     return dataclasses.replace(plan, conf=conf, topology=dataclasses.replace(plan.topology, components=components))
 
 
@@ -88,7 +88,7 @@ def _pointing(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> Topo
 
 
 def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
-    """Copy a file and return its entry in the index."""
+    """Copy a file, and return its entry in the index."""
     files.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial, found = files / ".partial", hashlib.sha256()
     try:
@@ -119,7 +119,7 @@ def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
 
 
 def _digest(path: str | Path) -> str | None:
-    """Return the SHA-256 of a file; None: it cannot be read."""
+    """Return the SHA-256 of a file, or None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -131,7 +131,7 @@ def _digest(path: str | Path) -> str | None:
 
 
 def _read_index(files: Path) -> dict[tuple[str, Key], dict[str, str]] | None:
-    """Return what was kept; None: nothing was."""
+    """Return the index of kept files, or None if there is none."""
 
     def parse(document: Any) -> dict[tuple[str, Key], dict[str, str]]:
         return {(e["component"], tuple(e["key"])): {name: str(e[name]) for name in ("path", "copy", "sha256")} for e in document["files"]}
@@ -140,7 +140,7 @@ def _read_index(files: Path) -> dict[tuple[str, Key], dict[str, str]] | None:
 
 
 def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tuple[str, Key], dict[str, str]], files: Path) -> None:
-    """Refuse other files than those that were kept; bring back a copy that is gone, if the file is still the same."""
+    """Refuse files that differ from the kept ones; restore a missing copy if its file is unchanged."""
     for component, key in declared.keys() ^ index.keys():
         path, entry = declared.get((component, key)), index.get((component, key))
         before = f"with {entry['path']}" if entry else "without one"
@@ -160,8 +160,8 @@ def _check(name: str, declared: Mapping[tuple[str, Key], str], index: Mapping[tu
                     f"The file that {' / '.join(at[1])} names has changed since topology {name!r} was started: SHA-256 {entry['sha256']} was expected of {declared[at]}.",
                     given=given,
                     component=at[0],
-                    hint=f"to go on as before, restore the file (cp {files / entry['copy']} {declared[at]}); to start over with the changed one, start afresh with "
-                    "--fresh; to change over without a gap, run another topology beside this one (docs/pubsub.md)",
+                    hint=f"to continue as before, restore the file (cp {files / entry['copy']} {declared[at]}); to use the changed one, start the topology afresh "
+                    "with --fresh; to switch without a gap, run another topology beside this one (docs/pubsub.md)",
                 )
             )
         if _digest(files / entry["copy"]) != entry["sha256"]:

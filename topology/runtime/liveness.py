@@ -1,7 +1,7 @@
-"""Whether the process that runs a topology is there.
+"""Whether the process that runs a topology is alive.
 
-On its own machine the system says so. On another one nobody's clock is asked, because the clocks of two hosts may differ by
-anything: a driver is alive if its heartbeat changes while one watches.
+If it is on this machine, the operating system knows. If it is on another machine, it is alive if its heartbeat changes while it is
+watched. Timestamps are not compared, because the clocks of two hosts may differ.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEAD_AFTER_S", "HEARTBEAT_S", "Watched", "here", "here_alive"]
+__all__ = ["DEAD_AFTER_S", "HEARTBEAT_S", "HeartbeatWatch", "alive_on_this_machine", "machine_id"]
 
 HEARTBEAT_S = 2.0
 DEAD_AFTER_S = 12.0
-"""A driver whose heartbeat stands still for so long, while one watches, is taken for dead."""
+"""A driver is taken for dead if its heartbeat does not change for this long while it is watched."""
 
 
 @functools.cache
-def here() -> str:
-    """Return what tells this machine from every other, and this boot and container from the next."""
+def machine_id() -> str:
+    """Return an id of this machine, its present boot, and the container."""
 
     def read(path: str) -> str:
         try:
@@ -41,7 +41,7 @@ def here() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since boot; None where the system does not tell or there is none."""
+    """Return when a process started, in clock ticks since boot; None if there is no such process or the system does not say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -50,13 +50,13 @@ def start_ticks(pid: int) -> int | None:
 
 
 def describe_driver() -> dict[str, Any]:
-    """Return what nimbus publishes of this process."""
-    return {"host": platform.node(), "pid": os.getpid(), "machine": here(), "started": start_ticks(os.getpid())}
+    """Return what nimbus publishes about this process."""
+    return {"host": platform.node(), "pid": os.getpid(), "machine": machine_id(), "started": start_ticks(os.getpid())}
 
 
-def here_alive(driver: Mapping[str, Any]) -> bool | None:
-    """Tell whether a driver of this machine is there; None: it is on another machine, and must be watched."""
-    if driver.get("machine") != here():
+def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
+    """Tell whether a driver on this machine is alive; None if it is on another machine and has to be watched."""
+    if driver.get("machine") != machine_id():
         return None
     try:
         os.kill(driver["pid"], 0)
@@ -68,19 +68,19 @@ def here_alive(driver: Mapping[str, Any]) -> bool | None:
     return started is None or driver.get("started") is None or started == driver["started"]
 
 
-class Watched:
-    """The heartbeats of drivers, as they are seen to change.
+class HeartbeatWatch:
+    """Watches the heartbeats of drivers.
 
     :param clock: a clock that never goes back.
     """
 
     def __init__(self, clock=time.monotonic) -> None:
         self._clock = clock
-        self._seen: dict[str, tuple[Any, float]] = {}  # name -> heartbeat, since when it stands
+        self._seen: dict[str, tuple[Any, float]] = {}  # name -> (heartbeat, since when it has that value)
         self._changed: set[str] = set()
 
-    def note(self, name: str, record: Mapping[str, Any]) -> None:
-        """Take note of a topology's record."""
+    def update(self, name: str, record: Mapping[str, Any]) -> None:
+        """Process a topology's newest record."""
         beat = (record["driver"], record.get("heartbeat"))
         before = self._seen.get(name)
         if before is None:
@@ -90,8 +90,8 @@ class Watched:
             self._changed.add(name)
 
     def verdict(self, name: str, record: Mapping[str, Any]) -> bool | None:
-        """Return whether a topology's driver is alive; None: it has to be watched for longer."""
-        local = here_alive(record["driver"])
+        """Tell whether a topology's driver is alive; None if it has to be watched for longer."""
+        local = alive_on_this_machine(record["driver"])
         if local is not None:
             return local
         _, since = self._seen.get(name, (None, self._clock()))

@@ -8,9 +8,9 @@ Keys and values (JSON)::
     answer:<id>       {"v": 1, "error": null | {"type", "text"}}                                                      null: read
     removed:<name>    {"v": 1, "id": topology id}: killed while its driver was away                                   null: its folder is gone, too
 
-The process that runs a topology listens for its commands (:class:`NimbusService`); a command line in
-another shell writes them (:class:`ClusterClient`). Every state survives the restart of everything. Anybody who may write
-to the topic may write anything: a record of another shape is left out, and counted.
+The process that runs a topology listens for its commands (:class:`NimbusService`); a command line in another shell
+writes them (:class:`ClusterClient`). States survive a restart of all processes. Anyone with access to the topic may write
+arbitrary records to it: a record that does not have the expected shape is ignored, with a warning.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.topology import errors as topology_errors
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import NotAliveException, TopologyError
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance, TopologyState
 from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.runtime.kafka import KafkaSettings, KafkaTimeoutError, TopicAdmin, read_to_end
-from dskype.topology.runtime.kept_files import declared_files, pointed_at
-from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, Watched, describe_driver, here_alive
+from dskype.topology.runtime.kept_files import declared_files, with_paths
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, HEARTBEAT_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
 __all__ = ["NIMBUS_TOPIC", "ClusterClient", "NimbusService", "conf_of", "load_removed", "load_states", "read_state", "watch_drivers"]
 
 log = logging.getLogger(__name__)
 
 NIMBUS_TOPIC = "__dskype-nimbus"
+_WHERE = TopicPartition(NIMBUS_TOPIC, 0)
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _REMOVED, _COMMAND, _ANSWER = "topology:", "removed:", "command:", "answer:"
 _SHAPES: dict[str, Callable[[Any], bool]] = {
@@ -62,29 +64,39 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _ensure_topic(kafka: KafkaSettings) -> None:
     with TopicAdmin(kafka) as admin:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
 
 
+def _put(producer: KafkaProducer, key: str, value: Any) -> None:
+    """Write a record, with null for None, and wait until the brokers have it."""
+    producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
+    producer.flush(timeout=30)
+
+
+def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
+    """Return a consumer of the topic that begins at its end; the caller closes it."""
+    consumer = kafka.consumer(fetch_max_wait_ms=fetch_max_wait_ms)
+    consumer.assign([_WHERE])
+    consumer.seek_to_end(_WHERE)
+    return consumer
+
+
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
-    """Return the value of a record; None for one that is not of its kind's shape."""
+    """Return the document in a record's value; None if it does not have the shape of its kind."""
     try:
         document = json.loads(value)
         if document["v"] == 1 and _SHAPES[kind](document):
             return document
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    log.warning("a record of topic %s is left out: expected the value of a %s key, given: %r", NIMBUS_TOPIC, kind, value[:60])
+    log.warning("a record of topic %s is ignored: expected the value of a %s key, given: %r", NIMBUS_TOPIC, kind, value[:60])
     return None
 
 
 def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
-    """Return the newest value of every key of a kind; removed ones are left out."""
+    """Return the newest document of every key of a kind, without removed keys."""
     found: dict[str, dict[str, Any]] = {}
     for record in read_to_end(kafka, NIMBUS_TOPIC):
         key = (record.key or b"").decode(errors="replace")
@@ -98,7 +110,9 @@ def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
 
 
 def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
-    """Return the name and the record of a topology, the record None if it was removed; None for anything else on the topic.
+    """Return the name and the document of a topology, or None if the record is about anything else.
+
+    The document is None if the topology was removed.
 
     :param record: a record of the topic, as a consumer returns it.
     """
@@ -110,48 +124,45 @@ def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
 
 
 def load_states(kafka: KafkaSettings) -> dict[str, dict[str, Any]]:
-    """Return name -> record of every topology that is not removed."""
+    """Return name -> document of every topology that is not removed."""
     return _latest(kafka, _TOPOLOGY)
 
 
 def load_removed(kafka: KafkaSettings) -> dict[str, str]:
-    """Return name -> topology id of what was killed while its driver was away: its folder may be there yet."""
+    """Return name -> topology id of topologies that were killed while their driver was away; their folders may still exist."""
     return {name: record["id"] for name, record in _latest(kafka, _REMOVED).items()}
 
 
 def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
     """Tell which topologies' drivers are alive.
 
-    Those of this machine are looked for; the others' heartbeats are watched, for a few seconds if they are alive and for
-    twelve if not.
+    This takes time only for drivers on other machines, whose heartbeats have to be watched: a few seconds if they are
+    alive, and twelve if not.
 
-    :param records: what :func:`load_states` returned.
+    :param records: the result of :func:`load_states`.
     """
-    watched = Watched()
+    watched = HeartbeatWatch()
     for name, record in records.items():
-        watched.note(name, record)
+        watched.update(name, record)
     verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     if None in verdicts.values():
-        with closing(kafka.consumer(fetch_max_wait_ms=100)) as consumer:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
+        with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
             while None in verdicts.values():
-                for record in consumer.poll(timeout_ms=200).get(where, ()):
+                for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
                     name, document = read_state(record) or ("", None)
                     if name in records and document is not None:
-                        watched.note(name, document)
+                        watched.update(name, document)
                 verdicts = {name: watched.verdict(name, record) for name, record in records.items()}
     return {name: bool(verdict) for name, verdict in verdicts.items()}
 
 
 def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a topology by its record, with the files that its tasks read: the copies, where they can be read from here."""
+    """Return a topology's configuration; it names the copies of the files that tasks read, if these are readable here."""
     conf = record["state"]["conf"]
     try:
-        return pointed_at(conf, {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
-    except (ValueError, KeyError, TypeError):  # the topic is open to many
-        log.warning("the files of topology %s are left out: expected [[keys], path] pairs, given: %r", record["state"].get("name"), str(record["files"])[:60])
+        return with_paths(conf, {tuple(key): path for key, path in record.get("files", ()) if os.access(path, os.R_OK)})
+    except (ValueError, KeyError, TypeError):  # others may write to the topic
+        log.warning("the files of topology %s are ignored: expected [[keys], path] pairs, given: %r", record["state"].get("name"), str(record["files"])[:60])
         return dict(conf)
 
 
@@ -161,7 +172,7 @@ def _files(managed: ManagedTopology) -> list[Any]:
 
 
 class NimbusService:
-    """Publishes the states of a manager's topologies and carries out commands for them.
+    """Publishes the states of a manager's topologies, and carries out commands for them.
 
     :param lock: held while the manager is used.
     """
@@ -178,26 +189,27 @@ class NimbusService:
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
 
     def start(self, manager: TopologyManager) -> None:
-        """Begin to listen."""
+        """Start to listen for commands."""
         self._manager = manager
         for thread in self._threads:
             thread.start()
 
     @property
     def driver(self) -> dict[str, Any]:
-        """Host and process id, as they are published."""
+        """The published description of this process."""
         return self._driver
 
     def publish(self, managed: ManagedTopology, *, removed: bool = False) -> None:
-        """Write a topology's state, or its removal; a broker that is away hears of it with the next heartbeat."""
+        """Write a topology's state, or its removal; if the brokers are away, the next heartbeat writes the state."""
         try:
             with self._publishing:
                 name = managed.state.name
                 if removed:
-                    self._put(f"{_TOPOLOGY}{name}", None)
-                    self._put(f"{_REMOVED}{name}", None)
-                elif self._manager.topologies.get(name) is managed:  # a heartbeat must not bring back what is gone
-                    self._put(
+                    _put(self._producer, f"{_TOPOLOGY}{name}", None)
+                    _put(self._producer, f"{_REMOVED}{name}", None)
+                elif self._manager.topologies.get(name) is managed:  # a heartbeat must not write a removed topology again
+                    _put(
+                        self._producer,
                         f"{_TOPOLOGY}{name}",
                         {
                             "v": 1,
@@ -221,50 +233,43 @@ class NimbusService:
                 thread.join(timeout=5)
         self._producer.close(timeout=5)
 
-    def _put(self, key: str, value: Any) -> None:
-        self._producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-        self._producer.flush(timeout=30)
-
     def _run_heartbeat(self) -> None:
-        # Without the manager's lock: a rebalance holds it for long, and must not look like a dead driver.
+        # Without the manager's lock: a rebalance holds it for a long time, and must not look like a dead driver.
         while not self._stop.wait(HEARTBEAT_S):
             for managed in list(self._manager.topologies.values()):
                 try:
                     self.publish(managed)
-                except Exception:  # one topology's trouble must not silence the others
+                except Exception:  # an error of one topology must not stop the heartbeats of the others
                     log.exception("the state of topology %s cannot be published; trying again", managed.state.name)
 
     def _run_commands(self) -> None:
-        with closing(self._kafka.consumer(fetch_max_wait_ms=500)) as consumer:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
+        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=500)) as consumer:
             while not self._stop.is_set():
                 try:
-                    for record in consumer.poll(timeout_ms=500).get(where, ()):
-                        self._take(record)
+                    for record in consumer.poll(timeout_ms=500).get(_WHERE, ()):
+                        self._handle_record(record)
                 except KafkaError as error:
                     log.warning("nimbus cannot read commands: %s; trying again", error)
                     self._stop.wait(1)
-                except Exception:  # whatever the record holds, the next command must be read
-                    log.exception("nimbus met an error; it goes on")
+                except Exception:  # a bad record must not prevent later commands
+                    log.exception("nimbus had an error and continues")
                     self._stop.wait(1)
 
-    def _take(self, record: Any) -> None:
+    def _handle_record(self, record: Any) -> None:
         key = (record.key or b"").decode(errors="replace")
         if record.value is None:
             return
         if key.startswith(_COMMAND) and (command := _parse(_COMMAND, record.value)) is not None:
-            self._command(key.removeprefix(_COMMAND), command)
+            self._carry_out(key.removeprefix(_COMMAND), command)
         elif key.startswith(_REMOVED) and (removed := _parse(_REMOVED, record.value)) is not None:
             managed = self._manager.topologies.get(key.removeprefix(_REMOVED))
             if managed is not None and managed.state.id == removed["id"]:
-                managed.backend.abandon("it was killed from another shell, where this process was taken for dead")
+                managed.backend.abandon("it was killed from another shell, which took this process for dead")
 
-    def _command(self, identity: str, command: dict[str, Any]) -> None:
+    def _carry_out(self, identity: str, command: dict[str, Any]) -> None:
         with self._lock:
             if command.get("name") not in self._manager.topologies:
-                return  # another driver's
+                return  # another driver runs it
             failure = None
             try:
                 rebalance = Rebalance(command.get("workers"), command.get("executors") or {})
@@ -273,15 +278,15 @@ class NimbusService:
                 )
             except TopologyError as error:
                 failure = {"type": type(error).__name__, "text": str(error)}
-            except Exception as error:  # whatever went wrong, the one who asked must hear of it
+            except Exception as error:  # the sender needs an answer in any case
                 log.exception("command %s failed", command)
                 failure = {"type": "TopologyError", "text": redact_text(f"{type(error).__name__}: {error}")}
-        self._put(f"{_ANSWER}{identity}", {"v": 1, "error": failure})
-        self._put(f"{_COMMAND}{identity}", None)
+        _put(self._producer, f"{_ANSWER}{identity}", {"v": 1, "error": failure})
+        _put(self._producer, f"{_COMMAND}{identity}", None)
 
 
 class ClusterClient:
-    """What the command line's verbs use to look at topologies and to command them.
+    """Inspects topologies and sends commands to them, for the command line.
 
     :param kafka: the brokers of the cluster.
     """
@@ -290,9 +295,9 @@ class ClusterClient:
         self._kafka = kafka
 
     def topologies(self) -> list[dict[str, Any]]:
-        """Return the summaries of all topologies by name; ``driver_alive`` tells whether their process is there.
+        """Return the summaries of all topologies by name; ``driver_alive`` tells whether their process is alive.
 
-        It takes some seconds where a driver is on another machine: see :func:`watch_drivers`.
+        It takes some seconds if a driver is on another machine; see :func:`watch_drivers`.
         """
         records = load_states(self._kafka)
         alive = watch_drivers(self._kafka, records)
@@ -301,7 +306,7 @@ class ClusterClient:
                 **record["summary"],
                 "driver_alive": alive[name],
                 "driver": {key: record["driver"][key] for key in ("host", "pid")},
-                "uptime_secs": max(0, (_now_ms() - record["state"]["submitted_ms"]) // 1000),
+                "uptime_secs": max(0, (now_ms() - record["state"]["submitted_ms"]) // 1000),
             }
             for name, record in sorted(records.items())
         ]
@@ -313,17 +318,17 @@ class ClusterClient:
         return record
 
     def send(self, command: Mapping[str, Any], timeout_s: float = 60) -> None:
-        """Send ``{"name", "event", ...}`` to the process that runs the topology and wait for its answer.
+        """Send ``{"name", "event", ...}`` to the process that runs the topology, and wait for its answer.
 
-        Killing a topology whose process is gone removes what it has left in Kafka; what is left in its folder goes when a
-        topology of that name is submitted there.
+        Killing a topology whose process has ended removes what it has left in Kafka. Its folder is removed when a topology
+        of that name is submitted there.
 
         :raises NotAliveException: no such topology.
-        :raises TopologyError: what the other side refused, with its text; or nobody answered.
+        :raises TopologyError: the other process refused the command, with its text; or there was no answer.
         """
         name = command["name"]
         record = self._record(name)
-        if here_alive(record["driver"]) is False or not self._ask(command, record, timeout_s):
+        if alive_on_this_machine(record["driver"]) is False or not self._ask(command, record, timeout_s):
             if command["event"] == "KILL":
                 self._remove_left_over(record)
                 return
@@ -333,35 +338,27 @@ class ClusterClient:
             )
 
     def _ask(self, command: Mapping[str, Any], record: Mapping[str, Any], timeout_s: float) -> bool:
-        """Send a command and wait for its answer; return False when the driver's heartbeat stands still meanwhile."""
-        name, identity, watched = command["name"], uuid.uuid4().hex, Watched()
-        watched.note(name, record)
-        consumer, producer = self._kafka.consumer(fetch_max_wait_ms=100), self._kafka.producer()
-
-        def put(key: str, value: Any) -> None:
-            producer.send(NIMBUS_TOPIC, key=key.encode(), value=None if value is None else json.dumps(value).encode())
-            producer.flush(timeout=30)
-
+        """Send a command and wait for its answer; return False if the driver's heartbeat stops meanwhile."""
+        name, identity, watched = command["name"], uuid.uuid4().hex, HeartbeatWatch()
+        watched.update(name, record)
+        consumer, producer = _consumer_at_end(self._kafka, fetch_max_wait_ms=100), self._kafka.producer()
         try:
-            where = TopicPartition(NIMBUS_TOPIC, 0)
-            consumer.assign([where])
-            consumer.seek_to_end(where)
-            consumer.position(where)
-            put(f"{_COMMAND}{identity}", {"v": 1, **command})
+            consumer.position(_WHERE)  # without this, seek_to_end would take effect only with the first poll
+            _put(producer, f"{_COMMAND}{identity}", {"v": 1, **command})
             deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)
             while time.monotonic() < deadline:
-                for answer in consumer.poll(timeout_ms=200).get(where, ()):
+                for answer in consumer.poll(timeout_ms=200).get(_WHERE, ()):
                     key = (answer.key or b"").decode(errors="replace")
                     if answer.value is None:
                         continue
                     if key == f"{_ANSWER}{identity}" and (document := _parse(_ANSWER, answer.value)) is not None:
-                        put(key, None)
+                        _put(producer, key, None)
                         _raise(document["error"])
                         return True
                     if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
-                        watched.note(name, document)
+                        watched.update(name, document)
                 if watched.verdict(name, record) is False:
-                    put(f"{_COMMAND}{identity}", None)
+                    _put(producer, f"{_COMMAND}{identity}", None)
                     return False
         finally:
             producer.close(timeout=5)
@@ -374,13 +371,11 @@ class ClusterClient:
         name, components = record["state"]["name"], record["state"]["components"]
         producer = self._kafka.producer()
         try:
-            # First, so that a driver that is not dead after all hears of it before it misses its topics.
-            producer.send(NIMBUS_TOPIC, key=f"{_REMOVED}{name}".encode(), value=json.dumps({"v": 1, "id": record["state"]["id"]}).encode())
-            producer.flush(timeout=30)
+            # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
+            _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
                 admin.delete([inbox_topic(name, c) for c in (*components, "__acker")] + [metrics_topic(name)])
-            producer.send(NIMBUS_TOPIC, key=f"{_TOPOLOGY}{name}".encode(), value=None)
-            producer.flush(timeout=30)
+            _put(producer, f"{_TOPOLOGY}{name}", None)
         finally:
             producer.close(timeout=5)
 
@@ -405,7 +400,7 @@ class ClusterClient:
 
 
 def _raise(error: Mapping[str, str] | None) -> None:
-    """Raise the error that the other side sent, as the class it names if that is one of ours."""
+    """Raise the error in an answer, as the class that it names if that is a ``TopologyError``."""
     if error is None:
         return
     kind = getattr(topology_errors, error["type"], TopologyError)

@@ -1,7 +1,7 @@
-"""What is tried out on Spark's executors before a topology starts on other hosts.
+"""Tests on Spark's executors before a topology starts on other hosts.
 
-A folder that not every host can reach, an interpreter that is missing there, or a master without free cores would otherwise
-show as a topology that is ACTIVE and does nothing.
+Without them, a folder that some host cannot reach, an interpreter that is missing there, or a master without free cores
+would only show as a topology that is ACTIVE and does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dskype.topology.errors import TopologyError, explain
 __all__ = ["PreflightError", "check_executors"]
 
 _TASKS_PER_SLOT = 4
-"""Spark deals tasks out as slots are free: with several for each, every executor gets one, most likely."""
+"""Spark assigns tasks to free slots. With several tasks per slot, every executor most likely gets one."""
 
 
 class PreflightError(TopologyError):
@@ -30,10 +30,10 @@ class PreflightError(TopologyError):
 def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
     """Let Spark's executors read and write the topology's state folder.
 
-    :param folder: the folder; it exists.
-    :param timeout_s: how long Spark may take to give the first slots.
+    :param folder: the folder, which must exist.
+    :param timeout_s: how long Spark may take to provide the first slots.
     :returns: the hosts that took part.
-    :raises PreflightError: with what was found and where.
+    :raises PreflightError: the test failed; the message says where and why.
     """
     token = uuid.uuid4().hex
     mark = folder / f".probe-{token}"
@@ -41,7 +41,7 @@ def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
     try:
         rows = _run(spark, _probe(str(folder), token), timeout_s)
         lost = sorted({host for host, name, error in rows if not error and not (folder / name).is_file()})
-        wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: what it wrote is not seen here" for host in lost})
+        wrong = sorted({f"{host}: {error}" for host, _, error in rows if error} | {f"{host}: the file that it wrote is not visible here" for host in lost})
         if wrong:
             raise PreflightError(
                 explain(
@@ -58,14 +58,14 @@ def check_executors(spark: Any, folder: Path, timeout_s: float) -> list[str]:
 
 
 def _probe(folder: str, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that reads the driver's mark and leaves one of its own."""
+    """Return a function for ``mapInArrow`` that reads the driver's file and writes another one."""
 
     def probe(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         host, name, error = os.uname().nodename, f".probe-{token}-{uuid.uuid4().hex}", ""
         try:
             with open(os.path.join(folder, f".probe-{token}")) as file:
                 if file.read() != token:
-                    error = "the driver's mark is damaged"
+                    error = "the driver's file is damaged"
             with open(os.path.join(folder, name), "w") as file:
                 file.write(host)
         except OSError as problem:
@@ -76,14 +76,14 @@ def _probe(folder: str, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iter
 
 
 def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[str, str, str]]:
-    """Run the probe as one job; it ends when the time is over, which a job that gets no slot never does by itself."""
+    """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context = spark.sparkContext
     n = _TASKS_PER_SLOT * max(1, context.defaultParallelism)
     found: list[Any] = []
 
     def collect() -> None:
         try:
-            # By SQL, as the queries are: plain RDDs get Python daemons, and with them supervisors, of their own.
+            # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
             found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, "host string, name string, error string").collect()])
         except Exception as error:
             found.append(error)
@@ -97,10 +97,10 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
         thread.join(10)
         raise PreflightError(
             explain(
-                f"Spark's master has given the topology no task slot within {timeout_s:g} s.",
+                f"Spark's master has provided no task slot within {timeout_s:g} s.",
                 given=f"{executors} executors at {context.master}",
                 legal="at least one executor with free cores",
-                hint="look at the master's page: are workers registered, and does another application hold their cores and memory?",
+                hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
             )
         )
     if isinstance(found[0], Exception):

@@ -1,4 +1,4 @@
-"""Processes that must not outlive their parent, and where their sockets are."""
+"""Processes that must not outlive their parents, and their sockets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 __all__ = ["bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name"]
 
 _LONGEST_ADDRESS = 100
-"""Bytes of a socket's path; the kernel takes 107."""
+"""Most bytes of a socket's path; the kernel accepts 107."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel signal this process when its parent ends, however that comes about (Linux).
+    """Let the kernel signal this process when its parent ends for whatever reason (Linux).
 
-    :param parent: the parent's process id, as known before the fork: if it has gone since, this process ends now.
+    :param parent: the parent's process id from before the fork. If the parent has ended since, this process ends now.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(sign), 0, 0, 0)
@@ -33,16 +33,16 @@ def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
 
 
 def set_name(name: str) -> None:
-    """Name this process for ``ps`` and ``top`` (15 bytes, Linux)."""
+    """Set the name of this process in ``ps`` and ``top`` (15 bytes, Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def runtime_folder() -> tuple[Path, bool]:
-    """Return a folder below the temp folder that no other user can write, and whether other processes of ours find the same one.
+    """Return a folder below the temp folder to which no other user can write, and whether this user's processes share it.
 
-    The temp folder is everybody's: what lies there under a name that can be guessed may be another user's trap. Where the folder that we share
-    is not ours, each process gets one of its own.
+    Any user may write to the temp folder, and may have created a folder with a predictable name as a trap. If the shared folder belongs to
+    another user, each process gets a folder of its own.
     """
     root = Path(tempfile.gettempdir())
     shared = root / f"dskype-{os.getuid()}" / "run"
@@ -59,7 +59,7 @@ def runtime_folder() -> tuple[Path, bool]:
 
 @contextlib.contextmanager
 def _address(path: str) -> Iterator[str]:
-    """Give a path by which the kernel takes a socket, however deep the temp folder is (Linux)."""
+    """Yield a path that is short enough for the kernel, however deep the temp folder is (Linux)."""
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS or sys.platform != "linux":
         yield path
         return
@@ -77,6 +77,6 @@ def bind_socket(listener: socket.socket, path: str) -> None:
 
 
 def connect_socket(connection: socket.socket, path: str) -> None:
-    """Connect a Unix socket to one that was bound by :func:`bind_socket`."""
+    """Connect a Unix socket to a path of any length."""
     with _address(path) as address:
         connection.connect(address)

@@ -26,12 +26,12 @@ __all__ = ["ComponentQuery", "QueryContext"]
 log = logging.getLogger(__name__)
 
 _BUSY_POLL_MS, _IDLE_POLL_MS = 10, 150
-"""Spark's own delay, and the one at which four idle queries cost a tenth of a core instead of a half."""
+"""Spark's default, and a delay with which four idle queries cost a tenth of a core instead of a half."""
 
 _NEW_PARTITIONS_MS = 10_000
-"""How long it takes at most to see new partitions of an external topic; Kafka's clients look every five minutes."""
+"""Time after which new partitions of an external topic are seen at the latest; the default of Kafka's clients is five minutes."""
 _SOURCE = {
-    # At the end of the log the source must come back at once: what there is has been listed before.
+    # At the end of the log the source must return at once; the available offsets were determined before.
     "kafka.fetch.max.wait.ms": "1",
     "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES),
     "kafka.fetch.max.bytes": str(8 * RECORD_BYTES),
@@ -43,7 +43,7 @@ _SINK = {
     "kafka.batch.size": "262144",
     "kafka.max.request.size": str(2 * RECORD_BYTES),
     "kafka.buffer.memory": str(8 * RECORD_BYTES),
-    # Progress is written by the way, and once a day: nothing is ever resumed from Spark's log (docs/decisions.md), and Spark never purges this one.
+    # Progress is written asynchronously, and only once a day: nothing is resumed from Spark's log (docs/decisions.md), and Spark never purges this one.
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "86400000",
 }
@@ -51,14 +51,14 @@ _SINK = {
 
 @dataclass(frozen=True)
 class QueryContext:
-    """What the queries of one start of a topology share.
+    """The settings that all queries of one start of a topology share.
 
     :param spark: the session.
     :param snapshots: folder of snapshots and journals.
     :param scratch: folder for Spark's throw-away checkpoints.
     :param logs: folder of the executors' logs.
-    :param term: the driver's term: what an earlier driver left running must not write any more.
-    :param epoch: number of this start; higher replaces lower.
+    :param term: the driver's term; processes of earlier drivers must not write any more.
+    :param epoch: number of this start; executors of a higher epoch replace those of lower ones.
     """
 
     spark: Any
@@ -76,9 +76,10 @@ class QueryContext:
         return Payload(self.plan, self.kafka, self.snapshots, self.logs, list(sys.path), self.term).dumps()
 
     def stop_executors(self, component: str | None = None) -> None:
-        """End the resident executors on every Spark executor; each gets more than one of these tasks, most likely."""
+        """End the resident executors on every Spark executor."""
+        # With four tasks per slot, every Spark executor most likely gets one.
         n = 1 if self.spark.sparkContext.master.startswith("local") else 4 * max(1, self.spark.sparkContext.defaultParallelism)
-        # By SQL, as the queries are: plain RDDs get Python daemons, and with them supervisors, of their own.
+        # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = stop_executors(self.plan.topology_id, self.epoch, component)
         self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
 
@@ -86,7 +87,7 @@ class QueryContext:
 class ComponentQuery:
     """The query of one component: Kafka source -> shim -> Kafka sink.
 
-    :param context: what it shares with the topology's other queries.
+    :param context: settings that it shares with the topology's other queries.
     :param component: component id.
     :param positions: (topic, partition) -> first offset to read, for every partition.
     """
@@ -95,19 +96,19 @@ class ComponentQuery:
         self._context, self.component, self._positions = context, component, positions
         self._query: Any = None
         self._delay_ms = _BUSY_POLL_MS
-        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]  # escaped as its topic is, one to one
+        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
 
     def start(self) -> None:
-        """Start it; returns before the first batch."""
+        """Start the query; return before its first batch."""
         plan, kafka = self._context.plan, self._context.kafka
         spout: Any = plan.spec(self.component).obj
         external = isinstance(spout, KafkaSpout)
         inbox = inbox_topic(plan.name, self.component)
         topics = sorted({topic for topic, _ in self._positions})
         reader = self._context.spark.readStream.format("kafka")
-        if external and spout.pattern:  # topics that are made later are read, too
+        if external and spout.pattern:  # also reads topics that are created later
             reader = reader.option("subscribePattern", f"(?:{spout.pattern})|{re.escape(inbox)}")
-        elif external:  # and so are partitions that are added
+        elif external:  # also reads partitions that are added later
             reader = reader.option("subscribe", ",".join(topics))
         else:
             reader = reader.option("assign", json.dumps({inbox: [partition for _, partition in sorted(self._positions)]}))
@@ -120,11 +121,11 @@ class ComponentQuery:
             "startingOffsets": starting_offsets(self._positions),
             "maxOffsetsPerTrigger": conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH],
         }
-        if external:  # records of others, not frames of many tuples
+        if external:  # external records are single, not frames of many tuples
             source["maxOffsetsPerTrigger"] = max(source["maxOffsetsPerTrigger"], conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_TUPLES])
             source["includeHeaders"] = "true"
             source.setdefault("kafka.metadata.max.age.ms", _NEW_PARTITIONS_MS)
-            # The group is the driver's (committed positions); Spark reads without one of the user's.
+            # Only the driver uses the group, for committed positions; Spark reads without it.
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
         for key, value in source.items():
             reader = reader.option(key, value)
@@ -133,8 +134,8 @@ class ComponentQuery:
             columns = ["topic", *columns, "key", "headers"]
         tasks = plan.component_tasks(self.component)
         shim = Shim(plan.topology_id, self.component, self._context.epoch, inbox, tuple(plan.executor_of(t) for t in tasks), external, self._context.payload)
-        # One Spark task per worker: its shim serves all executors there at once. A Kafka spout's task has several partitions, which must
-        # never come to two of Spark's tasks: on two hosts it would have two owners.
+        # One Spark task per worker, whose shim serves all executors there. A Kafka spout's query has a single Spark task, because the partitions
+        # of one spout task must not go to two of them: on two hosts, the spout task would have two owners.
         rows = reader.load().selectExpr(*columns).coalesce(1 if external else plan.used_workers).mapInArrow(shim, OUTPUT_DDL)
         writer = rows.writeStream.format("kafka").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
         for key, value in {**_SINK, **kafka.options, **servers, "checkpointLocation": self._checkpoint.as_uri()}.items():
@@ -145,7 +146,7 @@ class ComponentQuery:
         tuning.drop_listeners(self._context.spark)
 
     def pace(self, *, busy: bool) -> None:
-        """Let the query look for new records often while there are some, and seldom (150 ms) while there are none."""
+        """Let the query poll for new records frequently while it is busy, and every 150 ms while it is idle."""
         delay_ms = _BUSY_POLL_MS if busy else _IDLE_POLL_MS
         if delay_ms != self._delay_ms and self._query is not None and self._query.isActive:
             self._delay_ms = delay_ms
@@ -162,6 +163,6 @@ class ComponentQuery:
         if self._query is not None:
             try:
                 self._query.stop()
-            except Exception as error:  # already gone, or the JVM is
+            except Exception as error:  # the query or the JVM has ended already
                 log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
         shutil.rmtree(self._checkpoint, ignore_errors=True)

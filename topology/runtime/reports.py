@@ -1,4 +1,4 @@
-"""What the driver has to report: errors, restarts and the topology's health, for everybody who reads its metrics topic."""
+"""The driver's reports of errors, restarts and the topology's health, for readers of the metrics topic."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _REPEAT_S = 30.0
 
 
 class DriverReports:
-    """Collects what happens in the driver and writes it to the metrics topic, as tasks do with their errors.
+    """Collects the driver's reports and writes them to the metrics topic, as tasks do with their errors.
 
-    A record that cannot be written now is written when the brokers are back. Thread-safe.
+    If the brokers are away, reports are written when they are back. Thread-safe.
 
     :param topology_id: the topology's id.
     :param stats: gets the errors at once, for readers in this process.
     :param now_ms: the clock.
-    :param announce: gets a line of text for the terminal when the health changes.
+    :param announce: called with text for the user when the health changes.
     """
 
     def __init__(self, topology_id: str, stats: TopologyStats, now_ms: Callable[[], int], announce: Callable[[str], None]) -> None:
@@ -48,9 +48,9 @@ class DriverReports:
         self._changed, self._written_s = True, 0.0
         self.restarts: Counter[str] = Counter()
         self.problems: Counter[str] = Counter()
-        """Part of the driver -> errors that it met."""
+        """Part of the driver -> number of its errors."""
 
-    def error(self, component: str, text: str, *, part: str = "query") -> None:
+    def add_error(self, component: str, text: str, *, part: str = "query") -> None:
         """Report an error of a component's query, or of a part of the driver (``component`` is then ``__driver``)."""
         record = {"v": 1, "kind": "error", "component": component, "task": -1, "time_ms": self._now_ms(), "error": redact_text(text)}
         with self._lock:
@@ -59,21 +59,21 @@ class DriverReports:
             self._changed = True
         self._stats.errors.append(record)
 
-    def restarted(self, component: str) -> None:
+    def count_restart(self, component: str) -> None:
         """Count a restart of a component's query."""
         with self._lock:
             self.restarts[component] += 1
             self._changed = True
 
-    def health(self, state: HealthState, why: list[str]) -> None:
-        """Say how the topology is."""
+    def set_health(self, state: HealthState, why: list[str]) -> None:
+        """Set the topology's health."""
         why = [redact_text(line) for line in why]
         with self._lock:
             if self._state == "failed" or (state == self._state and (state == "running" or why == self._why)):
                 return
-            spoken = state != self._state or state in ("failed", "waiting")
+            announced = state != self._state or state in ("failed", "waiting")
             self._state, self._why, self._changed = state, why, True
-        if spoken:
+        if announced:
             level = logging.INFO if state in ("starting", "running") else logging.WARNING
             log.log(level, "topology %s is %s %s", self._topology_id, state, "; ".join(why))
             self._announce(f"topology {self._topology_id} is {state}" + "".join(f"\n  {line}" for line in why))
@@ -84,10 +84,10 @@ class DriverReports:
             return {"state": self._state, "why": list(self._why), "restarts": self.restarts.total()}
 
     def write(self, send: Callable[[bytes | None, bytes], None]) -> None:
-        """Write what is new, and everything now and then.
+        """Write new reports; write the health at regular intervals even if it has not changed.
 
         :param send: (key, value) -> writes a record to the metrics topic.
-        :raises KafkaError: it could not; everything is written with the next call.
+        :raises KafkaError: a record could not be written; the next call writes everything.
         """
         now_s = time.monotonic()
         with self._lock:
@@ -121,8 +121,8 @@ class DriverReports:
 
 
 def cause_of(text: str) -> str:
-    """Return the part of a query's error that tells most: the last line of the innermost Python traceback, else its beginning."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "...", "^"))]
-    told = [line for line in lines if not line.startswith(("JVM stacktrace", "Traceback", "Driver stacktrace"))]
-    named = [line for line in told if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
-    return (named[-1] if named else told[0] if told else "no reason given")[:1000]
+    """Return the most informative line in the text of a query's error: the last one that names an exception, else the first one."""
+    headings = ("at ", "File ", "...", "^", "JVM stacktrace", "Traceback", "Driver stacktrace")
+    lines = [line for raw in text.splitlines() if (line := raw.strip()) and not line.startswith(headings)]
+    named = [line for line in lines if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
+    return (named or lines[:1] or ["no reason given"])[-1][:1000]

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _LOG_BYTES, _LOG_CHECK_S = 8 << 20, 5.0
 _REASON_BYTES = 2048
 _SYNC_S = 2.0
-"""Time between two syncs of journals: so much work a power cut may take, unless Kafka has it."""
+"""Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
 BATCH = struct.Struct("<Q?")
 """Batch id, and whether the rows have the columns of external topics."""
@@ -51,9 +51,9 @@ BATCH = struct.Struct("<Q?")
 
 @dataclass(frozen=True)
 class Payload:
-    """What an executor needs to run its part of a topology; travels in Spark's closure, as code does.
+    """What an executor needs to run its part of a topology; it travels in Spark's closure, like code.
 
-    :param sys_path: the driver's path, so that modules which the driver can import are found.
+    :param sys_path: the driver's ``sys.path``, so that executors find the same modules.
     :param term: the driver's term.
     """
 
@@ -65,19 +65,19 @@ class Payload:
     term: int
 
     def dumps(self) -> bytes:
-        """Serialize with cloudpickle, as Spark does with functions; the path comes first, on its own."""
+        """Serialize with cloudpickle, as Spark does with functions; ``sys_path`` is separate, because unpickling the rest needs it."""
         return pickle.dumps((self.sys_path, cloudpickle.dumps(self)))
 
     @classmethod
     def loads(cls, data: bytes) -> Payload:
-        """Read what :meth:`dumps` wrote, in a process of the same topology."""
+        """Deserialize what :meth:`dumps` wrote, in a process of the same topology."""
         sys_path, body = pickle.loads(data)
         sys.path += [p for p in sys_path if p not in sys.path and not p.endswith((".zip", ".jar"))]
         return pickle.loads(body)
 
 
 def warm_up() -> None:
-    """Import and compile in the zygote what every executor would have to."""
+    """Import and compile in the zygote what every executor needs."""
     for column in (np.arange(4), np.arange(4.0), np.array([True, False]), pa.array(["a", "é"]), pa.array([b"a"])):
         java_hash.hash_column(column)
     encode_batches(out_batches([]))
@@ -113,18 +113,18 @@ def main(listener: socket.socket, key: tuple[str, str, int], payload: bytes) -> 
 
 
 def _sync_journals(store: FileSnapshotStore, tasks: Sequence[int]) -> None:
-    """Bring journals to the disk, beside the batches."""
+    """Sync journals to the disk periodically, in a thread of its own."""
     while True:
         time.sleep(_SYNC_S)
         for task in tasks:
             try:
                 store.sync_journal(task)
-            except OSError:  # a full disk, say: batches fail by themselves then
+            except OSError:  # for example, a full disk, because of which batches fail as well
                 log.exception("the journal of task %s could not be synced", task)
 
 
 class LogFile:
-    """The file that this process' output and errors go to; when it has grown to ``max_bytes`` it becomes ``<name>.1``, and another begins."""
+    """The file of this process's output and errors; at a size of ``max_bytes`` it is renamed to ``<name>.1``, and a new one is opened."""
 
     def __init__(self, path: Path, max_bytes: int = _LOG_BYTES) -> None:
         self._path, self._max_bytes, self._check_at = path, max_bytes, 0.0
@@ -137,7 +137,7 @@ class LogFile:
         os.close(descriptor)
 
     def check(self) -> None:
-        """Look at the size, now and then."""
+        """Check the size, at most every five seconds."""
         if (now := time.monotonic()) < self._check_at:
             return
         self._check_at = now + _LOG_CHECK_S
@@ -145,7 +145,7 @@ class LogFile:
             if os.fstat(1).st_size >= self._max_bytes:
                 os.replace(self._path, f"{self._path}.1")
                 self._open()
-        except OSError:  # the folder is gone, say: not worth a batch
+        except OSError:  # for example, the folder is gone: no reason to fail a batch
             log.exception("the log %s could not be started over", self._path)
 
 
@@ -163,7 +163,7 @@ class _Resident:
     def _make_executor(self) -> Executor:
         conf = self._payload.plan.component_conf(self._component)
         store = FileSnapshotStore(self._payload.snapshots, conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
-        if self._payload.plan.spec(self._component).is_spout:  # (such a process never forks, so it may have a thread)
+        if self._payload.plan.spec(self._component).is_spout:  # its process never forks, so it may have another thread
             tasks = self._payload.plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
         for task in self._payload.plan.executor_tasks(self._component, self._index):
@@ -193,7 +193,7 @@ class _Resident:
         body = receive(connection)
         self._log_file.check()
         try:
-            if self._executor is None:  # here, so that an error of open or prepare reaches the shim
+            if self._executor is None:  # made here, so that an error of open or prepare reaches the shim
                 self._executor = self._make_executor()
             batch_id, external = BATCH.unpack_from(body)
             schema = EXTERNAL_INPUT if external else INBOX_INPUT
@@ -202,22 +202,22 @@ class _Resident:
             reply = encode_batches(out_batches(self._executor.handle(batch_id, in_records(rows, self._inbox))))
         except _Stop:
             raise
-        except Exception as error:  # the task fails, is tried again, and with it the query
+        except Exception as error:  # the Spark task fails, and after its retries the query
             log.exception("a batch of component %s failed", self._component)
             mark = mark_of(error)
             text = f"{mark} {error}\n" if mark else ""
             send(connection, b"\x01", redact_text(text + traceback.format_exc()[-8000:]).encode(errors="replace"))
-            os._exit(1)  # what is in memory may be half done: the next one starts from the snapshots
+            os._exit(1)  # the state in memory may be inconsistent; the next process starts from the snapshots
         send(connection, b"\x00", reply)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
-        """Take the snapshots that are due in a forked copy of this process; never two at once."""
+        """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
         if self._snapshot_pid:
             pid, status, used = os.wait4(self._snapshot_pid, os.WNOHANG)
             if not pid:
                 return
             self._snapshot_pid = 0
-            self._executor.snapshots_took((used.ru_utime + used.ru_stime) * 1000)
+            self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
             with self._snapshot_errors as errors:
                 reason = errors.read(_REASON_BYTES).decode(errors="replace")
             if status:
@@ -237,7 +237,7 @@ class _Resident:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent(parent)
-            # A copy of a socket keeps it open: were the executor killed, its shims would wait for this process.
+            # An inherited socket stays open: if the executor were killed, its shims would wait for this process.
             for key in list(self._selector.get_map().values()):
                 cast("socket.socket", key.fileobj).close()
             self._selector.close()
@@ -251,6 +251,6 @@ class _Resident:
             os._exit(status)
 
     def close(self) -> None:
-        """Close the components, within the supervisor's grace."""
+        """Close the components, within the supervisor's grace period."""
         if self._executor is not None:
             self._executor.close()

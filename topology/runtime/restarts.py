@@ -1,4 +1,4 @@
-"""When a failed query is started again, and when that is given up."""
+"""When a failed query is restarted, and when it is given up."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class _Row:
 
 
 class Restarts:
-    """Counts failures of queries: the first is mended at once, further ones later and later, and not for ever.
+    """Counts failures of queries. The first restart is immediate, further ones come after growing delays, up to a limit.
 
-    Failures count as long as nothing gets better: a task that had input at one failure and stands where it stood at the next
-    one has made no progress, whatever the component's other tasks did.
+    Only failures without progress in between count. There is no progress if a task that had input at one failure has the
+    same version at the next, whatever the component's other tasks have done.
 
-    :param most: failures in a row without progress, at which a component is given up.
+    :param most: failures in a row without progress at which a component is given up.
 
     >>> restarts = Restarts(most=3)
-    >>> [restarts.failed("count", {7: 10}, {7}) for _ in range(3)]
+    >>> [restarts.record_failure("count", {7: 10}, {7}) for _ in range(3)]
     [0.0, 0.5, None]
-    >>> restarts.failed("count", {7: 11}, {7})
+    >>> restarts.record_failure("count", {7: 11}, {7})
     0.0
     """
 
@@ -42,12 +42,12 @@ class Restarts:
         self.total: Counter[str] = Counter()
         """Component -> failures so far."""
 
-    def failed(self, component: str, versions: Mapping[int, int], waiting: set[int]) -> float | None:
-        """Take note of a failure.
+    def record_failure(self, component: str, versions: Mapping[int, int], waiting: set[int]) -> float | None:
+        """Count a failure.
 
-        :param versions: task -> its newest version, of the component's tasks.
+        :param versions: task -> newest version, for the component's tasks.
         :param waiting: the tasks that have input.
-        :returns: seconds to wait before the query is started again; None: give up.
+        :returns: seconds to wait before the restart; None to give up.
         """
         self.total[component] += 1
         row = self._rows.get(component)
@@ -57,6 +57,6 @@ class Restarts:
         return None if failures >= self._most else _DELAYS_S[min(failures, len(_DELAYS_S)) - 1]
 
     def in_a_row(self, component: str) -> int:
-        """Return how many failures there were since the last progress."""
+        """Return the number of failures since the last progress."""
         row = self._rows.get(component)
         return 0 if row is None else row.failures

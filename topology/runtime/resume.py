@@ -1,4 +1,4 @@
-"""Taking a topology up again: what an earlier driver started, what may have changed since, and the next term."""
+"""Resuming a topology: what an earlier driver started, what may have changed since, and the next term."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from dskype.topology.errors import explain
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.control_files import MANIFEST, ControlFileError, Manifest, ResumeRefusedError, differences
 
-__all__ = ["SNAPSHOTS", "check_changes", "installed_version", "started_before", "take_term"]
+__all__ = ["SNAPSHOTS", "check_changes", "installed_version", "read_started", "take_term"]
 
 log = logging.getLogger(__name__)
 
 SNAPSHOTS = "snapshots"
-"""The folder of snapshots and journals, within the topology's."""
+"""The folder of snapshots and journals within the topology's folder."""
 
 
-def started_before(plan: TopologyPlan, folder: Path) -> Manifest | None:
-    """Return what is to be resumed; None: it never came so far as to have topics and snapshots of its own.
+def read_started(plan: TopologyPlan, folder: Path) -> Manifest | None:
+    """Return the manifest of the topology to resume; None if it was never completely started.
 
-    :raises ControlFileError: there are snapshots, and nothing that says of what.
+    :raises ControlFileError: there are snapshots without a manifest, or the manifest belongs to another topology.
     """
     started = Manifest.read(folder)
     if started is None:
         if any((folder / SNAPSHOTS).glob("[0-9]*/*")):
             raise ControlFileError(
                 explain(
-                    f"Topology {plan.name!r} cannot be resumed: {folder} holds snapshots, but no {MANIFEST} that says of what.",
+                    f"Topology {plan.name!r} cannot be resumed: {folder} holds snapshots, but no {MANIFEST} that describes them.",
                     hint=f"put {MANIFEST} back from a copy, or start afresh ('dskype submit --fresh'), which removes the snapshots",
                 )
             )
@@ -49,28 +49,29 @@ def started_before(plan: TopologyPlan, folder: Path) -> Manifest | None:
 
 
 def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> bool:
-    """Refuse changes since the topology was started that its state cannot bear; tell whether there are others.
+    """Refuse changes with which the topology cannot use its state; tell whether there are other changes.
 
-    :raises ResumeRefusedError: something else has changed.
+    :raises ResumeRefusedError: there is such a change.
     """
     changeable = {key for spec in plan.topology.components.values() for key in spec.obj.changeable_settings}
-    refused, taken = differences(started, given, changeable)
+    defaults = {key: value for spec in plan.topology.components.values() for key, value in spec.obj.default_settings.items()}
+    refused, accepted = differences(started, given, changeable, defaults)
     if refused:
         lines = "\n".join(f"  {line}" for line in refused)
         raise ResumeRefusedError(
-            f"topology {plan.name!r} cannot be resumed, because it was started otherwise; expected {started.topology_id} as it was; given:\n{lines}\n"
+            f"topology {plan.name!r} cannot be resumed, because it differs from what was started; expected {started.topology_id} as it was; given:\n{lines}\n"
             f"legal: changes of {', '.join(sorted(changeable)) or 'nothing'} and of the emulator's own intervals and limits; "
             "hint: submit it as it was started, or start it afresh ('dskype submit --fresh'), which removes its state"
         )
-    for line in taken:
+    for line in accepted:
         log.info("topology %s is resumed with %s", plan.name, line)
-    return bool(taken)
+    return bool(accepted)
 
 
 def take_term(store: FileSnapshotStore, now_ms: int) -> int:
-    """Take the next term of a topology, and return it: the processes of drivers with lower terms write nothing any more."""
+    """Take the next term of a topology, and return it. From then on, processes of drivers with lower terms cannot write."""
     while True:
-        # Seconds: a folder that was removed and made again begins above every term that it ever had.
+        # The first term is the time in seconds, so that in a recreated folder it is above all terms that the folder ever had.
         term = store.newest_term() + 1 if store.newest_term() else now_ms // 1000
         with contextlib.suppress(TermTakenError):
             store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": now_ms})

@@ -1,4 +1,4 @@
-"""The Spark session of the emulator: settings, each with its reason."""
+"""The Spark session of the emulator: how it is started, and its settings with their reasons."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class SessionError(TopologyError):
 
 
 _LOCAL_SLOTS = 16
-"""Task slots in local mode: tasks wait for executors and brokers most of their time, so more than cores."""
+"""Task slots in local mode; more than cores, because tasks mostly wait for executors and brokers."""
 
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 _MICRO_BATCH = {
-    # Plans are small and change with every batch: interpreting them beats compiling them.
+    # Plans are small and change with every batch, so interpreting them is faster than compiling them.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -49,18 +49,18 @@ _MICRO_BATCH = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
-    # Options of Kafka's clients are part of plans: what we call secret is hidden in what Spark shows of them.
+    # Options of Kafka's clients are part of plans: Spark must redact the same keys in them as we do.
     "spark.redaction.regex": SPARK_KEYS,
     # Hadoop's default forks chmod for every file.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
-    # Two attempts of one task at a time would only make work for each other.
+    # Two simultaneous attempts of one task would only make work for each other.
     "spark.speculation": "false",
     # One query's batch must not wait for another's.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
-    # Any other value is checked after every row, which takes time proportional to the rows so far where there are lists (headers).
+    # With any other value, Spark checks the size after every row, which for lists (headers) takes time proportional to the rows so far.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "dskype.topology.runtime.daemon",
@@ -68,17 +68,17 @@ _MICRO_BATCH = {
 
 
 def _absolute(path: str) -> str:
-    """Return a path as seen from this process' working folder; Spark's JVM has another. Anything with a scheme stays."""
+    """Return a path relative to this process's working folder as an absolute path, because Spark's JVM has another; URLs stay."""
     return path if ":" in path.split("/")[0] else os.path.abspath(path)
 
 
 def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path) -> dict[str, str]:
-    """Return the settings of a session; ``conf`` wins over ours, its ``spark.jars`` is added to, not replaced.
+    """Return the settings of a session. ``conf`` overrides our settings, but ``spark.jars`` has its jars and ours.
 
-    :param master: master URL; None or ``local[*]`` runs Spark in this process' JVM.
+    :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
-    :param log_file: where Spark's own log goes in local mode.
+    :param log_file: Spark's own log in local mode.
     """
     local = master is None or master.startswith("local")
     settings = dict(_MICRO_BATCH)
@@ -91,13 +91,13 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
-            # Two cores: a parallel collector does not pay.
+            # On two cores, a parallel collector is not worth it.
             "spark.driver.extraJavaOptions": " ".join(
                 (
                     "-XX:+UseSerialGC",
                     "-Xshare:auto",
                     f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
-                    f'"-Duser.dir={scratch_of(log_file)}"',  # where Spark makes its folder "artifacts"
+                    f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
                     logging,
                 )
             ),
@@ -109,7 +109,7 @@ def spark_settings(*, master: str | None, jars: Sequence[Path], conf: Mapping[st
 
 
 def _java_reason(error: Exception) -> str:
-    """Return what Java said, without the ways it took: the innermost cause."""
+    """Return the innermost cause of a Java exception as text."""
     java = getattr(error, "java_exception", None)
     if java is None:
         return str(error) or type(error).__name__
@@ -119,7 +119,7 @@ def _java_reason(error: Exception) -> str:
 
 
 def scratch_of(log_file: Path) -> Path:
-    """Return the folder for files that only Spark's running JVM needs: beside its log, so that it goes with the folder, or with the next start there."""
+    """Return the folder for files that only Spark's running JVM needs. It is beside the log, and is removed with that folder, or at the next start there."""
     return log_file.absolute().parent / "jvm"
 
 
@@ -131,7 +131,7 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkSession.getActiveSession() is not None:
-        msg = "Spark runs in this process already; hint: use one cluster at a time, and shut it down before the next"
+        msg = "Spark already runs in this process; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
     shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
@@ -143,20 +143,20 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except Exception as error:  # py4j's errors begin with where, and end with what
+    except Exception as error:  # py4j raises errors of many kinds
         raise SessionError(explain("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}")) from error
     exclude_rules(session)
     return session
 
 
 def jvm_exit_code(session: Any) -> int | None:
-    """Return the exit code of Spark's JVM if that has ended; None while it runs, or where another process started it."""
+    """Return the exit code of Spark's JVM if it has ended; None while it runs, or if another process started it."""
     process = getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
     return None if process is None else process.poll()
 
 
 def stop_session(session: Any) -> None:
-    """Stop Spark. A JVM that has ended by itself is only forgotten, so that another session can be started: every call to it would fail."""
+    """Stop Spark. If the JVM has already ended, every call to it would fail, so only forget it; another session can then be started."""
     if jvm_exit_code(session) is None:
         session.stop()
         return
@@ -167,8 +167,8 @@ def stop_session(session: Any) -> None:
 def _launch(settings: Mapping[str, str], folder: Path) -> None:
     """Start Spark's JVM, if this process has none, with its settings in a file that only its owner can read.
 
-    PySpark puts them into the command line, where every user of the machine sees them. The file is gone when the JVM has read it; its
-    name stays in the command line and tells whose JVM it is, should this process be killed.
+    PySpark would put them on the command line, where every user of the machine can see them. The file is removed once the JVM has read it.
+    Its name stays on the command line, which identifies the JVM if this process is killed.
     """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
@@ -176,9 +176,9 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
         if redact_text(settings.get(key, "")) != settings.get(key, ""):
             raise TopologyError(
                 explain(
-                    "Options of a JVM are its command line, which every user of the machine sees: they must not hold a secret.",
+                    "Options of a JVM are on its command line, which every user of the machine can see, so they must not hold a secret.",
                     given=key,
-                    hint="give them by the environment variable JDK_JAVA_OPTIONS",
+                    hint="set them in the environment variable JDK_JAVA_OPTIONS",
                 )
             )
     file = folder / "spark.properties"
@@ -187,7 +187,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.writelines(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items())
         with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"):
-            # What the JVM and its Python workers write is for its owner: snapshots, checkpoints, logs.
+            # Only the owner may read what the JVM and its Python workers write: snapshots, checkpoints, logs.
             SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077}))
     finally:
         file.unlink(missing_ok=True)
@@ -195,7 +195,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> None:
 
 @contextlib.contextmanager
 def _submit_arguments(*ours: str) -> Iterator[None]:
-    """Put arguments before the last of PYSPARK_SUBMIT_ARGS, behind the user's."""
+    """Insert arguments into PYSPARK_SUBMIT_ARGS, behind the user's and before the last one."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     users = shlex.split(before or "pyspark-shell")
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*users[:-1], *ours, *users[-1:]])
@@ -209,15 +209,15 @@ def _submit_arguments(*ours: str) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    """Return a key or value as Java's ``.properties`` files write it."""
+    """Return a key or value in the syntax of Java's ``.properties`` files."""
     special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
     units = str(text).encode("utf-16-be")
-    chars = [chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2)]  # Java's: two for what is beyond 16 bits
+    chars = [chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2)]  # UTF-16 units, as in Java
     return "".join(special.get(c) or (c if " " < c <= "~" else f"\\u{ord(c):04x}") for c in chars)
 
 
 def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping[str, Any]) -> str | None:
-    """Return a warning when the way to Kafka is secured and the one between Spark's processes is not; None when there is nothing to say.
+    """Return a warning if the connection to Kafka is secured and those between Spark's processes are not; otherwise None.
 
     :param spark: the ``spark.*`` settings.
     :param kafka: the ``kafka.*`` settings.
@@ -235,6 +235,6 @@ def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping
     if not missing:
         return None
     return (
-        f"Kafka is reached by {protocol}, but what Spark's processes send each other, Kafka's passwords among it, is not secured as well; "
+        f"the connection to Kafka is secured by {protocol}, but those between Spark's processes, which carry Kafka's passwords, are not; "
         f"hint: set {' and '.join(missing)}"
     )

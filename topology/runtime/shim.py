@@ -1,7 +1,7 @@
-"""What Spark's Python worker runs: forwards a micro-batch to the resident executors and their answers to the sink.
+"""The function that Spark's Python worker runs: it forwards a micro-batch to the resident executors, and their answers to the sink.
 
-It keeps connections and nothing else. Spark hands idle workers to tasks in any order, so several of them
-may talk to one executor.
+It keeps connections and no other state. Spark assigns idle workers to tasks in any order, so several workers may be
+connected to one executor.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Shim:
 
     :param topology: topology id.
     :param component: component id.
-    :param epoch: number of the query's start; executors of an older one are replaced.
+    :param epoch: number of the query's start; executors of a lower one are replaced.
     :param inbox: name of the inbox topic.
     :param executors: executor index of every task, by task index.
-    :param external: whether rows of external topics come in (a Kafka spout).
-    :param payload: what an executor needs; see ``resident.Payload``.
+    :param external: whether the input has rows of external topics (a Kafka spout).
+    :param payload: a serialized ``resident.Payload``.
     """
 
     topology: str
@@ -59,9 +59,9 @@ class Shim:
     payload: bytes = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Forward all rows of one Spark task, yield the output rows."""
+        """Forward all rows of one Spark task, and yield the output rows."""
         _freeze_once()
-        # All rows at once: a task's part of a batch must reach its executor in one piece, also when it is run again.
+        # All rows at once: a task's part of a batch must reach its executor in one piece, also when the batch is run again.
         parts = [b for b in batches if b.num_rows]
         if not parts:
             return
@@ -104,7 +104,7 @@ class Shim:
                     answer = ask_supervisor({**request, "payload": self.payload})
             except OSError as error:
                 _replace_daemon()
-                msg = f"the supervisor is gone ({error}); Spark starts another"
+                msg = f"the supervisor has ended ({error}); Spark starts another"
                 raise ExecutorFailedError(msg) from error
             if "error" in answer:
                 raise ExecutorFailedError(answer["error"])
@@ -121,7 +121,7 @@ class Shim:
     def _send(self, index: int, request: tuple) -> None:
         try:
             send(self._connect(index), *request)
-        except OSError:  # it has died since; the answer's loop forks another
+        except OSError:  # the executor has died since; _reply connects to a new one
             self._drop(index)
 
     def _reply(self, index: int, request: tuple) -> memoryview:
@@ -134,7 +134,7 @@ class Shim:
             except OSError as error:
                 self._drop(index)
                 if attempt == _TRIES - 1:
-                    msg = f"executor {index} of component {self.component!r} died {_TRIES} times over one batch: {error}"
+                    msg = f"executor {index} of component {self.component!r} died {_TRIES} times while it processed one batch: {error}"
                     raise ExecutorFailedError(msg) from error
                 time.sleep(0.02 * attempt)
         if answer[0]:
@@ -144,7 +144,7 @@ class Shim:
 
 
 def _freeze_once() -> None:
-    """Take what the first task has imported out of the collector's sight: Spark collects garbage after every task."""
+    """Freeze what the first task has imported, because Spark collects garbage after every task."""
     if not _frozen:
         _frozen.append(True)
         gc.collect()
@@ -152,7 +152,7 @@ def _freeze_once() -> None:
 
 
 def _replace_daemon() -> None:
-    """End the daemon that forked this worker: Spark starts another with the next task, and that a supervisor."""
+    """End the daemon that forked this worker: with the next task, Spark starts another, which starts a supervisor."""
     os.kill(os.getppid(), signal.SIGTERM)
 
 
@@ -162,7 +162,7 @@ def stop_executors(topology: str, epoch: int, component: str | None = None) -> C
     def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch, "component": component})["stopped"]
-        except OSError:  # gone, and its executors with it
+        except OSError:  # the supervisor has ended, and its executors with it
             stopped = 0
         yield pa.RecordBatch.from_arrays([pa.array([stopped], pa.int32())], names=["stopped"])
 

@@ -1,4 +1,4 @@
-"""Finds tasks that have input and do nothing with it."""
+"""Finds stalled tasks, which have input and do not process it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Stall", "StallWatch"]
 
 
 class Stall(NamedTuple):
-    """A task that does not get on.
+    """A stalled task.
 
-    :ivar seconds: how long it has been so.
-    :ivar waiting: tuples (of a spout: pulses) that wait for it.
+    :ivar seconds: how long it has been stalled.
+    :ivar waiting: tuples, or pulses of a spout, that wait for it.
     """
 
     component: str
@@ -21,34 +21,34 @@ class Stall(NamedTuple):
     waiting: int
 
     def as_text(self) -> str:
-        """Say it in one sentence."""
-        what = "tuple waits" if self.waiting == 1 else "tuples or pulses wait"
-        return f"task {self.task} of component {self.component!r} has done nothing for {self.seconds:.0f} s while {self.waiting:,} {what} for it"
+        """Return a sentence about it."""
+        waiting = "tuple waits" if self.waiting == 1 else "tuples or pulses wait"
+        return f"task {self.task} of component {self.component!r} has done nothing for {self.seconds:.0f} s while {self.waiting:,} {waiting} for it"
 
 
 class StallWatch:
-    """Remembers since when every task stands where it stands.
+    """Remembers since when each task has had its present version.
 
-    :param after_s: so long a task may take for what it has; a micro-batch of a busy task takes seconds.
+    :param after_s: time without progress after which a task with input is stalled; a micro-batch of a busy task takes seconds.
 
     >>> watch = StallWatch(after_s=30)
-    >>> watch.look({4: "count"}, {4: 100}, {4: 7}, now_s=0), watch.look({4: "count"}, {4: 100}, {4: 9}, now_s=31)
+    >>> watch.find({4: "count"}, {4: 100}, {4: 7}, now_s=0), watch.find({4: "count"}, {4: 100}, {4: 9}, now_s=31)
     ([], [Stall(component='count', task=4, seconds=31, waiting=9)])
-    >>> watch.look({4: "count"}, {4: 109}, {4: 0}, now_s=32)
+    >>> watch.find({4: "count"}, {4: 109}, {4: 0}, now_s=32)
     []
     """
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
-        self._since: dict[int, tuple[int | None, float]] = {}  # task -> its version, since when it has that and input
+        self._since: dict[int, tuple[int | None, float]] = {}  # task -> (version, since when it has had this version and input)
 
-    def look(self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[Stall]:
-        """Return the tasks that have stood still for too long, the longest first.
+    def find(self, tasks: Mapping[int, str], versions: Mapping[int, int], waiting: Mapping[int, int], now_s: float) -> list[Stall]:
+        """Return the stalled tasks, the longest stalled first.
 
-        :param tasks: task -> component, of all tasks.
+        :param tasks: task -> component, for all tasks.
         :param versions: task -> version, as far as reported.
-        :param waiting: task -> what waits for it.
-        :param now_s: a clock that never goes back.
+        :param waiting: task -> number of tuples or pulses that wait for it.
+        :param now_s: time by a clock that never goes back.
         """
         found = []
         for task, component in tasks.items():

@@ -1,11 +1,11 @@
 """The supervisor: a zygote per Spark executor that forks resident executors on request.
 
-It is forked from the Spark Python daemon, has everything imported and every kernel warm, and does nothing but
-fork. A shim asks it where a Storm executor lives; if nowhere, it is forked. A newer *epoch* of the
-same executor (its query was started again) replaces the older one.
+It is forked from the Spark Python daemon, has everything imported and all kernels compiled, and only forks. A shim asks
+it for the socket of a Storm executor; if that executor does not run, it is forked. An executor of a higher *epoch* (its
+query was restarted) replaces one of a lower.
 
-Nothing outlives its parent: JVM -> daemon -> supervisor -> executors, by the kernel's parent-death signal; the
-folder of sockets goes with the supervisor, or, if that was killed, with the next supervisor's start.
+No process outlives its parent, by the kernel's parent-death signal: JVM -> daemon -> supervisor -> executors. The
+supervisor removes its folder of sockets when it ends; if it was killed, the next supervisor does so when it starts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Child:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the folders of supervisors that are gone; whatever else is found stays, and hinders nothing."""
+    """Remove the folders of supervisors that have ended; ignore everything else."""
     for folder in root.iterdir():
         if (name := _FOLDER.fullmatch(folder.name)) is None:
             continue
@@ -56,21 +56,21 @@ def _sweep(root: Path) -> None:
         except ProcessLookupError:
             try:
                 shutil.rmtree(folder, ignore_errors=True)
-            except RecursionError:  # nothing of ours is so deep
+            except RecursionError:  # too deep to be a supervisor's folder
                 continue
         except (OverflowError, PermissionError):
             continue
 
 
 def start_supervisor() -> int:
-    """Fork the supervisor; the calling process (the daemon) gets its socket in the environment.
+    """Fork the supervisor, and set the path of its socket in the environment of the calling process (the daemon).
 
     :returns: the supervisor's process id.
     """
     folder, shared = runtime_folder()
     if shared:
         _sweep(folder)
-        # The name carries our pid for the sweep: daemon and supervisor go together.
+        # The name has the daemon's pid, for _sweep: the supervisor ends with the daemon.
         folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-", dir=folder))
     path = str(folder / "supervisor")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -150,7 +150,7 @@ class _Supervisor:
             send(connection, msgpack.packb(answer))
         except _Stop:
             raise
-        except Exception as error:  # a broken client must not end the zygote
+        except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()
             self._selector.unregister(connection)
@@ -166,7 +166,7 @@ class _Supervisor:
             ]
             self._stop_children(keys)
             if request.get("component") is None:
-                # A task that Spark has not ended yet must not bring its executor back.
+                # A Spark task that has not ended yet must not start its executor again.
                 self._stopped[request["topology"]] = max(request["epoch"], self._stopped.get(request["topology"], 0))
                 self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
             return {"stopped": len(keys)}
@@ -213,7 +213,7 @@ class _Supervisor:
             os._exit(0)
 
     def _stop_children(self, keys: list[Key]) -> None:
-        """End executors: first politely (they call ``cleanup``), then not."""
+        """End executors by SIGTERM, upon which they call ``cleanup``, and by SIGKILL if they take too long."""
         for sign, seconds in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
             for key in keys:
                 if not _ended(self._children[key].pid):
@@ -233,9 +233,9 @@ def _ended(pid: int) -> bool:
 
 
 def ask_supervisor(request: dict) -> dict:
-    """Send one request to the supervisor of this Spark executor and return its answer.
+    """Send one request to the supervisor of this Spark executor, and return its answer.
 
-    :raises ConnectionError: it is gone.
+    :raises OSError: the supervisor has ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])

@@ -1,4 +1,4 @@
-"""TLS of Kafka's Python clients: a context that travels to other processes."""
+"""TLS for Kafka's Python clients, with a context that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.S)
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """What a client's TLS context is made of. Text is PEM; files are read where the context is made.
+    """The settings of a client's TLS context. Texts are PEM; files are read in the process that makes the context.
 
-    :param ca_file: file with the certificates to trust. None, without ``ca``: those of the system.
+    :param ca_file: file with the certificates to trust. If both it and ``ca`` are None, the system's are trusted.
     :param ca: certificates to trust.
     :param own_file: file with the client's key and certificate chain.
     :param own: the client's key and certificate chain.
-    :param key_password: of an encrypted key.
-    :param check_hostname: whether the broker's certificate must name the host that is connected to.
-    :param versions: the protocol versions that may be used, of ``TLSv1.2`` and ``TLSv1.3``.
+    :param key_password: password of an encrypted key.
+    :param check_hostname: whether the broker's certificate must name its host.
+    :param versions: the allowed protocol versions, of ``TLSv1.2`` and ``TLSv1.3``.
     """
 
     ca_file: str | None = None
@@ -49,7 +49,7 @@ class PortableContext(ssl.SSLContext):
 def make_context(settings: TlsSettings) -> PortableContext:
     """Return a context made of ``settings``.
 
-    :raises OSError: a file cannot be read, or what should be PEM is not (``ssl.SSLError``).
+    :raises OSError: a file cannot be read, or a text is not PEM (``ssl.SSLError``).
     """
     context = PortableContext(ssl.PROTOCOL_TLS_CLIENT)
     context.settings = settings
@@ -61,7 +61,7 @@ def make_context(settings: TlsSettings) -> PortableContext:
         context.load_default_certs()
     else:
         context.load_verify_locations(cafile=settings.ca_file, cadata=None if settings.ca is None else pem_blocks(settings.ca))
-    # OpenSSL asks on the terminal for a password that it is not given.
+    # Without a password, OpenSSL would ask for one on the terminal.
     password = settings.key_password or (lambda: "")
     if settings.own_file is not None:
         context.load_cert_chain(settings.own_file, password=password)
@@ -72,7 +72,7 @@ def make_context(settings: TlsSettings) -> PortableContext:
 
 
 def pem_blocks(text: str) -> str:
-    """Return the blocks of a PEM text in lines of 64: Java reads them with any white space, as YAML folds them; OpenSSL does not."""
+    """Return the blocks of a PEM text in lines of 64 characters, as OpenSSL requires; Java also accepts lines that YAML has folded."""
     blocks = []
     for kind, body in _BLOCK.findall(text):
         data = "".join(body.split())
@@ -83,7 +83,7 @@ def pem_blocks(text: str) -> str:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """Yield a path to read a text from: OpenSSL takes keys from files only. In memory where the system can."""
+    """Yield the path of a file with a text, because OpenSSL reads keys from files only; the file is in memory if possible."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("key")
         try:

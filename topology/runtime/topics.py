@@ -1,4 +1,4 @@
-"""The topics of one topology: inboxes, statistics, dead letters, and those outside that its components need."""
+"""The topics of one topology: inboxes, statistics, dead letters, and external topics that its components need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRICS_RETENTION_MS = 10 * 60_000
 
 
 class TopologyTopics:
-    """Makes the topics of a topology, keeps them in order while it runs, and removes them.
+    """Creates, checks and deletes the topics of a topology.
 
     :param plan: the topology's plan.
     :param kafka: the brokers.
@@ -29,19 +29,19 @@ class TopologyTopics:
 
     def __init__(self, plan: TopologyPlan, kafka: KafkaSettings) -> None:
         self.plan, self._kafka = plan, kafka
-        self._positions: dict[tuple[str, int], int] = {}  # inbox of a spout task -> its position when old records were dropped last
+        self._positions: dict[tuple[str, int], int] = {}  # inbox of a spout task -> its position at the last call of drop_old_records
 
     @property
     def inboxes(self) -> dict[str, int]:
         """Inbox topic -> partitions."""
         return {inbox_topic(self.plan.name, c): len(self.plan.component_tasks(c)) for c in self.plan.component_ids}
 
-    def make(self, resume: bool, store: FileSnapshotStore) -> list[str]:
-        """Make all topics, or check that those of a topology that is resumed are as it left them.
+    def create(self, resume: bool, store: FileSnapshotStore) -> list[str]:
+        """Create all topics; on a resume, check that the inboxes are as the topology left them.
 
-        :returns: what is not right with external topics, though it can be worked with.
-        :raises TopologyError: an inbox is missing, or has other partitions.
-        :raises FatalError: an inbox lacks what a task has to go on with.
+        :returns: warnings about external topics.
+        :raises TopologyError: an inbox is missing, or has another number of partitions.
+        :raises FatalError: an inbox lacks records with which a task has to continue.
         """
         inboxes = self.inboxes
         with TopicAdmin(self._kafka) as admin:
@@ -53,16 +53,16 @@ class TopologyTopics:
                         explain(
                             f"Topology {self.plan.name!r} cannot be resumed: its inbox topics are not as it left them.",
                             given="; ".join(f"{t}: {'missing' if now is None else f'{now} partitions'}, expected {n}" for t, (n, now) in wrong.items()),
-                            hint="what they held is needed with the snapshots; start it afresh ('dskype submit --fresh')",
+                            hint="their records are needed together with the snapshots; start it afresh ('dskype submit --fresh')",
                         )
                     )
             else:
                 admin.delete([*existing, metrics_topic(self.plan.name)])
-            # Kafka must not drop what a snapshot may need: the watch does that itself.
+            # Kafka must not drop records that a snapshot may need; `drop_old_records` drops the others.
             admin.create(inboxes, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)})
             for topic, config in self._side_topics().items():
                 admin.create({topic: 1}, config)
-            warnings = self.make_external(admin)
+            warnings = self.create_external(admin)
             if resume:
                 for component in self.plan.component_ids:
                     self.check_retention(component, admin, store)
@@ -81,8 +81,11 @@ class TopologyTopics:
             },
         }
 
-    def make_again(self, admin: TopicAdmin) -> list[str]:
-        """Make the topics of statistics and dead letters again if they were deleted, for every query writes there; return those that were."""
+    def recreate_deleted(self, admin: TopicAdmin) -> list[str]:
+        """Create the topics of statistics and dead letters again if they were deleted, because every query writes to them.
+
+        :returns: the topics that were deleted.
+        """
         topics = self._side_topics()
         existing = admin.existing(topics)
         deleted = sorted(topics.keys() - existing.keys())
@@ -90,10 +93,10 @@ class TopologyTopics:
             admin.create({topic: 1}, topics[topic])
         return deleted
 
-    def make_external(self, admin: TopicAdmin) -> list[str]:
-        """Make the topics that components need where they are missing: brokers need not do so by themselves.
+    def create_external(self, admin: TopicAdmin) -> list[str]:
+        """Create the external topics that components need and that do not exist.
 
-        :returns: what is not right with those that exist.
+        :returns: warnings about external topics.
         """
         wanted: dict[str, dict[str, str]] = {}
         for spec in self.plan.topology.components.values():
@@ -112,7 +115,7 @@ class TopologyTopics:
         return warnings
 
     def check_retention(self, component: str, admin: TopicAdmin, store: FileSnapshotStore) -> None:
-        """Check that the inbox of a component holds what its tasks have to go on with.
+        """Check that the inbox of a component has the records with which its tasks have to continue.
 
         :raises FatalError: it does not.
         """
@@ -124,10 +127,10 @@ class TopologyTopics:
             if partition not in begin_end or not begin_end[partition][0] <= offset <= begin_end[partition][1]:
                 raise FatalError(
                     explain(
-                        f"Topology {self.plan.name!r} cannot go on: component {component!r} has to go on at offset {offset} of {topic}/{partition}.",
+                        f"Topology {self.plan.name!r} cannot continue: component {component!r} has to continue at offset {offset} of {topic}/{partition}.",
                         given=f"the log holds {begin_end.get(partition, 'nothing')}",
                         component=component,
-                        hint="the inbox was deleted, cut, or lost its end with a broker; start it afresh ('dskype submit --fresh')",
+                        hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
                     )
                 )
 
@@ -140,7 +143,7 @@ class TopologyTopics:
             for task in self.plan.component_tasks(component):
                 where = topic, self.plan.task_index(task)
                 if self.plan.spec(component).is_spout:
-                    # A spout goes on from its newest journal entry, which is younger than the last round's position.
+                    # A spout continues from its newest journal entry, which is behind its position at the last call.
                     if where in self._positions:
                         before[where] = self._positions[where]
                     positions[where] = stats.tasks.get(task, {}).get("version", 0)
@@ -157,7 +160,7 @@ class TopologyTopics:
 
 
 def check_kafka_options(plan: TopologyPlan, kafka: KafkaSettings) -> None:
-    """Refuse options of Kafka components that this runtime cannot honour, rather than leave them out."""
+    """Refuse options of Kafka components that this runtime cannot honour, instead of ignoring them."""
     for component in plan.component_ids:
         obj = plan.spec(component).obj
         if isinstance(obj, KafkaBolt) and obj.kafka_options:

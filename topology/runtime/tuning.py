@@ -1,7 +1,6 @@
-"""What no setting of Spark does, through py4j.
+"""Tuning of Spark for which there is no setting, through py4j.
 
-This reaches into private parts of Spark 4.0: every function leaves Spark as it is, and logs why, when it does
-not find what it expects.
+It uses private parts of Spark 4.0. If a function does not find what it expects, it logs why and leaves Spark as it is.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ _UI_LISTENERS = {"org.apache.spark.status.AppStatusListener", "org.apache.spark.
 
 
 def exclude_rules(spark: Any) -> int:
-    """Exclude every optimizer rule that may be excluded; a plan of scan, project, map and write needs none.
+    """Exclude all optimizer rules that Spark allows to exclude; a plan of scan, project, map and write needs none.
 
-    :returns: how many were excluded (92 in Spark 4.0.0).
+    :returns: the number of excluded rules (92 in Spark 4.0.0).
     """
     try:
         optimizer = spark._jsparkSession.sessionState().optimizer()
@@ -35,7 +34,7 @@ def exclude_rules(spark: Any) -> int:
 
 
 def drop_listeners(spark: Any) -> None:
-    """Take away the listeners that gather what the web UI shows; call it after the first query has started."""
+    """Remove the listeners that collect data for the web UI; call it after the first query has started."""
     try:
         bus = spark.sparkContext._jsc.sc().listenerBus()
         for listener in list(bus.listeners().toArray()):
@@ -46,7 +45,7 @@ def drop_listeners(spark: Any) -> None:
 
 
 def set_polling_delay(spark: Any, query: Any, delay_ms: int) -> bool:
-    """Set how long a running query sleeps when its topics had nothing new.
+    """Set how long a running query sleeps if its topics have no new records.
 
     :returns: whether it could be set.
     """

@@ -1,8 +1,8 @@
-"""What shim, supervisor and resident executors say to each other over Unix sockets of one machine.
+"""The protocol between shim, supervisor and resident executors, over Unix sockets of one machine.
 
-Every message is a length (u64 little endian) and a body. Requests to the supervisor and its answers are
-msgpack. A request to an executor is ``u64 batch id`` and one serialized Arrow record batch of input
-rows; its answer is one byte, 0 and an Arrow stream of output rows, or 1 and the text of an error.
+Every message is a length (u64 little endian) and a body. Requests to the supervisor and its answers are msgpack. A
+request to an executor is a header (see ``resident.BATCH``) and one serialized Arrow record batch of input rows. Its
+answer is the byte 0 and an Arrow stream of output rows, or the byte 1 and the text of an error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
-"""Environment variable with the path of the supervisor's socket; set by the daemon, inherited by its workers."""
+"""Environment variable with the path of the supervisor's socket; the daemon sets it, and its workers inherit it."""
 
 _LENGTH = struct.Struct("<Q")
 
 _SLICE_ROWS, _SLICE_BYTES = 16_384, 4 << 20
-"""Output rows are handed to Spark in pieces: its JVM holds one at a time."""
+"""Limits of the pieces in which output rows are passed to Spark, whose JVM holds one piece at a time."""
 
 INBOX_INPUT = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("value", pa.binary())])
 EXTERNAL_INPUT = pa.schema(
@@ -68,7 +68,7 @@ def send(connection: socket.socket, *parts: bytes | memoryview | pa.Buffer) -> N
 def receive(connection: socket.socket) -> bytearray:
     """Return the body of one message.
 
-    :raises ConnectionError: the other side has gone.
+    :raises ConnectionError: the other process has closed the connection.
     """
     (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     return _exactly(connection, length)
@@ -87,7 +87,7 @@ def _exactly(connection: socket.socket, n: int) -> bytearray:
 
 
 def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
-    """Turn input rows into records; times are microseconds on the way."""
+    """Return input rows, whose timestamps are in microseconds, as records."""
     columns = dict(zip(batch.schema.names, (c.to_pylist() for c in batch.columns)))
     n = batch.num_rows
     topics = columns.get("topic") or [inbox] * n
@@ -100,12 +100,12 @@ def in_records(batch: pa.RecordBatch, inbox: str) -> list[InRecord]:
 
 
 def out_batches(records: Sequence[OutRecord | OutRecords]) -> list[pa.RecordBatch]:
-    """Turn output records into rows for Spark's Kafka sink, in their order."""
+    """Return output records as rows for Spark's Kafka sink, in the same order."""
     batches: list[pa.RecordBatch] = []
-    for columns, group in itertools.groupby(records, lambda record: isinstance(record, OutRecords)):
-        same: list[Any] = list(group)
-        batches += map(_of_columns, same) if columns else [_of_records(same)]
-    # Combined as far as possible: a column of one batch ends at 2 GiB.
+    for are_columns, group in itertools.groupby(records, lambda record: isinstance(record, OutRecords)):
+        same_kind: list[Any] = list(group)
+        batches += map(_batch_of_columns, same_kind) if are_columns else [_batch_of_records(same_kind)]
+    # Combined as far as possible: a column of one batch has at most 2 GiB.
     return batches if len(batches) < 2 else pa.Table.from_batches(batches, OUTPUT).combine_chunks().to_batches()
 
 
@@ -119,14 +119,14 @@ def encode_batches(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 
 def decode_batches(body: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow stream, without a copy, in pieces of limited size."""
+    """Yield the rows of an Arrow stream in pieces of limited size, without copying them."""
     for batch in pa.ipc.open_stream(pa.py_buffer(body)):
         if batch.num_rows:
             rows = max(1, min(_SLICE_ROWS, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes)))
             yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
-def _of_records(records: list[OutRecord]) -> pa.RecordBatch:
+def _batch_of_records(records: list[OutRecord]) -> pa.RecordBatch:
     topics, partitions, keys, values, headers = zip(*records) if records else ((),) * 5
     names, texts = zip(*flat) if (flat := [pair for pairs in headers for pair in pairs or ()]) else ((), ())
     offsets = np.zeros(len(records) + 1, np.int32)
@@ -135,7 +135,7 @@ def _of_records(records: list[OutRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, _headers(offsets, pa.array(names, pa.string()), pa.array(texts, pa.binary()))], schema=OUTPUT)
 
 
-def _of_columns(records: OutRecords) -> pa.RecordBatch:
+def _batch_of_columns(records: OutRecords) -> pa.RecordBatch:
     n, m = len(records.values), len(records.headers)
     # Header j of record i is entry i * m + j; the columns lie one behind the other.
     order = np.arange(n * m).reshape(m, n).T.reshape(-1)

@@ -12,7 +12,7 @@ from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, route, start_positions
-from dskype.topology.core.frames import OutRecord, one_by_one
+from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
@@ -24,20 +24,20 @@ __all__ = ["Faults", "SimulatedTopology"]
 
 @dataclass(frozen=True)
 class Faults:
-    """How likely each fault is, per batch; 0 everywhere is a faithful run.
+    """How likely each fault is, per batch; with 0 for all, the run is faithful.
 
     :param lost_before: the executors die before they process the batch.
-    :param lost_after: they die after it, before the sink has written anything.
-    :param torn_write: the sink writes a part (later records perhaps without earlier ones), and the batch is run again.
-    :param repeated: the batch is written whole and run again (retry, or driver killed before its commit).
-    :param restarted: the query starts again from the snapshots; batches are cut elsewhere.
-    :param all_restarted: the driver dies: every query starts again.
+    :param lost_after: the executors die after the batch, before the sink has written anything.
+    :param torn_write: the sink writes a part (perhaps later records without earlier ones), and the batch is run again.
+    :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
+    :param restarted: the query restarts from the snapshots; batches get other boundaries.
+    :param all_restarted: the driver dies, and every query restarts.
     :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran.
-    :param run_twice: another host runs the batch, too, at the same time; what it answers is written late, in part or never.
-    :param second_owner: the query is replaced and does not know it: it gets batches of its own beside its successor. The rows of a
-        batch are written before its next one, or, when it ends, late, in part or never.
+    :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
+    :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
+        batch are written before its next one, or, when the query ends, late, in part or never.
     :param damaged: the newest snapshot of a task is damaged before a restart.
-    :param snapshot: a snapshot is taken before the batch (beside those that are due by time).
+    :param snapshot: a snapshot is taken before the batch, besides those that are due by time.
     """
 
     lost_before: float = 0.0
@@ -72,10 +72,11 @@ class Faults:
 
 @dataclass
 class _Query:
-    """What Spark would hold for one component: positions, the batch in flight, and its executors.
+    """What Spark would hold for one component: positions, the batch in flight, and executors.
 
-    :param stale: a query that has been replaced and does not know it.
-    :param unwritten: of such a query, the rows of its last batch that are not in the log yet.
+    :param elsewhere: the executors on another host.
+    :param stale: a query that this one has replaced, and that does not know it.
+    :param unwritten: rows of a stale query's last batch that are not in the log yet.
     """
 
     component: str
@@ -90,7 +91,7 @@ class _Query:
 
 
 class _ContendedStore(MemorySnapshotStore):
-    """Lets other owners run right before a journal entry is written."""
+    """Lets other owners run immediately before a journal entry is written."""
 
     in_between: Callable[[], None] | None = None
 
@@ -104,15 +105,15 @@ class _ContendedStore(MemorySnapshotStore):
 class SimulatedTopology:
     """One running topology.
 
-    Without a seed every batch takes all there is and components take turns: the plain, faithful
-    run. With a seed the order of components, the cut of batches and the faults are drawn from it;
-    the same seed gives the same run.
+    Without a seed the run is plain and faithful: components take turns, and a batch has all records that are available.
+    With a seed, the order of components, the boundaries of batches and the faults are drawn from it; the same seed gives
+    the same run.
 
-    :param plan: the physical plan.
+    :param plan: the topology plan.
     :param log: the log, shared by all topologies of a cluster.
     :param clock: returns the simulated time, epoch ms.
-    :param seed: None for the plain run.
-    :param faults: what goes wrong, with a seed only.
+    :param seed: None for a plain run.
+    :param faults: how likely each fault is; needs a seed.
     """
 
     def __init__(self, plan: TopologyPlan, log: MemoryLog, clock, *, seed: int | None = None, faults: Faults = Faults()) -> None:
@@ -131,7 +132,7 @@ class SimulatedTopology:
         self._queries: dict[str, _Query] = {}
         self._owners = self._term = 0
         self._late: list[OutRecord] = []
-        self._left: dict[tuple[str, bytes], bytes | None] = {}  # what left the topology, by topic and record id
+        self._left: dict[tuple[str, bytes], bytes | None] = {}  # records to external topics: (topic, record id) -> value
 
     def now_ms(self) -> int:
         """Return the simulated time, epoch ms."""
@@ -140,7 +141,7 @@ class SimulatedTopology:
     # -- lifecycle --------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Start the queries on the first call; tell the spouts to go on."""
+        """Activate the spouts; the first call starts the queries."""
         if not self.opened:
             self.opened = True
             self.clock = TopologyClock(self.plan, self.stats, self.now_ms())  # ticks and windows count from now
@@ -154,13 +155,13 @@ class SimulatedTopology:
         self._write_clock(self.clock.control("activate", self.now_ms()))
 
     def deactivate(self) -> None:
-        """Tell the spouts to pause."""
+        """Pause the spouts."""
         self.active = False
         if self.opened:
             self._write_clock(self.clock.control("deactivate", self.now_ms()))
 
     def rebalance(self, plan: TopologyPlan) -> None:
-        """Go on with another placement of the same tasks."""
+        """Continue with the same tasks on other executors and workers."""
         self.plan = plan
         for query in self._queries.values():
             for executor in query.executors.values():
@@ -168,14 +169,14 @@ class SimulatedTopology:
             self._restart(query)
 
     def health(self) -> dict[str, Any]:
-        """Return how it is: here nothing waits for anything."""
+        """Return the health, which is always ``running``."""
         return {"state": "running", "why": [], "restarts": 0}
 
     def close(self, *, remove: bool = True) -> None:
         """Call ``close``/``cleanup`` of every component.
 
-        :param remove: delete the topology's own topics, so that a successor of the same name starts afresh; external
-            topics stay.
+        :param remove: whether to delete the topology's own topics, so that a later topology of the same name starts afresh;
+            external topics stay.
         """
         for query in self._queries.values():
             for executor in query.executors.values():
@@ -189,7 +190,7 @@ class SimulatedTopology:
     def _external_positions(self, query: _Query, *, first: bool = False) -> None:
         """Add the partitions of external topics that are not read yet.
 
-        :param first: at the start of the topology; what comes later is read from its beginning.
+        :param first: whether the topology starts now; partitions that are added later are read from their beginning.
         """
         spout = self.plan.topology.components[query.component].obj
         if not isinstance(spout, KafkaSpout):
@@ -240,7 +241,7 @@ class SimulatedTopology:
         return {key: (position, end) for key, position in query.positions.items() if (end := self.log.end(*key)) > position}
 
     def run(self, max_batches: int) -> int:
-        """Run up to ``max_batches`` batches, fewer when no query has anything to read; returns how many were run."""
+        """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         for count in range(max_batches):
             busy = [q for q in self._queries.values() if q.in_flight or self._available(q)]
             if not busy:
@@ -253,9 +254,9 @@ class SimulatedTopology:
         return max_batches
 
     def run_until_quiet(self, max_batches: int = 100_000) -> int:
-        """Run batches until no query has anything to read; returns how many batches were run.
+        """Run batches until no query has anything to read; return how many were run.
 
-        :raises RuntimeError: after ``max_batches``, when a topology never comes to rest.
+        :raises RuntimeError: some query still had something to read after ``max_batches``.
         """
         count = self.run(max_batches)
         if count == max_batches:
@@ -276,7 +277,7 @@ class SimulatedTopology:
             executor = self._executor(query, index)
             if executor.snapshot_due(query.batch_id):
                 self._save(executor, query.batch_id)
-            out += one_by_one(executor.handle(query.batch_id, by_executor[index]))
+            out += expand_records(executor.handle(query.batch_id, by_executor[index]))
         return out
 
     @staticmethod
@@ -284,7 +285,7 @@ class SimulatedTopology:
         due = executor.pending_snapshots(batch_id)
         try:
             executor.save_snapshots(due)
-        except Exception as error:  # as in a forked copy of the process: the batch is not disturbed
+        except Exception as error:  # does not disturb the batch, as if it happened in a forked copy of the process
             executor.snapshots_failed(due, str(error))
 
     def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
@@ -311,7 +312,7 @@ class SimulatedTopology:
         self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
 
     def _restart(self, query: _Query) -> None:
-        """Start a query again, as after a crash: new processes, positions from the snapshots."""
+        """Restart a query, as after a crash: with new processes, and positions from the snapshots."""
         query.executors.clear()
         query.elsewhere.clear()
         query.term = self._term
@@ -373,7 +374,7 @@ class SimulatedTopology:
                 self.store.in_between = lambda: self._let_run(others, 0.3)
                 out += self._handle(query, part)
             self._let_run(others, 0.5)
-        except JournalTakenError:  # the processes end, and the batch is run again
+        except JournalTakenError:  # its processes end, and the batch is run again
             self._count("journal_taken")
             query.executors.clear()
             return
@@ -398,7 +399,7 @@ class SimulatedTopology:
     # -- second owners ----------------------------------------------------------------------------
 
     def _leave_behind(self, query: _Query) -> None:
-        """Let the query go on as a stale one, and another take its place."""
+        """Replace a query, and keep the old one running as a stale one."""
         query.stale = _Query(query.component, dict(query.positions), query.batch_id, query.in_flight, query.term, query.executors)
         query.executors = {}
         query.elsewhere.clear()
@@ -406,7 +407,7 @@ class SimulatedTopology:
     def _write(self, record: OutRecord) -> None:
         """Write a record.
 
-        :raises RuntimeError: another one left the topology with the same id.
+        :raises RuntimeError: another record with the same id was written to an external topic.
         """
         if (mark := dict(record.headers or ()).get("record-id")) is not None:
             if self._left.setdefault((record.topic, mark), record.value) != record.value:
@@ -417,10 +418,10 @@ class SimulatedTopology:
         self.log.write(record)
 
     def _write_stale(self, record: OutRecord, *, late: bool = False) -> None:
-        """Write what a stale owner writes.
+        """Write a record of a stale owner, unless it repeats a record of an external topic.
 
-        What leaves the topology is left out where it would be a repetition. Readers drop those by their ids; but tests read a record where it stands last,
-        for a sink that failed writes later records without earlier ones here.
+        Readers would drop repetitions by their ids. But tests read the last occurrence of a record, because a failed sink may have written later records
+        without earlier ones.
         """
         mark = dict(record.headers or ()).get("record-id")
         if mark is None or not (late or (record.topic, mark) in self._left):
@@ -433,7 +434,7 @@ class SimulatedTopology:
             self._random.choice(others)()
 
     def _run_elsewhere(self, query: _Query, records: list[InRecord]) -> None:
-        """Run the present batch on another host, where Spark lost sight of it."""
+        """Run the present batch on another host as well, as when Spark has lost contact with it."""
         there = _Query(query.component, query.positions, query.batch_id, term=query.term, executors=query.elsewhere)
         try:
             for record in self._handle(there, records):
@@ -444,7 +445,7 @@ class SimulatedTopology:
             query.elsewhere.clear()
 
     def _run_stale(self, query: _Query) -> None:
-        """Run the next batch of the query that was replaced, or let it end."""
+        """Run the next batch of the stale query, or let it end."""
         rng, stale = self._random, query.stale
         if stale is None:
             return
@@ -468,7 +469,7 @@ class SimulatedTopology:
             query.stale = None
 
     def _cut(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return a range of what there is to read, all or a part of it."""
+        """Return the ranges of a batch: all or a part of the available records."""
         rng = self._random
         ranges = {key: (start, rng.randint(start, end) if rng.random() < 0.5 else end) for key, (start, end) in self._available(query).items()}
         return {key: r for key, r in ranges.items() if r[1] > r[0]}
@@ -476,14 +477,14 @@ class SimulatedTopology:
     # -- looking inside ---------------------------------------------------------------------------
 
     def components(self, component: str) -> list[Any]:
-        """Return the component instances of all tasks, by task index."""
+        """Return the component instances of all tasks, in order of their indices."""
         query = self._queries[component]
         instances = []
         for index in range(self.plan.num_executors(component)):
             if self._random is not None and self.plan.spec(component).is_spout:
                 query.executors.pop(index, None)  # another process may have run the last batches
             executor = self._executor(query, index)
-            if not self.plan.spec(component).is_spout:  # a lost executor comes back with its next batch only
+            if not self.plan.spec(component).is_spout:  # a new executor catches up only with its next batch
                 for task in executor.tasks:
                     if task.version != (position := query.positions[task.inbox, task.index]):
                         executor.bring_to(task.id, position)
@@ -491,7 +492,7 @@ class SimulatedTopology:
         return instances
 
     def dead_letters(self) -> list[InRecord]:
-        """Return the dead letters so far."""
+        """Return all dead letters so far."""
         return self.log.records(dead_letters_topic(self.plan.name))
 
     def pending_records(self) -> int:

@@ -14,17 +14,17 @@ from dskype.topology.tuples import InRecord
 __all__ = ["MAX_RECORD_BYTES", "MemoryLog", "RecordTooLargeError"]
 
 MAX_RECORD_BYTES = 16 << 20
-"""The largest record that :meth:`MemoryLog.write` takes, as Spark's sink and the broker do; headers count."""
+"""Size, with headers, of the largest record that :meth:`MemoryLog.write` accepts, as that of Spark's sink and the broker."""
 
 
 class RecordTooLargeError(TopologyError):
-    """A sink was given a record that no broker takes."""
+    """The sink got a record that the broker would refuse."""
 
 
 class MemoryLog:
-    """Stands in for Kafka: append, read by offset; an :class:`~dskype.topology.core.executor.InboxReader`.
+    """An in-memory replacement of Kafka; an :class:`~dskype.topology.core.executor.InboxReader`.
 
-    :param now_ms: gives the records' timestamps.
+    :param now_ms: returns the timestamps of records.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -33,7 +33,7 @@ class MemoryLog:
         self._begins: dict[tuple[str, int], int] = {}
 
     def append(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]] | None = None) -> int:
-        """Append a record and return its offset; no partition means: by the key, as Kafka's default does."""
+        """Append a record and return its offset; without a partition, the key determines it, as in Kafka."""
         if partition is None:
             partition = zlib.crc32(key) % self.partitions(topic) if key is not None else 0
         records = self._partitions[topic, partition]
@@ -41,25 +41,25 @@ class MemoryLog:
         return len(records) - 1
 
     def delete(self, topic: str) -> None:
-        """Forget a topic and its records."""
+        """Delete a topic with its records."""
         for key in [key for key in self._partitions if key[0] == topic]:
             del self._partitions[key]
             self._begins.pop(key, None)
 
     def drop_before(self, topic: str, partition: int, offset: int) -> None:
-        """Forget the records below ``offset``, as retention does."""
+        """Drop the records below ``offset``, as Kafka's retention does."""
         self._begins[topic, partition] = offset
 
     def begin(self, topic: str, partition: int) -> int:
-        """Return the offset of the first record that is there."""
+        """Return the offset of the first available record."""
         return self._begins.get((topic, partition), 0)
 
     def lose_tail(self, topic: str, partition: int, behind: int) -> None:
-        """Lose the records from an offset on, as a broker does that had not written them to its disk; the offsets are given again."""
+        """Lose the records from an offset on, like a broker that had not written them to its disk; their offsets are reused."""
         del self._partitions[topic, partition][behind:]
 
     def write(self, record: OutRecord) -> None:
-        """Append what an executor gave to the sink.
+        """Append a record that an executor has returned for the sink.
 
         :raises RecordTooLargeError: it is larger than :data:`MAX_RECORD_BYTES`.
         """
@@ -70,21 +70,21 @@ class MemoryLog:
         self.append(*record)
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions of a topic have been touched; at least 1."""
+        """Return the number of partitions of a topic that have been used; at least 1."""
         return max((p for t, p in self._partitions if t == topic), default=0) + 1
 
     def topics(self) -> list[str]:
-        """Return the topics that have been touched, sorted."""
+        """Return the topics that have been used, sorted."""
         return sorted({topic for topic, _ in self._partitions})
 
     def end(self, topic: str, partition: int) -> int:
-        """Return the offset that the next record gets."""
+        """Return the offset of the next record."""
         return len(self._partitions.get((topic, partition), ()))
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         """Yield the records with ``start <= offset < stop``.
 
-        :param stop: None: as far as the log goes.
+        :param stop: None reads to the end of the log.
         :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
         """
         begin, end = self.begin(topic, partition), self.end(topic, partition)

@@ -1,1 +1,1 @@
-"""Subscription indexes and skyband buffers of the literature, which the defaults are measured against."""
+"""Subscription indexes and skyband buffers from the literature, against which the defaults are measured."""

@@ -1,4 +1,4 @@
-"""Kernels that several baseline indexes share: what they read of messages, and the exact test of candidates. Imports numpy and numba only."""
+"""Kernels that several baseline indexes share: reading messages, and the exact test of candidates. They import numpy and numba only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
 
 
 class Known(NamedTuple):
-    """The terms of messages that some subscription has.
+    """The known terms of messages: those that some subscription has.
 
     :ivar first: int64[n + 1]; those of message *i* are ``first[i]`` to ``first[i + 1]``.
     :ivar term: int32[], dense ids.
@@ -33,7 +33,7 @@ class Known(NamedTuple):
 
 @njit(cache=True)
 def sort_small(values, n):
-    """Sort the first ``n`` values in place; they often are sorted."""
+    """Sort the first ``n`` values in place; often they are sorted already."""
     sorted_ = True
     for i in range(1, n):
         sorted_ &= values[i - 1] <= values[i]
@@ -86,7 +86,7 @@ def read_messages(messages, terms):
 def verify(message, slot, messages, known, place, words, weight_of, diagonal_deg):
     """Return the candidates that reach their thresholds, as (message, slot, score) in order of message, slot.
 
-    :param message: int32[n], ``slot`` int32[n]: each pair once; messages in any order.
+    :param message: int32[n]; ``slot``: int32[n]; each pair once, in any order of messages.
     :param messages: dskype.bolts.topk._kernels.Messages; ``words``: its Words; ``known``: :class:`Known`.
     :param weight_of: float64[terms], scratch, all -1 before and after.
     """

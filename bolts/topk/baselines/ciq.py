@@ -1,4 +1,4 @@
-"""The baseline of Skype's evaluation (CIQ), without time decay."""
+"""CIQ, a baseline in the evaluation of Skype, without time decay."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _CHUNK = 1 << 14
 class CiqIndex(SubscriptionIndex):
     """Files each subscription in a covering of cells that divide the plane (Chen, Cong, Cao, Tan, ICDE 2015; Skype, section 2.2).
 
-    The covering follows the quadtree from the root to the subscription: on every level the three quadrants beside it, and at last its
-    own, ``3 * depth + 1`` cells, the finer the nearer. For each MinT is precomputed: the text similarity that a message inside must have.
-    A message looks into the ``depth`` cells that it lies in, reads the lists of its terms document at a time, in order of slots, and takes as
-    candidates those that reach their MinT; blocks of 64 postings know the least MinT in them. Candidates are scored exactly.
+    The covering follows the quadtree from the root to the subscription: on every level the three quadrants beside it, and on the last level
+    also its own. These are ``3 * depth + 1`` cells, finer ones near the subscription. MinT, the text similarity that a message in the cell
+    must have, is precomputed for each. A message visits its ``depth`` cells, reads the lists of its terms document at a time, in order of slots,
+    and takes as candidates the slots whose MinT it reaches; blocks of 64 postings know the least MinT in them. Candidates are scored exactly.
 
-    Memory is what it costs: a posting per keyword and cell. Inserting appends to the lists when slots rise, else it is O(list), as is
-    removing; lowering a threshold is O(keywords * depth * log n), raising O(depth): the bounds of all blocks follow when
-    a quarter of the thresholds have risen.
+    The price is memory: a posting per keyword and cell. Insertion appends to the lists if slots rise; otherwise it is O(list), as is removal.
+    Lowering a threshold is O(keywords * depth * log n), raising it O(depth); the bounds of all blocks are recomputed when a quarter of the
+    thresholds have risen.
 
-    :param depth: how often the plane is divided, 1..8.
+    :param depth: number of times that the plane is divided, 1..8.
     """
 
     def __init__(self, diagonal_deg: float, depth: int = 2) -> None:
         super().__init__(diagonal_deg)
         if not 1 <= depth <= 8:
-            raise IllegalArgumentException(explain("The plane cannot be divided as often.", given=depth, legal="index option depth in 1..8"))
+            raise IllegalArgumentException(explain("The depth of the index is not usable.", given=depth, legal="index option depth in 1..8"))
         self._depth = int(depth)
-        self._code = np.zeros(0, np.int32)  # by slot: its last cell; -1: not linked
+        self._code = np.zeros(0, np.int32)  # by slot: the code of its last cell; -1: not linked
         self._least = np.zeros((4 * self._depth, 0), np.float32)  # by quadrant of the covering, slot: MinT
         self._weights = np.zeros(0)
         self._count = 0
@@ -61,7 +61,7 @@ class CiqIndex(SubscriptionIndex):
             self._enter(slots)
 
     def unlink(self, slots: np.ndarray) -> None:
-        """Take slots out of their cells."""
+        """Remove slots from their cells."""
         for start in range(0, len(slots), _CHUNK):
             chunk = slots[start : start + _CHUNK]
             ends, items = self._items(chunk)
@@ -86,8 +86,8 @@ class CiqIndex(SubscriptionIndex):
         return kernels.Lists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
 
     def _build(self, slots: np.ndarray) -> None:
-        """Start over with these slots: the root encloses them. Happens when there are four times as many as then, or a quarter."""
-        self._ids = TermIds()  # of lists: keys are term * cells + cell
+        """Rebuild the index with a root that encloses these slots. Done when their number has grown fourfold or fallen to a quarter."""
+        self._ids = TermIds()  # ids of lists, by term * cells + cell
         self._postings = BlockPool({"slot": np.int32, "weight": np.float32})
         self._bounds = BlockPool({"least": np.float32})
         self._top = np.zeros(0, np.float32)
@@ -118,13 +118,13 @@ class CiqIndex(SubscriptionIndex):
         self._count += len(slots)
 
     def _items(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lists of all postings of slots, and where those of a slot end."""
+        """Return where the postings of each slot end, and the lists of all postings."""
         words = self.table.words
         keys, ends = kernels.make_keys(slots, self._code, self._depth, words.block, words.term)
         return ends, kernels.find_items(keys, self._ids.map.key, self._ids.map.local)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
-        """Recompute MinT; lower the bounds of blocks at once, raise them all now and then."""
+        """Recompute MinT; lower the bounds of blocks at once, and raise all bounds from time to time."""
         kernels.set_min_texts(slots, self.table.place, self._root, self._depth, self.diagonal_deg, self._least)
         fallen = self.table.place[slots, blocks.THRESHOLD] < before
         self._risen += len(slots) - int(fallen.sum())
@@ -137,7 +137,7 @@ class CiqIndex(SubscriptionIndex):
             kernels.lower_bounds(slots, self._code, self._depth, ends, items, self._least, self._lists)
 
     def match(self, messages: MessageBatch) -> Matches:
-        """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
+        """Return the matches, see :meth:`SubscriptionIndex.match`."""
         table, batch = self.table, readable_messages(messages)
         known = read_messages(batch, table.terms.map)
         message, slot = kernels.find_candidates(batch, known, self._root, self._depth, self._ids.map, self._least, self._lists)
@@ -145,7 +145,7 @@ class CiqIndex(SubscriptionIndex):
 
     @property
     def structure_bytes(self) -> int:
-        """Bytes of lists, bounds and what is kept by slot."""
+        """Bytes of lists, bounds and arrays by slot."""
         return (
             sum(a.nbytes for a in (self._code, self._least, self._weights, self._top))
             + self._ids.memory_bytes

@@ -1,7 +1,7 @@
-"""Kernels of the index with coverings. Imports numpy and numba only.
+"""Kernels of the index with coverings. They import numpy and numba only.
 
-The plane is divided into four ``depth`` times. A cell is numbered by level, then by the quadrants that lead to it: see
-:func:`cell_of`. Cells at the border of the root reach to infinity. Bounds are float32 with ``SLACK``, far above their rounding.
+The plane is divided into four, ``depth`` times. Cells are numbered by level, then by the quadrants that lead to them: see
+:func:`cell_of`. Cells at the border of the root extend to infinity. Bounds are float32 with ``SLACK``, far above their rounding errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BIG = 3e38  # near the end of float32
 Lists = namedtuple("Lists", "block slot weight bound_block bound top")
 Lists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
 
-bound_block: block table of bound (float32): per BLOCK postings no more than their least MinT; top float32: by list, no less than its weights.
+bound_block: block table of bound (float32), which has a lower bound of MinT for every BLOCK postings; top float32: by list, an upper bound of its weights.
 """
 
 
@@ -33,7 +33,7 @@ def cell_of(level, code):
 
 @njit(cache=True)
 def cells_in(depth):
-    """Return how many cells there are on the levels 1..depth."""
+    """Return the number of cells on the levels 1..depth."""
     return cell_of(depth + 1, np.int64(0))
 
 
@@ -67,7 +67,7 @@ def paths(slots, place, root, depth):
 
 @njit(cache=True, inline="always")
 def _min_text(threshold, alpha, far):
-    """Return MinT: the text similarity that a threshold demands at ``far`` diagonals, or a little less."""
+    """Return MinT, the text similarity that a threshold requires at a distance of ``far`` diagonals, or a little less."""
     value = (threshold - alpha * (1.0 - far) - SLACK * (1.0 + abs(threshold) + alpha * (1.0 + far))) / max(1.0 - alpha, LEAST)
     if threshold == np.inf:
         return np.inf
@@ -149,7 +149,7 @@ def _row(n, depth, own):
 
 @njit(cache=True)
 def _place_in(lists, item, slot):
-    """Return where a slot is, or has to be, in a list: an offset."""
+    """Return the offset of a slot in a list, or the offset where it belongs."""
     low, high = lists.block[item, START], lists.block[item, START] + lists.block[item, LENGTH]
     while low < high:
         mid = (low + high) >> 1
@@ -162,7 +162,7 @@ def _place_in(lists, item, slot):
 
 @njit(cache=True)
 def _row_in(item, names, depth):
-    """Return the row of MinT that counts for the postings of a list."""
+    """Return the row of MinT for the postings of a list."""
     cell = names[item] % cells_in(depth)
     level = np.int64(1)
     while cell >= cell_of(level + 1, np.int64(0)):
@@ -189,7 +189,7 @@ def enter_postings(slots, code, depth, ends, items, words, word_weight, least, l
             if length % BLOCK == 0:
                 lists.bound[bounds + length // BLOCK] = np.inf
                 lists.bound_block[item, LENGTH] += 1
-            # The last posting of a block that is full goes over to the next one.
+            # The last posting of a full block moves to the next block.
             for block in range(at // BLOCK + 1, length // BLOCK + 1):
                 lists.bound[bounds + block] = min(lists.bound[bounds + block], least[row, lists.slot[base + block * BLOCK - 1]])
             back = length
@@ -205,7 +205,7 @@ def enter_postings(slots, code, depth, ends, items, words, word_weight, least, l
 
 @njit(cache=True)
 def drop_postings(slots, code, depth, ends, items, least, lists):
-    """Take the postings of slots out of lists ``items``; O(list) each."""
+    """Remove the postings of slots from lists ``items``; O(list) each."""
     n = np.int64(0)
     width = 3 * depth + 1
     for i in range(slots.shape[0]):
@@ -216,7 +216,7 @@ def drop_postings(slots, code, depth, ends, items, least, lists):
             base, bounds = lists.block[item, START], lists.bound_block[item, START]
             last = lists.block[item, LENGTH] - 1
             at = _place_in(lists, item, slots[i])
-            for block in range(at // BLOCK, last // BLOCK):  # the first posting of the next block comes in
+            for block in range(at // BLOCK, last // BLOCK):  # the first posting of the next block moves in
                 lists.bound[bounds + block] = min(lists.bound[bounds + block], least[row, lists.slot[base + (block + 1) * BLOCK]])
             for back in range(at, last):
                 lists.slot[base + back], lists.weight[base + back] = lists.slot[base + back + 1], lists.weight[base + back + 1]
@@ -252,7 +252,7 @@ def lower_bounds(slots, code, depth, ends, items, least, lists):
 
 @njit(cache=True)
 def set_bounds(names, depth, least, lists):
-    """Set all bounds to what they can be; O(postings)."""
+    """Set all bounds to their tightest values; O(postings)."""
     for item in range(names.shape[0]):
         length = lists.block[item, LENGTH]
         if length == 0:
@@ -271,16 +271,16 @@ def set_bounds(names, depth, least, lists):
 
 @njit(cache=True, inline="always")
 def _short(text, least):
-    """Tell whether a text similarity, as float32 weights give it, is surely less than MinT; False for nan."""
+    """Tell whether a text similarity from float32 weights is certainly less than MinT; False for nan."""
     return text + SLACK * (1.0 + text) < least
 
 
 @njit(cache=True)
 def find_candidates(messages, known, root, depth, ids, least, lists):
-    """Return (message int32[], slot int32[]): the pairs whose text similarity is not below MinT, and maybe some more.
+    """Return (message int32[], slot int32[]): the pairs whose text similarity is not below MinT, and possibly some more.
 
     Every subscription has one cell on the path of a message. The lists of the cell are read document at a time; a block of postings is
-    left out when all the message's terms together could not reach the least MinT in it.
+    skipped if all the message's terms together cannot reach the least MinT in it.
 
     :param messages: dskype.bolts.topk._kernels.Messages; ``known``: dskype.bolts.topk.baselines._kernels.Known.
     :param root: float64[4], west, south, east, north of the root; ``depth``: number of levels.
@@ -298,7 +298,7 @@ def find_candidates(messages, known, root, depth, ids, least, lists):
         most = max(most, first[m + 1] - first[m])
     at, end, begin, bounds = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     factor, current = np.empty(most), np.empty(most, np.int64)
-    nobody = np.int64(2**31)
+    no_slot = np.int64(2**31)
     for m in range(lon.shape[0]):
         own = path(lon[m], lat[m], root, depth)
         for level in range(1, depth + 1):
@@ -315,17 +315,17 @@ def find_candidates(messages, known, root, depth, ids, least, lists):
                     factor[count] = weight[i]
                     reach += weight[i] * lists.top[item]
                     count += 1
-            slot = nobody
+            slot = no_slot
             for i in range(count):
-                current[i] = _next(i, at, end, begin, bounds, reach, lists, nobody)
+                current[i] = _next(i, at, end, begin, bounds, reach, lists, no_slot)
                 slot = min(slot, current[i])
-            while slot != nobody:
-                text, following = 0.0, nobody
+            while slot != no_slot:
+                text, following = 0.0, no_slot
                 for i in range(count):
                     if current[i] == slot:
                         text += lists.weight[at[i]] * factor[i]
                         at[i] += 1
-                        current[i] = _next(i, at, end, begin, bounds, reach, lists, nobody)
+                        current[i] = _next(i, at, end, begin, bounds, reach, lists, no_slot)
                     following = min(following, current[i])
                 if not _short(text, needed[slot]):
                     if n == capacity:
@@ -340,11 +340,11 @@ def find_candidates(messages, known, root, depth, ids, least, lists):
 
 
 @njit(cache=True, inline="always")
-def _next(i, at, end, begin, bounds, reach, lists, nobody):
-    """Pass over blocks that cannot hold a match; return the slot of the i-th list, ``nobody`` at its end."""
+def _next(i, at, end, begin, bounds, reach, lists, no_slot):
+    """Skip blocks that cannot hold a match; return the next slot of the i-th list, or ``no_slot`` at its end."""
     while at[i] < end[i]:
         offset = at[i] - begin[i]
         if offset % BLOCK or not _short(reach, lists.bound[bounds[i] + offset // BLOCK]):
             return np.int64(lists.slot[at[i]])
         at[i] += BLOCK
-    return nobody
+    return no_slot

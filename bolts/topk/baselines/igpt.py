@@ -25,18 +25,18 @@ _TOPS = ("top_weight", "top_ratio")
 class IptIndex(SubscriptionIndex):
     """A quadtree over the subscriptions with an inverted file in each leaf, and individual pruning (Skype, section 5.2).
 
-    A message is checked against every cell: its distance to the cell and a subscription's own distance to the border of the cell bound
-    the spatial similarity, so the threshold demands a text similarity (equation 4). A subscription is passed over at a keyword
-    that is not in its location-aware prefix (Lemma 3, Theorem 1), or if the keywords not yet seen cannot make up for what is missing
-    (Theorem 2). What is left is scored exactly.
+    A message is checked against every cell. The message's distance to the cell and the subscription's distance to the border of the cell bound
+    the spatial similarity, so the threshold requires a text similarity (equation 4). A subscription is skipped at a keyword outside its
+    location-aware prefix (Lemma 3, Theorem 1), or if the remaining keywords cannot make up for what is missing (Theorem 2). The other
+    subscriptions are scored exactly.
 
-    Algorithm 1 as printed adds up the text similarity on the way, which loses the parts of keywords that were skipped, and
-    applies Theorem 2 to such partial sums. Here a subscription is judged where it is first met, and scored from the table.
+    Algorithm 1 as printed sums up the text similarity on the way, which loses the parts of skipped keywords, and applies Theorem 2 to
+    such partial sums. Here a subscription is judged where it is first met, and scored from the table.
 
-    Bounds may lag behind a threshold that rose a little. Inserting and removing is O(subscriptions) of the cells concerned for each
-    call, however many there are; a new threshold moves the postings within their runs, or re-sorts a cell if many have moved.
+    Bounds may lag behind a threshold that rose a little. A call that inserts or removes is O(subscriptions) of the cells concerned, whatever
+    the number of slots. A new threshold moves the postings within their runs, or re-sorts a cell if many have moved.
 
-    :param cell_capacity: a cell with more subscriptions is divided, >= 1.
+    :param cell_capacity: the most subscriptions of a cell, >= 1; a cell with more is divided.
     """
 
     _grouped = False
@@ -45,10 +45,10 @@ class IptIndex(SubscriptionIndex):
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000) -> None:
         super().__init__(diagonal_deg)
         if not cell_capacity >= 1:
-            raise IllegalArgumentException(explain("A cell holds something.", given=cell_capacity, legal="index option cell_capacity >= 1"))
+            raise IllegalArgumentException(explain("The capacity of a cell is not usable.", given=cell_capacity, legal="index option cell_capacity >= 1"))
         self._capacity = int(cell_capacity)
         self._leaf = np.zeros(0, np.int32)  # by slot; -1: not linked
-        self._scores = np.zeros(0, np.float32)  # by slot: kScore* as its postings have it
+        self._scores = np.zeros(0, np.float32)  # by slot: kScore* in its postings
         self._state = np.zeros(0, np.uint8)
         self._marked = np.zeros(0, np.bool_)
         self._weights = np.zeros(0)
@@ -66,7 +66,7 @@ class IptIndex(SubscriptionIndex):
         self._state, self._marked = grown(self._state, n, 0), grown(self._marked, n, False)
         self._weights = grown(self._weights, len(self.table.terms), -1.0)
         place = self.table.place[slots]
-        if self._count + len(slots) > 4 * self._built or self._unlike():
+        if self._count + len(slots) > 4 * self._built or self._is_degenerate():
             self._build(np.concatenate((self._linked, slots)))
         elif not self._tree.covers(place):
             self._build(np.concatenate((self._linked, slots)), Quadtree.enclose(place, self._tree.arrays.box[0]))
@@ -74,7 +74,7 @@ class IptIndex(SubscriptionIndex):
             self._place(slots)
 
     def unlink(self, slots: np.ndarray) -> None:
-        """Take slots out of their cells."""
+        """Remove slots from their cells."""
         if not len(slots):
             return
         cells = np.unique(self._leaf[slots]).astype(np.int64)
@@ -89,8 +89,8 @@ class IptIndex(SubscriptionIndex):
         elif self._grouped:
             self._set_floors(cells)
 
-    def _unlike(self) -> bool:
-        """Tell whether cells have been divided so often that the subscriptions must have moved."""
+    def _is_degenerate(self) -> bool:
+        """Tell whether cells have been divided so often that the distribution of subscriptions must have changed."""
         return self._tree.nodes > 4 * self._built_nodes + 64
 
     @property
@@ -98,9 +98,9 @@ class IptIndex(SubscriptionIndex):
         return np.flatnonzero(self._leaf >= 0).astype(np.int32)
 
     def _build(self, slots: np.ndarray, box: np.ndarray | None = None) -> None:
-        """Start over with these slots, and a root (their bounding box by default).
+        """Rebuild the index with these slots and a root, by default their bounding box.
 
-        O(n log n), and seldom enough to be O(log n) for each slot ever linked.
+        O(n log n), but so rare that it is O(log n) for each slot ever linked.
         """
         if box is None:
             box = Quadtree.enclose(self.table.place[slots]) if len(slots) else np.zeros(4)
@@ -121,7 +121,7 @@ class IptIndex(SubscriptionIndex):
         self._built_nodes = self._tree.nodes
 
     def _place(self, slots: np.ndarray) -> None:
-        """Find cells for slots that have none, divide them where they are full, and write postings."""
+        """Assign cells to new slots, divide full cells, and write postings."""
         tree, leaf = self._tree, self._leaf
         found = tree.locate(slots, self.table)
         leaf[slots] = found
@@ -129,13 +129,13 @@ class IptIndex(SubscriptionIndex):
         order = np.argsort(found, kind="stable")
         cells, first, counts = np.unique(found[order], return_index=True, return_counts=True)
         full = (tree.members.block[cells, blocks.LENGTH] + counts > self._capacity) & (tree.depth[cells] < tree.DEPTH)
-        everybody = [slots]
+        rewritten = [slots]
         for cell, at, count in zip(cells[full].tolist(), first[full].tolist(), counts[full].tolist()):
             members = tree.members_of(cell)
-            everybody.append(members)
+            rewritten.append(members)
             self._clear(cell)
             tree.divide(cell, np.concatenate((members, slots[order[at : at + count]])), self.table, leaf)
-        slots = np.concatenate(everybody)
+        slots = np.concatenate(rewritten)
         self._widen()
         tree.enter(slots, leaf)
         self._scores[slots] = kernels.scaled(slots, self.table.place)
@@ -148,7 +148,7 @@ class IptIndex(SubscriptionIndex):
         self._floor, self._stale = grown(self._floor, nodes, np.inf), grown(self._stale, nodes, 0)
 
     def _clear(self, cell: int) -> None:
-        """Let go of a cell's members and file."""
+        """Drop the members and the file of a cell."""
         for pool in (self._tree.members, self._postings, self._runs):
             pool.release(np.array([cell]))
 
@@ -166,7 +166,7 @@ class IptIndex(SubscriptionIndex):
             self._set_floors(cells)
 
     def _rewrite(self, cells: np.ndarray, fresh: kernels.Fresh | None = None) -> None:
-        """Write the files of cells again: without the slots that are marked, with new postings in order of cell, key, score, slot."""
+        """Rewrite the files of cells without marked slots, and with new postings, which are in order of cell, key, score, slot."""
         if fresh is None:
             nothing, numbers = np.zeros(0, np.int32), np.zeros(0, np.float32)
             fresh = kernels.Fresh(nothing, nothing, nothing, *[numbers] * 6)
@@ -184,7 +184,7 @@ class IptIndex(SubscriptionIndex):
 
     @staticmethod
     def _scatter(pool: BlockPool, fields: dict[str, np.ndarray], cells: np.ndarray, lengths: np.ndarray) -> None:
-        """Write one block after another."""
+        """Write values into the blocks of cells, one block after another."""
         ends = np.cumsum(lengths)
         for name, values in fields.items():
             blocks.copy_ranges(values, ends - lengths, lengths, pool.block[cells, blocks.START], getattr(pool, name))
@@ -208,20 +208,20 @@ class IptIndex(SubscriptionIndex):
         moved = kernels.drifted(slots, table.place, self._scores, new)
         slots, new = slots[moved], new[moved]
         if self._grouped and len(slots):
-            # Where many move, the file is sorted again; else each is moved by itself.
+            # If many move, sort the file again; otherwise move each one.
             cells, nth, counts = np.unique(self._leaf[slots], return_inverse=True, return_counts=True)
             many = (8 * counts > self._tree.members.block[cells, blocks.LENGTH])[nth]
-            again = slots[many]
-            if len(again):
-                self._scores[again] = new[many]
-                self._marked[again] = True
-                self._write(again)
-                self._marked[again] = False
+            resorted = slots[many]
+            if len(resorted):
+                self._scores[resorted] = new[many]
+                self._marked[resorted] = True
+                self._write(resorted)
+                self._marked[resorted] = False
                 slots, new = slots[~many], new[~many]
         kernels.move_postings(slots, new, self._scores, self._leaf, table.place, words.block, words.term, self._bounds, self._files, self._grouped)
 
     def _follow_floors(self, slots: np.ndarray) -> None:
-        """Lower the floors of cells at once; find out now and then whether they are higher."""
+        """Lower the floors of cells at once; recompute them from time to time, because they may have risen."""
         table, leaf = self.table, self._leaf
         kernels.lower_floors(slots, leaf, table.place, table.words.block, table.words.weight, self._floor)
         cells, counts = np.unique(leaf[slots], return_counts=True)
@@ -236,7 +236,7 @@ class IptIndex(SubscriptionIndex):
     # -- matching
 
     def match(self, messages: MessageBatch) -> Matches:
-        """Return what reaches its threshold, see :meth:`SubscriptionIndex.match`."""
+        """Return the matches, see :meth:`SubscriptionIndex.match`."""
         table, batch = self.table, readable_messages(messages)
         known = common.read_messages(batch, table.terms.map)
         cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
@@ -247,7 +247,7 @@ class IptIndex(SubscriptionIndex):
 
     @property
     def structure_bytes(self) -> int:
-        """Bytes of tree, files and what is kept by slot."""
+        """Bytes of tree, files and arrays by slot."""
         arrays = (self._leaf, self._scores, self._state, self._marked, self._weights, self._floor, self._stale, self._bounds)
         return sum(a.nbytes for a in arrays) + self._tree.memory_bytes + self._postings.memory_bytes + self._runs.memory_bytes
 
@@ -307,20 +307,20 @@ class IptIndex(SubscriptionIndex):
 class IgptIndex(IptIndex):
     """IPT with group pruning (Skype, section 5.3).
 
-    The postings of a keyword in a cell are divided into groups of similar a* = alpha / (1 - alpha); each group is in order of
-    kScore* = threshold / (1 - alpha), and every posting knows the largest weight and a* from there to the end: a message
-    passes over a whole group (Theorem 3), or all from some place on, found by binary search (Theorem 4). Cells in which even the
-    best text could not make up for the distance are passed over as a whole (Lemma 6).
+    The postings of a keyword in a cell are divided into groups of similar a* = alpha / (1 - alpha). Each group is in order of
+    kScore* = threshold / (1 - alpha), and every posting knows the largest weight and a* from there to the end. So a message can
+    skip a whole group (Theorem 3), or its end from a place that binary search finds (Theorem 4). Cells in which even the best
+    text could not make up for the distance are skipped (Lemma 6).
 
     alpha = 1 counts as 1 - 2^-60 in a* and kScore*.
 
-    :param groups: how many, bounded by quantiles of all a*; 1..100.
+    :param groups: number of groups, which are bounded by quantiles of all a*; 1..100.
     """
 
     _grouped = True
 
     def __init__(self, diagonal_deg: float, cell_capacity: int = 1000, groups: int = 10) -> None:
         if not 1 <= groups <= 100:
-            raise IllegalArgumentException(explain("Groups cannot be as many.", given=groups, legal="index option groups in 1..100"))
+            raise IllegalArgumentException(explain("The number of groups is not usable.", given=groups, legal="index option groups in 1..100"))
         self._groups = int(groups)
         super().__init__(diagonal_deg, cell_capacity)

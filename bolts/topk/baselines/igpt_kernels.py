@@ -1,7 +1,7 @@
-"""Kernels of the index with individual and group pruning. Imports numpy and numba only.
+"""Kernels of the index with individual and group pruning. They import numpy and numba only.
 
-Bounds are held in float32. A subscription is passed over only when a bound misses by more than ``SLACK`` of the magnitudes that
-went into it, far above their rounding; whatever is not passed over is scored exactly.
+Bounds are float32. A subscription is skipped only if a bound misses by more than ``SLACK`` of the magnitudes in it, far above their
+rounding errors. All other subscriptions are scored exactly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def locate(slots, place, tree):
 
 @njit(cache=True, inline="always")
 def middle(low, high):
-    """Return where a box is divided; no overflow."""
+    """Return the middle of an interval without overflow."""
     return 0.5 * low + 0.5 * high
 
 
@@ -67,7 +67,7 @@ def enter_members(slots, leaf, block, member):
 
 @njit(cache=True)
 def drop_members(cells, dropped, block, member):
-    """Take the slots marked in ``dropped`` out of the members of cells; the others keep their order."""
+    """Remove the slots marked in ``dropped`` from the members of cells; the others keep their order."""
     for c in range(cells.shape[0]):
         start = block[cells[c], START]
         kept = 0
@@ -80,7 +80,7 @@ def drop_members(cells, dropped, block, member):
 
 @njit(cache=True)
 def scaled(slots, place):
-    """Return kScore* = threshold / (1 - alpha) (float32[n]): not more than it is, but for rounding."""
+    """Return kScore* = threshold / (1 - alpha) (float32[n]), or less, except for rounding."""
     out = np.empty(slots.shape[0], np.float32)
     for i in range(slots.shape[0]):
         value = place[slots[i], THRESHOLD] / max(1.0 - place[slots[i], ALPHA], LEAST)
@@ -118,7 +118,7 @@ def set_floors(cells, member_block, member, place, block, word_weight, floor):
 
 @njit(cache=True)
 def lower_floors(slots, leaf, place, block, word_weight, floor):
-    """Lower the floors of cells to what ``slots`` need; that they could rise is counted by the caller."""
+    """Lower the floors of cells to what ``slots`` need; the caller counts how often they may have risen."""
     for i in range(slots.shape[0]):
         cell = leaf[slots[i]]
         floor[cell] = min(floor[cell], _needed_ssim(slots[i], place, block, word_weight))
@@ -175,10 +175,10 @@ def make_postings(slots, leaf, scores, place, block, word_term, word_weight, bou
 
 @njit(cache=True)
 def merge_plan(cells, files, ranked, dropped, first, key, score, slot):
-    """Plan the files of cells without what is ``dropped`` and with what is new.
+    """Plan the files of cells without dropped postings, and with new ones.
 
     :param cells: int64[T], each once.
-    :param dropped: bool[slots], whose postings go.
+    :param dropped: bool[slots], the slots whose postings are removed.
     :param first: int64[T + 1]; the new postings of cell *t* are ``first[t]:first[t + 1]``, in order.
     :returns: (plan int64[], lengths int64[T], run keys int32[], run starts int32[], numbers of runs int64[T]); an item of the plan
         is the place of a posting, or ~place of a new one.
@@ -238,7 +238,7 @@ def follow_plan(plan, array, new):
 
 @njit(cache=True)
 def _sum_up(files, first, last):
-    """Set top_weight and top_ratio of ``first..last``, from the back; what follows ``last`` in the run is right."""
+    """Set top_weight and top_ratio of ``first..last``, from the back. ``last`` is the end of the run."""
     weight, ratio = np.float32(0.0), np.float32(0.0)
     at = last
     while at >= first:
@@ -286,7 +286,7 @@ def _position(files, first, end, ranked, score, slot):
 
 @njit(cache=True)
 def _shift(array, source, target):
-    """Move one entry, and those between by one place."""
+    """Move one entry to ``target``, and the entries between by one place."""
     value = array[source]
     step = 1 if target > source else -1
     at = source
@@ -298,7 +298,7 @@ def _shift(array, source, target):
 
 @njit(cache=True)
 def drifted(slots, place, scores, new):
-    """Tell for which slots the score that the index has (``scores``, by slot) is too high, or too low to be of use."""
+    """Tell for which slots the score in the index (``scores``, by slot) is too high, or too low to be useful."""
     out = np.empty(slots.shape[0], np.bool_)
     for i in range(slots.shape[0]):
         have = scores[slots[i]]
@@ -308,7 +308,7 @@ def drifted(slots, place, scores, new):
 
 @njit(cache=True)
 def move_postings(slots, new, scores, leaf, place, block, word_term, bounds, files, ranked):
-    """Give slots new scores, in ``scores`` and their postings; these move within their runs. O(log runs + run) each."""
+    """Set new scores of slots, in ``scores`` and in their postings, which move within their runs. O(log runs + run) each."""
     groups = bounds.shape[0] + 1
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -348,11 +348,11 @@ def _slack(text, score, ratio, far):
 
 @njit(cache=True)
 def _find_terms(cell, files, groups, distinct, found):
-    """Set for all distinct terms (rising) the first run of the cell with that term, -1 if there is none."""
+    """Find for all distinct terms (rising) the first run of the cell with that term, or -1."""
     run, last = files.runs[cell, START], files.runs[cell, START] + files.runs[cell, LENGTH]
     for u in range(distinct.shape[0]):
         key = distinct[u] * groups
-        # Both rise: a search in steps that double begins where the last one ended.
+        # Both rise, so each search begins where the last one ended, with steps that double.
         step = np.int64(4)
         while run + step < last and files.key[run + step] < key:
             run += step
@@ -370,11 +370,11 @@ def _find_terms(cell, files, groups, distinct, found):
 
 @njit(cache=True)
 def _last_needed(files, at, end, text_sum, near, outer):
-    """Return behind which posting of a group the bounds of the rest rule everything out (Skype, Theorem 4).
+    """Return the first posting of a group from which on the bounds exclude all postings (Skype, Theorem 4).
 
-    Theorem 3 is Theorem 4 at the first posting: nothing is left of the group.
+    Theorem 3 is Theorem 4 at the first posting: it excludes the whole group.
 
-    :param text_sum: of the weights of the message's term and those after it.
+    :param text_sum: sum of the weights of the message's term and those after it.
     :param near: a bound of the spatial similarity, >= 0; ``outer``: distance of the cell / diagonal.
     """
     while at < end:
@@ -392,12 +392,12 @@ def _last_needed(files, at, end, text_sum, near, outer):
 def find_candidates(cells, files, box, floor, messages, known, groups, grouped, diagonal_deg, state):
     """Return (message int32[], slot int32[]): pairs that no bound rules out, at least all that match (Skype, Algorithm 1).
 
-    Cells are the outer loop: the file of one stays in the cache for all messages. A slot is judged where it is first met:
-    if that is not its first common keyword, a bound has ruled it out there, so Theorem 2 may take what came before as nothing.
+    Cells are the outer loop, so that the file of a cell stays in the cache for all messages. A slot is judged where it is first met. If that
+    is not its first common keyword, a bound has excluded it there, so Theorem 2 may count the earlier keywords as nothing.
 
     :param cells: int64[], those with members; ``box``: float64[nodes, 4]; ``floor``: float64[nodes], see :func:`set_floors`.
     :param messages: dskype.bolts.topk._kernels.Messages; ``known``: dskype.bolts.topk.baselines._kernels.Known.
-    :param groups: how many groups there are; ``grouped``: whether runs are in order of scores.
+    :param groups: number of groups; ``grouped``: whether runs are in order of scores.
     :param state: uint8[slots], scratch, all 0 before and after.
     """
     lon, lat = messages.lon, messages.lat

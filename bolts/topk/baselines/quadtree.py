@@ -1,4 +1,4 @@
-"""A quadtree that divides the plane until no cell holds too many points."""
+"""A quadtree, which divides the plane until no cell has too many points."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LIMIT = np.finfo(np.float64).max
 class Quadtree:
     """Assigns slots to leaf cells. Cells are numbered as the nodes are; inner nodes have no members.
 
-    A leaf with more members than the capacity is divided, unless it is :data:`DEPTH` deep: many may share one place. Leaves are not
-    joined: who owns the tree makes a new one now and then.
+    A leaf with more members than the capacity is divided, unless its depth is :data:`DEPTH`, because many members may share one place.
+    Leaves are never joined; the owner of the tree makes a new one from time to time.
 
-    :param box: root: [west, south, east, north], all places lie inside or on its border.
-    :param capacity: most members of a leaf.
+    :param box: the root, [west, south, east, north]; all places lie inside it or on its border.
+    :param capacity: the most members of a leaf.
     """
 
     DEPTH = 24
@@ -44,10 +44,10 @@ class Quadtree:
         return kernels.locate(slots, table.place, self.arrays)
 
     def divide(self, node: int, slots: np.ndarray, table: SubscriptionTable, leaf: np.ndarray) -> None:
-        """Divide a leaf without members as far as ``slots`` demand, and write the leaf of each of them into ``leaf`` (by slot)."""
-        todo = [(node, slots)]
-        while todo:
-            node, slots = todo.pop()
+        """Divide a leaf without members as far as ``slots`` require, and write the leaf of each slot into ``leaf`` (by slot)."""
+        stack = [(node, slots)]
+        while stack:
+            node, slots = stack.pop()
             leaf[slots] = node
             if len(slots) <= self.capacity or self.depth[node] >= self.DEPTH:
                 continue
@@ -55,7 +55,7 @@ class Quadtree:
             west, south, east, north = self.arrays.box[node]
             place = table.place[slots]
             quadrant = (place[:, 0] >= kernels.middle(west, east)) + 2 * (place[:, 1] >= kernels.middle(south, north))
-            todo += [(first + q, slots[quadrant == q]) for q in range(4)]
+            stack += [(first + q, slots[quadrant == q]) for q in range(4)]
 
     def enter(self, slots: np.ndarray, leaf: np.ndarray) -> None:
         """Append slots to the members of their leaves."""
@@ -85,9 +85,7 @@ class Quadtree:
 
     @staticmethod
     def enclose(places: np.ndarray, old: np.ndarray | None = None) -> np.ndarray:
-        """Return a root for places (float64[n, >= 2]) and an older root: twice as large where that is too small, so that
-        it seldom has to grow again.
-        """
+        """Return a root for places (float64[n, >= 2]) and an older root, which doubles where it is too small, so that it seldom grows."""
         low, high = places[:, :2].min(axis=0), places[:, :2].max(axis=0)
         if old is not None:
             half = np.minimum(old[2:] / 2 - old[:2] / 2, _LIMIT / 4)
@@ -101,7 +99,7 @@ class Quadtree:
         return sum(a.nbytes for a in (*self.arrays, self.depth)) + self.members.memory_bytes
 
     def _check(self, table: SubscriptionTable, leaf: np.ndarray) -> None:
-        """Verify that the cells divide the root, and that every slot with a leaf is in it, once."""
+        """Verify that the cells divide the root, and that every slot with a leaf is in it exactly once."""
         self.members._check()
         box, child = self.arrays
         linked = np.flatnonzero(leaf >= 0)

@@ -15,11 +15,11 @@ __all__ = ["TaatIndex"]
 
 
 class TaatIndex(SubscriptionIndex):
-    """Adds up the text part of every subscription with a common term, then scores all of them.
+    """Sums up the text part of every subscription with a common term, then scores all of them.
 
-    No bound prunes anything, so thresholds cost nothing to set and the time of a match is that of reading the lists of the
-    message's terms: the baseline that cleverer indexes are measured against. Inserting and removing a subscription is
-    O(keywords): a posting is appended, or the list's last one fills its place.
+    It has no bounds, so thresholds cost nothing to set, and a match takes the time to read the lists of the message's terms.
+    It is the baseline for indexes that prune. Inserting and removing a subscription is O(keywords): a posting is appended, or
+    the last one of the list fills its place.
     """
 
     def __init__(self, diagonal_deg: float) -> None:
@@ -41,7 +41,7 @@ class TaatIndex(SubscriptionIndex):
         taat_kernels.unlink_postings(slots, self.table.keyword_arrays, self._arrays)
 
     def match(self, messages: MessageBatch) -> Matches:
-        """Return what reaches its threshold; O(postings of the messages' terms)."""
+        """Return the matches; O(postings of the messages' terms)."""
         table = self.table
         return Matches(*taat_kernels.match_taat(readable_messages(messages), table.terms.map, self._arrays, table.place, self.diagonal_deg, self._sums))
 

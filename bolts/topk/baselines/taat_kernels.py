@@ -66,7 +66,7 @@ def unlink_postings(slots, words, lists):
 
 @njit(cache=True)
 def match_taat(messages, terms, lists, place, diagonal_deg, sums):
-    """Return (message, slot, score) of what reaches its threshold, term at a time.
+    """Return the matches (message, slot, score), term at a time.
 
     :param messages: dskype.bolts.topk._kernels.Messages; ``terms``: its TermMap.
     :param place: float64[slots, 4], LON, LAT, ALPHA, THRESHOLD.
@@ -98,7 +98,7 @@ def match_taat(messages, terms, lists, place, diagonal_deg, sums):
         for i in range(met):
             slot = candidates[i]
             textual = sums[slot]
-            # Rounding is monotone, so nothing nearer than distance 0 could score more: no square root for most.
+            # Rounding is monotone, so the score at distance 0 is an upper bound: most candidates need no square root.
             if combined_score(place[slot, ALPHA], 1.0, textual) >= place[slot, THRESHOLD]:
                 value = combined_score(place[slot, ALPHA], ssim(lon[m] - place[slot, LON], lat[m] - place[slot, LAT], diagonal_deg), textual)
                 if value >= place[slot, THRESHOLD]:

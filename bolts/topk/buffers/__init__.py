@@ -1,1 +1,1 @@
-"""Result buffers: which messages of the window are, or may yet be, the top-k lists of subscriptions."""
+"""Result buffers: the messages that are in the top-k lists of subscriptions, or may come to be."""

@@ -1,7 +1,7 @@
-"""Kernels of the result buffers: the calendar of expiries, logs of changes, entries, what pending slots collect.
+"""Kernels of the result buffers: the calendar of expiry, logs of changes, and the messages that pending slots collect.
 
-All are lazily compiled (arguments may be read-only) and cached on disk. What is called for every entry that comes or goes is compiled
-with :data:`BARE`.
+All are compiled lazily (arguments may be read-only) and cached on disk. Kernels that are called for every entry that enters or leaves are
+compiled with :data:`BARE`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numba import njit
 from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
 
 BARE = {"cache": True, "_nrt": False}
-"""Without reference counts: nothing can be allocated, and arrays are not counted wherever a named tuple of them is touched."""
+"""Options without reference counting: the kernel cannot allocate, and named tuples of arrays cost no counting."""
 
 INLINE = {**BARE, "inline": "always"}
-"""For what is called in one or two places, for every entry: a named tuple is handed over number by number."""
+"""Options for kernels that are called for every entry, from one or two places: inlining avoids passing named tuples field by field."""
 
 FROZEN, K, LIMIT, STATE, MARKED = range(3, 8)
 KEY, THETA = 4, 5
@@ -26,7 +26,7 @@ ADD, REMOVE = 0, 1
 FAR = np.int64(2**63 - 1)
 
 Buffers = namedtuple("Buffers", "block long real seq position score cursor")
-Buffers.__doc__ = """The result buffers: one cache line per slot with all that is known of it, and the entries.
+Buffers.__doc__ = """The result buffers: one cache line per slot with its state, and the entries.
 
 block int32[slots, 16]: START, LENGTH, CAPACITY; FROZEN: how many entries at the start are a published list that no longer changes;
 K; LIMIT: the most entries an active slot keeps; STATE; MARKED: whether the threshold has changed since it was last asked for.
@@ -35,13 +35,13 @@ real float64[slots, 8], the same memory: THETA.
 seq, position int64[entries], score float64[entries]: the entries. cursor int64[2]: END and LEFT, of the pool that has them.
 """
 Calendar = namedtuple("Calendar", "head pages near size")
-Calendar.__doc__ = """Active slots by KEY: a ring of periods, and what is next. Each slot with a KEY is in it once.
+Calendar.__doc__ = """Active slots by KEY: a ring of periods, and the slots that are next. Each slot with a KEY is in it once.
 
 The period of a key is ``key >> shift``. Slots of a period after the current one are in the ring, on pages: head int32[periods, 2] (their number is a
 power of two) has a period's newest page, -1 when there is none, and how many slots are on it; the ones before are full. pages int32[pages, 8]:
-SLOTS slots, and the page before, -1 at the end; spare pages are linked likewise. Other slots are in near, int32[slots]: what was in the ring is
-``near[FIRST:LAST]``, by (KEY, slot); what came later is ``near[:LATE]``, a binary heap by (KEY, slot). size int64[7]: FIRST, LAST,
-LATE, the current period, shift, the first spare page, how many there are.
+SLOTS slots, and the page before, -1 at the end; spare pages are linked likewise. Other slots are in near, int32[slots]: those from the ring
+are ``near[FIRST:LAST]``, by (KEY, slot); later ones are ``near[:LATE]``, a binary heap by (KEY, slot). size int64[7]: FIRST, LAST,
+LATE, the current period, shift, the first spare page, the number of spare pages.
 """
 FIRST, LAST, LATE, PERIOD, SHIFT, SPARE, SPARES = range(7)
 PAGE, FILL = 0, 1
@@ -93,7 +93,7 @@ def _enter_near(calendar, long, slot):
     """Enter a slot whose period has come already."""
     near, size = calendar.near, calendar.size
     run = size[LAST] - size[FIRST]
-    if size[FIRST] == size[LATE] and run:  # the heap grows into the run: that moves to the end
+    if size[FIRST] == size[LATE] and run:  # the heap would grow into the run: move the run to the end
         to = near.shape[0] - run
         for i in range(run - 1, -1, -1):
             near[to + i] = near[size[FIRST] + i]
@@ -104,7 +104,7 @@ def _enter_near(calendar, long, slot):
 
 @njit(**INLINE)
 def enter_date(calendar, long, slot, key):
-    """Make ``key`` the KEY of a slot that has none, and enter it; there is a spare page. O(1) but for the current period."""
+    """Make ``key`` the KEY of a slot that has none, and enter it; there is a spare page. O(1), except for the current period."""
     head, pages, size = calendar.head, calendar.pages, calendar.size
     long[slot, KEY] = key
     period = key >> size[SHIFT]
@@ -125,7 +125,7 @@ def enter_date(calendar, long, slot, key):
 
 @njit(**BARE)
 def leave_date(calendar, long, slot):
-    """Take away the KEY of a slot, if it has one; O(slots of its period)."""
+    """Remove the KEY of a slot, if it has one; O(slots of its period)."""
     head, pages, near, size = calendar
     key = long[slot, KEY]
     if key == FAR:
@@ -170,14 +170,14 @@ def leave_date(calendar, long, slot):
 
 @njit(cache=True)
 def leave_dates(calendar, buffers, slots):
-    """Take away the KEYs of slots."""
+    """Remove the KEYs of slots."""
     for i in range(slots.shape[0]):
         leave_date(calendar, buffers.long, slots[i])
 
 
 @njit(cache=True)
 def enter_oldest(buffers, calendar, slots):
-    """Enter active slots without KEY by the oldest of their entries."""
+    """Enter active slots without KEY by their oldest entries."""
     block = buffers.block
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -191,9 +191,9 @@ def enter_oldest(buffers, calendar, slots):
 
 @njit(**INLINE)
 def pass_time(calendar, position):
-    """Let the current period be that of ``position``, or an earlier one with something in it: then :func:`turn_page` is due.
+    """Advance to the period of ``position``, or to an earlier one that has slots; return True then: :func:`turn_page` has to follow.
 
-    Only while there is nothing in near. O(1) for each period that passes, but no more than a turn of the ring.
+    Only while near is empty. O(1) for each period that passes, at most a turn of the ring.
     """
     head, size = calendar.head, calendar.size
     last = position >> size[SHIFT]
@@ -212,7 +212,7 @@ def pass_time(calendar, position):
 
 @njit(cache=True)
 def turn_page(calendar, long):
-    """Let near be what the ring has in the current period; O(n log n) for n slots."""
+    """Fill near with the slots that the ring has in the current period; O(n log n) for n slots."""
     head, pages, near, size = calendar
     at = size[PERIOD] & (head.shape[0] - 1)
     page, fill = np.int64(head[at, PAGE]), np.int64(head[at, FILL])
@@ -239,7 +239,7 @@ def turn_page(calendar, long):
 
 @njit(**INLINE)
 def fall_out(calendar, long):
-    """Take the first slot out of near, which is not empty, and take away its KEY; return it."""
+    """Remove the first slot from near, which is not empty, and its KEY; return the slot."""
     near, size = calendar.near, calendar.size
     if size[LATE] and (size[FIRST] == size[LAST] or _before(long, near[0], near[size[FIRST]])):
         slot = near[0]
@@ -255,7 +255,7 @@ def fall_out(calendar, long):
 
 @njit(**INLINE)
 def first_out(calendar, long):
-    """Return the slot that :func:`fall_out` would take, -1 when there is none."""
+    """Return the slot that :func:`fall_out` would remove, or -1."""
     near, size = calendar.near, calendar.size
     if size[FIRST] == size[LAST]:
         return near[0] if size[LATE] else np.int32(-1)
@@ -327,7 +327,7 @@ def log_difference(log, n, slot, seq, position, score, listed, lists, watermark)
 
 @njit(cache=True)
 def first_unranked(offsets, seq, position, score):
-    """Return the first list that is not in strict rank order, -1 if there is none."""
+    """Return the first list that is not in strict rank order, or -1."""
     for i in range(offsets.shape[0] - 1):
         for j in range(offsets[i] + 1, offsets[i + 1]):
             if not ranks_before(score[j - 1], position[j - 1], seq[j - 1], score[j], position[j], seq[j]):
@@ -335,7 +335,7 @@ def first_unranked(offsets, seq, position, score):
     return -1
 
 
-# -- what pending slots collect -----------------------------------------------------------------------
+# -- messages of pending slots -----------------------------------------------------------------------
 
 
 @njit(**BARE)
@@ -417,22 +417,22 @@ def move_block(buffers, slot, capacity):
 
 @njit(**BARE)
 def larger(block, slot, length):
-    """Return the next capacity for a slot that is to hold ``length`` entries; an active one needs no more than its limit."""
+    """Return the next capacity for a slot that has to hold ``length`` entries; an active slot needs no more than its limit."""
     capacity = grown_capacity(np.int64(block[slot, CAPACITY]), max(4, length))
     return min(capacity, np.int64(block[slot, LIMIT])) if block[slot, STATE] == ACTIVE else capacity
 
 
 @njit(**BARE)
 def collect_arrival(buffers, slot, seq, position, score, expired, best):
-    """Put an arrival behind the entries of a pending slot.
+    """Append an arrival to the entries of a pending slot.
 
     :param best: float64[>= LENGTH], scratch.
-    :returns: 0, or for how many entries there must be room before that can be done.
+    :returns: 0, or the number of entries for which room is needed first.
     """
     block, cursor = buffers.block, buffers.cursor
     if block[slot, LENGTH] == block[slot, CAPACITY]:
         drop_hopeless(buffers, slot, expired, best)
-        if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:  # not again for the next arrival
+        if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:  # otherwise the next arrival would do it again
             capacity = larger(block, slot, np.int64(block[slot, LENGTH] + 1))
             if cursor[END] + capacity > buffers.seq.shape[0]:
                 return capacity

@@ -1,4 +1,4 @@
-"""The contract of result buffers: what the top-k lists of subscriptions are, and how they change."""
+"""The contract of result buffers, which hold the top-k lists of subscriptions and log their changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Lists", "ResultBuffers", "Step"]
 
 
 class Step(NamedTuple):
-    """What :class:`ResultBuffers` did: changes as in :class:`~dskype.bolts.topk.base.Changes`, and more.
+    """The result of a step of :class:`ResultBuffers`.
 
-    :ivar changes: (slot, op, seq, score, rank, watermark).
-    :ivar due: int32[]: slots whose buffer no longer holds enough, each once, in order of time.
+    :ivar changes: (slot, op, seq, score, rank, watermark), as in :class:`~dskype.bolts.topk.base.Changes`.
+    :ivar due: int32[]: slots whose buffer no longer holds enough messages, each once, in order of time.
     :ivar retuned: int32[], rising: slots whose threshold changed.
     """
 
@@ -30,18 +30,17 @@ class Step(NamedTuple):
 
 
 class ResultBuffers(ABC):
-    """Holds for every slot the messages that are, or may yet come to be, its top-k list.
+    """Holds for every slot the messages that are in its top-k list, or may come to be.
 
-    A slot is *active*: its list is known and published with every change; or *pending*: its list is not known, the last one
-    published stays as it is (frozen), what arrives is collected, and an answer of the message window is awaited. An active
-    slot is *complete* while its buffer holds every message of the window that matches it: its threshold is -inf.
+    The list of an *active* slot is known, and published with every change. The list of a *pending* slot is unknown: the last published list
+    stays as it is (frozen), arriving messages are collected, and an answer of the message window is awaited. An active slot is *complete*
+    while its buffer holds every matching message of the window; its threshold is then -inf.
 
-    What every buffer needs is in ``self.store``: state, k, limit, theta and entries by slot, and a calendar of what expires next.
-    An implementation decides how many entries there are and which: it must see to it that the first k entries of an active slot are
-    its top-k list at every watermark, and that a slot falls due as soon as it cannot guarantee that.
-    It may take further options; an unknown one is a TypeError.
+    ``self.store`` has what every buffer needs: state, k, limit, theta and entries by slot, and a calendar of expiry. An implementation
+    decides which entries a buffer has. It must ensure that the first k entries of an active slot are its top-k list at every watermark, and
+    that a slot falls due as soon as this cannot be guaranteed. It may take further options; an unknown one is a TypeError.
 
-    :param extent: of the window: a message leaves when the watermark reaches its position + extent.
+    :param extent: extent of the window: a message leaves when the watermark reaches its position + extent.
     """
 
     def __init__(self, extent: int) -> None:
@@ -53,35 +52,35 @@ class ResultBuffers(ABC):
 
     @abstractmethod
     def limits(self, k: np.ndarray) -> np.ndarray:
-        """Return how many entries slots with these k may have at most (int64[n], >= k), when they are opened."""
+        """Return the most entries that new slots with these k may have (int64[n], >= k)."""
 
     @abstractmethod
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
-        """Process matches, and everything that expires, in order of time up to ``watermark``.
+        """Process matches and expiry in order of time, up to ``watermark``.
 
-        At every time *t* at which a message arrives or an entry expires (position + extent), each slot concerned loses
-        what has expired and gets what has arrived at once; the difference of its list is a change at watermark *t*. A slot that
-        becomes due at *t* keeps the list from before *t*, has the threshold inf, and takes nothing until :meth:`collect`. A pending
-        slot collects all of its matches, or as many as an answer can leave a use for.
+        At every time *t* at which a message arrives or an entry expires (position + extent), each slot concerned first drops its
+        expired entries and then gets all arriving messages; the difference of its list is a change at watermark *t*. A slot that becomes
+        due at *t* keeps the list from before *t*, has the threshold inf, and ignores messages until :meth:`collect`. A pending slot
+        collects all its matches, or those that may be useful together with an answer.
 
-        :param messages: rising in (position, seq), after the previous watermark; ``matches`` name its rows. Matches below
-            the slot's threshold are left out.
+        :param messages: rising in (position, seq), after the previous watermark.
+        :param matches: pairs of a row of ``messages`` and a slot. Matches below the slot's threshold are ignored.
         """
 
     @abstractmethod
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
-        """Merge answers with what was collected, and publish the lists at ``watermark``, which is that of the last :meth:`apply`.
+        """Merge answers with the collected messages, and publish the lists at ``watermark``, which is that of the last :meth:`apply`.
 
         :param slots: int32[n], rising, pending.
         :param answers: the best :meth:`wanted` messages, or all if there are fewer, of the window at a watermark at or after
             the one at which the slot began to collect.
-        :returns: also slots that are ``due`` again: too little is alive. They are pending, and collect from ``watermark`` on.
+        :returns: ``due`` has the slots with too few live messages. They stay pending, and collect from ``watermark`` on.
         """
 
     # -- what implementations use
 
     def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool) -> Step:
-        """Do what :meth:`apply` promises, for buffers that are skybands or else *kmax*."""
+        """Implement :meth:`apply` for skybands, or else for *kmax*."""
         changes, due, marked = self.store.advance(messages, matches, self.watermark, watermark, skyband)
         self.watermark = watermark
         return Step(changes, due, marked)
@@ -89,7 +88,7 @@ class ResultBuffers(ABC):
     # -- what its users call
 
     def open(self, slots: np.ndarray, k: np.ndarray, complete: bool) -> None:
-        """Start empty buffers: active ones when ``complete`` (the window has no messages), else pending ones.
+        """Start empty buffers: active ones if ``complete`` (the window has no messages), else pending ones.
 
         :param slots: int32[n], free, rising.
         :param k: int32[n], >= 1.
@@ -101,15 +100,15 @@ class ResultBuffers(ABC):
         self.store.close(slots)
 
     def wanted(self, slots: np.ndarray) -> np.ndarray:
-        """Return how many messages an answer should bring (int64[n], >= k); constant while a slot is pending. By default the limit."""
+        """Return how many messages an answer should have (int64[n], >= k), constant while a slot is pending. Default: the limit."""
         return self.store.pool.block[slots, kernels.LIMIT].astype(np.int64)
 
     def collect(self, slots: np.ndarray) -> None:
-        """Make slots that are due pending (int32[n], each once): they collect every match from now on."""
+        """Make due slots pending (int32[n], each once): they collect every match from now on."""
         self.store.collect(slots)
 
     def published(self, slots: np.ndarray) -> Lists:
-        """Return the lists as published last (the frozen ones of pending slots)."""
+        """Return the lists that were published last; those of pending slots are frozen."""
         return self.store.published(slots)
 
     def pending(self, slots: np.ndarray) -> np.ndarray:
@@ -121,7 +120,7 @@ class ResultBuffers(ABC):
         return self.store.pool.block[slots, kernels.K]
 
     def thresholds(self, slots: np.ndarray) -> np.ndarray:
-        """Return the lowest score that slots have a use for (float64[n]): -inf everything, inf nothing."""
+        """Return the lowest score that slots can use (float64[n]): -inf: any; inf: none."""
         return self.store.theta[slots]
 
     def sizes(self, slots: np.ndarray) -> np.ndarray:

@@ -1,34 +1,34 @@
 """The plain result buffer: between k and kmax messages (Yi et al., the baseline *kmax* of Skype, section 2.3).
 
-**Active slots.** The buffer holds at most kmax messages in rank order. The invariant: every live message of the window that
-is not in the buffer ranks behind every entry of it; or nothing is outside (*complete*), and then theta is -inf. Hence, while
-the buffer has k entries or is complete, its first k are the top-k list.
+**Active slots.** The buffer holds at most kmax messages in rank order. Invariant: every live matching message outside the buffer
+ranks behind every entry; or no message is outside (the slot is *complete*), and theta is -inf. So while the buffer has k entries
+or is complete, its first k entries are the top-k list.
 
-- Expiry takes entries away: what was outside still ranks behind the rest.
-- An arrival is newer than everything else, so of two equal scores its own ranks first. theta is the highest score ever
-  dropped or left out since the buffer was filled. An arrival below theta ranks behind every entry (all have scores >= theta)
-  and stays outside; one at or above theta ranks before everything outside, and is put in its place.
-- The entry behind place kmax is dropped: it ranks behind the others, and theta becomes its score (never less than before).
-- With fewer than k entries and something outside, the slot is due: its published list is frozen, the rest forgotten.
+- Expiry removes entries; messages outside still rank behind the rest.
+- An arrival is newer than all other messages, so it ranks first among equal scores. Theta is the highest score that was dropped or
+  left out since the buffer was filled. An arrival below theta ranks behind every entry (all have scores >= theta) and stays
+  outside. An arrival at or above theta ranks before all messages outside, and is inserted.
+- The entry behind place kmax is dropped. It ranks behind the others, and theta becomes its score (never less than before).
+- A slot with fewer than k entries and messages outside is due: its published list is frozen, and the rest is forgotten.
 
-**Pending slots** collect every match from a watermark w_c on, in order of arrival. When the answer comes (the best kmax
-messages of the window at w_req >= w_c, or all of them if there are fewer) the new buffer is the best kmax of what is alive
-in answer and collection together; what is in both is taken once.
+**Pending slots** collect every match from a watermark w_c on, in order of arrival. The answer has the best kmax messages of the
+window at w_req >= w_c, or all if there are fewer. The new buffer has the best kmax of the live messages in answer and
+collection together, each once.
 
 - If the answer is full, messages outside it rank behind its last one: theta is at least that score, and collected messages
-  below it are left out. (One with that very score is newer than the answer's last message and belongs in front of it, unless
-  it is in the answer.)
-- If kmax messages were put together, theta is at least the last one's score: whatever was left out ranks behind it.
-- Otherwise nothing is outside: complete.
+  below it are left out. (A collected message with that same score is newer than the answer's last message and ranks before it,
+  unless it is in the answer.)
+- If the new buffer has kmax messages, theta is at least the score of the last one, because all messages left out rank behind it.
+- Otherwise no message is outside: the slot is complete.
 
-**What a pending slot may forget.** A collected message *x* is dropped when kmax collected messages that are newer (position,
-then seq) have at least its score. They rank before *x*, and expire no sooner. So while *x* is alive, kmax live messages of
-the collection rank before it, and *x* is not among the best kmax of any merge. And whenever one so dropped is alive, kmax
-messages are put together (or only those at or above the full answer's last score, where *x* is below it too): theta then
-covers it. So the outcome is the same as if all had been kept, also when an answer takes longer than the window is wide: then
-everything alive was collected, and a slot can never be due again and again for want of what it has thrown away. Of *n*
-collected ones about kmax (1 + ln(n / kmax)) remain. Dropping twice changes nothing (of the messages that dominate *x*, the
-kmax best are never dropped), so when it is done does not matter.
+**What a pending slot may forget.** A collected message *x* is dropped when kmax newer (position, then seq) collected messages have at
+least its score. They rank before *x* and expire no sooner. So while *x* is alive, kmax live messages of the collection rank
+before it, and *x* is not among the best kmax of any merge. Whenever a dropped message *x* is alive, the new buffer has kmax
+messages (or only those at or above the last score of a full answer, and *x* is below it, too), so theta covers *x*. So the
+outcome is the same as if all messages had been kept. This also holds when an answer takes longer than the window is wide: then
+all live messages were collected, so a slot cannot fall due over and over because of messages that it dropped. Of *n*
+collected messages about kmax (1 + ln(n / kmax)) remain. Dropping twice changes nothing (of the messages that dominate *x*, the
+kmax best are never dropped), so it does not matter when it is done.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = ["KmaxBuffers"]
 
 
 class KmaxBuffers(ResultBuffers):
-    """Keeps the best k to kmax messages, and everything that ranks in between.
+    """Keeps the best k to kmax messages.
 
-    kmax = max(factor * k, k + extra), at least k. A larger one is refilled more rarely but takes in more.
+    kmax = max(factor * k, k + extra), at least k. A larger buffer is refilled less often, but has to process more messages.
 
     :param factor: default 2.0.
     :param extra: default 20.
@@ -68,11 +68,11 @@ class KmaxBuffers(ResultBuffers):
         return np.maximum(np.floor(k * self.factor).astype(np.int64), k + self.extra)
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
-        """Process matches and expiry; O(kmax) per entry that comes or goes, O(1) per match that is not admitted."""
+        """Process matches and expiry; O(kmax) per entry that enters or leaves, O(1) per match that is not admitted."""
         return self._advance(messages, matches, watermark, skyband=False)
 
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
-        """Merge answers with what was collected; O(messages)."""
+        """Merge answers with collected messages; O(messages)."""
         store, block = self.store, self.store.pool.block
         store.expect(answers.seqs, answers.positions)
         store.expect_dates(len(slots))

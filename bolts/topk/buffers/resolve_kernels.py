@@ -1,4 +1,4 @@
-"""Kernels that merge answers of the message window with what pending slots have collected, and publish the lists."""
+"""Kernels that merge answers of the message window with the messages that pending slots collected, and publish the lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dskype.bolts.topk.buffers.step_kernels import fit_block, keep_skyband, shar
 
 @njit(cache=True)
 def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
-    """Merge answers with what was collected since, and publish; ``slots`` are pending and rise.
+    """Merge answers with collected messages, and publish the lists; ``slots`` are pending and rise.
 
     :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
     :param expired: positions up to this one have left the window.
@@ -84,24 +84,25 @@ def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
 def choose_theta(chosen, bound, by_ratio, ratio, merged, k):
     """Return the theta of a skyband.
 
-    :param chosen: the score of the wanted rank in the answer; not regarded if ``by_ratio``: then it is ``ratio`` times the k-th score.
-    :param bound: theta is not below it.
-    :param merged: float64[], scores of what is alive, falling.
+    :param chosen: the score at the wanted rank of the answer.
+    :param bound: the least theta.
+    :param by_ratio: ignore ``chosen``, and use ``ratio`` times the k-th score.
+    :param merged: float64[], scores of the live messages, falling.
     """
     if by_ratio and merged.shape[0] >= k:
         chosen = min(merged[k - 1], ratio * merged[k - 1])
     if merged.shape[0] < k or merged[k - 1] < chosen:
-        chosen = bound  # too little is left of what would have been chosen
+        chosen = bound  # too few messages would be at or above it
     return max(chosen, bound)
 
 
 @njit(cache=True)
 def resolve_skyband(buffers, calendar, slots, answers, wanted, ranks, ratio, expired, watermark):
-    """Merge answers with what was collected since, choose theta, and publish; ``slots`` are pending and rise.
+    """Merge answers with collected messages, choose theta, and publish the lists; ``slots`` are pending and rise.
 
     :param answers: dskype.bolts.topk.buffers.store.Lists, one for each slot.
-    :param wanted: int64[n]: an answer as long as that is full.
-    :param ranks: int64[n]: theta is the score of the answer's message of that rank; 0: theta is ``ratio`` times the k-th score.
+    :param wanted: int64[n], the length of a full answer.
+    :param ranks: int64[n]; theta is the score at this rank of the answer; 0: theta is ``ratio`` times the k-th score.
     :param expired: positions up to this one have left the window.
     :returns: (log, number of changes, slots that are due again int32[]).
     """

@@ -1,26 +1,26 @@
-"""Result buffers that hold a k-skyband (Mouratidis et al.; Skype, section 6): what may yet come to be among the best k.
+"""Result buffers that hold a k-skyband (Mouratidis et al.; Skype, section 6): the messages that may still be among the best k.
 
-**Dominance.** A message dominates another one if it ranks before it and expires no sooner (its position is not lower). Who has k
-dominators will never again be among the best k. The *k-skyband* of a set is what has fewer than k dominators in it.
+**Dominance.** A message dominates another if it ranks before it and expires no sooner (its position is not lower). A message with k
+dominators will never again be among the best k. The *k-skyband* of a set is its subset of messages with fewer than k dominators.
 
-**Active slots.** Theta is fixed from one re-evaluation to the next. Let A be the live messages that rank before everything that was
-left out at the re-evaluation: all with a score at or above theta, but for old ones of that very score. An arrival with a score
-at or above theta belongs to A: it is newer than what was left out, and of two equal scores the newer one ranks first. The buffer
-lies between the k-skyband of A and A itself. So its first k entries are the top-k list as long as it has k entries, or
-nothing was left out (*complete*, theta is -inf); and it has k entries exactly if A has (Skype, theorems 5 and 6). With fewer the slot is due.
+**Active slots.** Theta is fixed between two re-evaluations. Let A be the live messages that rank before all messages left out at the
+re-evaluation: those with a score of at least theta, except for old ones with exactly that score. An arrival with a score of at least theta
+belongs to A, because it is newer than the messages left out, and ranks first among equal scores. The buffer is a subset of A that contains
+the k-skyband of A. So while it has k entries, or no message was left out (the slot is *complete*, theta is -inf), its first k entries are the
+top-k list. It has k entries exactly if A has k (Skype, theorems 5 and 6). A slot with fewer is due.
 
-No counters of dominators are kept. Arrivals are put in their places, and what is dominated is dropped when the block is full, by one
-pass in rank order with a heap of the k newest positions. It does not matter to any list when that is done.
+The buffer keeps no counts of dominators. Arrivals are inserted in rank order, and dominated entries are dropped when the block is full, by
+one pass in rank order with a heap of the k newest positions. No list depends on when this is done.
 
-**The limit.** If the skyband outgrows the slot's limit the last third is dropped and theta is raised to the score of the first one dropped:
-A is cut at that message, and nothing else changes, as messages are dominated only by such as rank before them. When a block is
-full follows from its capacity, which therefore is part of the state.
+**The limit.** If the skyband outgrows the slot's limit, the last third is dropped, and theta is raised to the score of the first message
+dropped. This cuts A at that message and changes nothing else, because only messages that rank before a message can dominate it. When a block
+is full depends on its capacity, which is therefore part of the state.
 
-**Pending slots** collect every match, see ``kmax.py``; one with *limit* collected dominators is dropped. As the limit is at least k, the
-skyband of whatever is put together later is the same as if it had been kept.
+**Pending slots** collect every match, see ``kmax.py``; a collected message with *limit* dominators is dropped. Since the limit is at least k,
+the skyband of every later merge is the same as if it had been kept.
 
-**The answer.** What is alive of the answer and the collection is put together; if the answer is full, everything below its last score is
-left out. Theta is chosen as the class says, but not below that last score; and if fewer than k would remain, it is that last score.
+**The answer.** The live messages of answer and collection are merged; if the answer is full, messages below its last score are left out.
+The class chooses theta, which is at least that last score; if fewer than k messages would remain, theta is that last score.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = ["CostSkybandBuffers", "Skybands"]
 
 
 class Skybands(ResultBuffers):
-    """What all skybands do; theta is ``ratio`` times the k-th score, or the score of a rank of the answer (:meth:`ranks`)."""
+    """The base of all skybands. Theta is ``ratio`` times the k-th score, or the score at a rank of the answer (:meth:`ranks`)."""
 
     ratio = 1.0
 
     @abstractmethod
     def expected(self, k: int) -> tuple[int, int]:
-        """Return how many messages an answer should bring, and how many entries the skyband is expected to have."""
+        """Return how many messages an answer should have, and how many entries the skyband is expected to have."""
 
     def ranks(self, k: np.ndarray) -> np.ndarray:
-        """Return the ranks of the messages whose score is to be theta (int64[n]); 0: theta follows from the k-th score."""
+        """Return the ranks in the answers whose scores become theta (int64[n]); 0: theta follows from the k-th score."""
         return np.zeros(len(k), np.int64)
 
     def limits(self, k: np.ndarray) -> np.ndarray:
@@ -62,15 +62,15 @@ class Skybands(ResultBuffers):
         return self._by_k(k, lambda one: max(one + 4, -(-3 * self.expected(one)[1] // 2)))
 
     def wanted(self, slots: np.ndarray) -> np.ndarray:
-        """Return how many messages an answer should bring."""
+        """Return how many messages an answer should have."""
         return self._by_k(self.store.pool.block[slots, kernels.K], lambda one: self.expected(one)[0])
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
-        """Process matches and expiry; O(entries) per entry that comes or goes, O(log k) more for one that comes."""
+        """Process matches and expiry; O(entries) per entry that enters or leaves, and O(log k) more per entry that enters."""
         return self._advance(messages, matches, watermark, skyband=True)
 
     def resolve(self, slots: np.ndarray, answers: Lists, watermark: int) -> Step:
-        """Merge answers with what was collected; O(messages log k)."""
+        """Merge answers with collected messages; O(messages log k)."""
         store = self.store
         store.expect(answers.seqs, answers.positions)
         store.expect_dates(len(slots))
@@ -121,36 +121,34 @@ class Skybands(ResultBuffers):
 class CostSkybandBuffers(Skybands):
     """Keeps the k-skyband of messages at or above the theta that :class:`CostModel` finds cheapest (*cSkyband*, section 6.2).
 
-    :param reevaluation: cost of a re-evaluation, in units of passing over one entry of a buffer (about 1 ns); default 1e6.
-    :param match: cost of a match before any entry is passed over, in the same unit; default 1000; 0 for the paper's formula.
+    :param reevaluation: cost of a re-evaluation, in units of visiting one entry of a buffer (about 1 ns); default 1e6.
+    :param match: cost of a match before any entry is visited, in the same unit; default 1000; 0 gives the paper's formula.
     """
 
     def __init__(self, extent: int, *, reevaluation: float = 1e6, match: float = 1000.0) -> None:
         super().__init__(extent)
         for name, value in (("reevaluation", reevaluation), ("match", match)):
             if not 0 <= value < np.inf:
-                raise IllegalArgumentException(explain("A cost is not negative.", given=value, legal=f"buffer option {name} >= 0"))
+                raise IllegalArgumentException(explain("A cost must not be negative.", given=value, legal=f"buffer option {name} >= 0"))
         self.model = CostModel(reevaluation, match)
         self.pace = Pace(extent)
 
     def expected(self, k: int) -> tuple[int, int]:
-        """Return the number of messages at or above the lowest theta that is considered, some more as these
-        may expire before they come, and the skyband's size.
-        """
+        """Return the number of messages at or above the lowest theta, plus some that may expire on the way, and the skyband's size."""
         return max(self.model.best(k), self.model.best(k, LEAST_RHO)) + max(k // 2, 20), self.model.size(k)
 
     def ranks(self, k: np.ndarray) -> np.ndarray:
-        """Return the numbers of messages that should be at or above theta, as things are now."""
+        """Return how many messages should be at or above theta at the present pace."""
         rho = self.pace.rho(self.watermark)
         return np.minimum(self._by_k(k, lambda one: self.model.best(one, rho)), self._by_k(k, lambda one: self.expected(one)[0]))
 
     def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
-        """Process matches and expiry, see :class:`SkybandBuffers`."""
+        """Count arrivals, and process matches and expiry."""
         self.pace.count(messages.position)
         return super().apply(messages, matches, watermark)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain arrays, with the recent past."""
+        """Return the state as plain arrays, with the counts of the recent past."""
         return {**super().snapshot(), "pace": self.pace.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

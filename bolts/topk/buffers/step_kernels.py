@@ -1,7 +1,7 @@
-"""Kernels that let buffers change: time passes, answers come. For *kmax* and the skybands.
+"""Kernels that apply arrivals and expiry to buffers, for *kmax* and for skybands.
 
-All are lazily compiled (arguments may be read-only) and cached on disk. What is done for every entry that comes or goes is compiled with
-:data:`~dskype.bolts.topk.buffers._kernels.BARE`. It allocates nothing: where there is not enough room it stops, to go on later.
+All are compiled lazily (arguments may be read-only) and cached on disk. Kernels that are called for every entry that enters or leaves are
+compiled with :data:`~dskype.bolts.topk.buffers._kernels.BARE`. They allocate nothing: without enough room they stop, and continue later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dskype.bolts.topk.buffers._kernels import (
 )
 
 DONE, TURN, NO_ENTRIES, NO_CHANGES, NO_SPACE, NO_SLOTS, NO_PAGES = range(7)
-"""Why :func:`advance` stops: nothing is left to be done, or there is not enough room."""
+"""Why :func:`advance` stops: all is done, or there is not enough room."""
 ROW, GROUP, NOW, CHANGED, DUES, MARKS, NEED, SEEN, SINK = range(9)
 AHEAD = 32
 _LOW = np.int64(0xFFFFFFFF)
@@ -54,10 +54,10 @@ _LOW = np.int64(0xFFFFFFFF)
 Arrivals = namedtuple("Arrivals", "seq position message slot score")
 Arrivals.__doc__ = """Messages: seq, position int64; and matches: message int32, slot int32, score float64, in order of (position, slot, message)."""
 Work = namedtuple("Work", "at due marked seq position score newest best")
-Work.__doc__ = """What :func:`advance` works with.
+Work.__doc__ = """The state and the scratch arrays of :func:`advance`.
 
-at int64[9]: ROW, the next match; GROUP, the end of those of the current position; NOW, that position; CHANGED, DUES, MARKS: how many
-changes, slots that fell due, slots whose threshold has changed there are; NEED: how much room is wanted; SEEN: up to which row memory
+at int64[9]: ROW, the next match; GROUP, the end of the matches at the current position; NOW, that position; CHANGED, DUES, MARKS: number of
+changes, of slots that fell due, and of slots whose threshold has changed; NEED: how much room is needed; SEEN: the row up to which memory
 was touched.
 due, marked int32[]: those slots. seq, position, newest int64[], score, best float64[], of one length: scratch for lists.
 """
@@ -65,7 +65,7 @@ due, marked int32[]: those slots. seq, position, newest int64[], score, best flo
 
 @njit(cache=True)
 def by_slot(position, rows):
-    """Return matches by (position, slot, message), which are by (message, slot)."""
+    """Return matches in order of (position, slot, message), given matches in order of (message, slot)."""
     n = rows.slot.shape[0]
     message, slot, score = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)
     start = 0
@@ -96,9 +96,9 @@ def mark(block, work, slot):
 
 @njit(**INLINE)
 def open_gap(buffers, start, end, arriving):
-    """Move the entries that rank behind the score of an arrival one place down; return its place.
+    """Move the entries that rank behind an arrival one place down; return its place.
 
-    Entries with the same score are older: it goes before them.
+    It ranks before entries with the same score, which are older.
     """
     e = end
     while e > start and buffers.score[e - 1] <= arriving:
@@ -109,9 +109,9 @@ def open_gap(buffers, start, end, arriving):
 
 @njit(**BARE)
 def place_arrival(buffers, slot, seq, position, score, limit):
-    """Put an arrival, newer than all entries, into its place; what ranks behind place ``limit`` is dropped and sets theta.
+    """Insert an arrival, which is newer than all entries; the entry behind place ``limit`` is dropped and sets theta.
 
-    There is room for one more, or the limit is reached. Only for scores at or above theta.
+    There is room for one more entry, or the limit is reached. Only for scores at or above theta.
     """
     block = buffers.block
     start, n = np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
@@ -166,7 +166,7 @@ def keep_skyband(seq, position, score, start, n, k, newest):
 
 @njit(**BARE)
 def drop_dominated(buffers, slot, newest):
-    """Leave the k-skyband of a slot's entries."""
+    """Reduce a slot's entries to their k-skyband."""
     block = buffers.block
     block[slot, LENGTH] = keep_skyband(
         buffers.seq, buffers.position, buffers.score, np.int64(block[slot, START]), np.int64(block[slot, LENGTH]), np.int64(block[slot, K]), newest
@@ -181,7 +181,7 @@ def share(k, limit):
 
 @njit(**BARE)
 def drop_lowest(buffers, slot, work):
-    """Leave :func:`share` of a slot's entries; the first one dropped sets theta."""
+    """Reduce a slot's entries to :func:`share`; the first one dropped sets theta."""
     block = buffers.block
     rest = share(np.int64(block[slot, K]), np.int64(block[slot, LIMIT]))
     if block[slot, LENGTH] > rest:
@@ -192,7 +192,7 @@ def drop_lowest(buffers, slot, work):
 
 @njit(cache=True)
 def spacious(n):
-    """Return how large a block should be for a skyband of ``n`` entries: it is thinned when it is full."""
+    """Return the block size for a skyband of ``n`` entries, which is thinned when the block is full."""
     return n + n // 4 + 2
 
 
@@ -200,7 +200,7 @@ def spacious(n):
 def make_way(buffers, slot, admitted, work):
     """Thin the skyband of a slot whose block is full, and raise theta if that is not enough for ``admitted`` more.
 
-    When this happens, and so theta, follows from LENGTH and CAPACITY alone.
+    The time of this, and so theta, follows from LENGTH and CAPACITY alone.
     """
     block = buffers.block
     drop_dominated(buffers, slot, work.newest)
@@ -221,7 +221,7 @@ def widen(buffers, slot, admitted):
 
 @njit(**BARE)
 def fit_block(buffers, slot, n):
-    """Give a slot a block for a skyband of ``n`` entries, which are to be written: its CAPACITY does not depend on what it was."""
+    """Give a slot a block for a new skyband of ``n`` entries. Its CAPACITY does not depend on the old one."""
     block = buffers.block
     capacity = max(n, min(np.int64(block[slot, LIMIT]), spacious(n)))
     if block[slot, CAPACITY] < capacity:
@@ -234,7 +234,7 @@ def fit_block(buffers, slot, n):
 
 @njit(**BARE)
 def touch(buffers, slots, start, end, apart):
-    """Read what some slots will need: the memory fetches it side by side, and not one after another."""
+    """Read the memory that some slots will need, so that it is fetched in parallel."""
     block, seq, position, score = buffers.block, buffers.seq, buffers.position, buffers.score
     sink, sunk = np.int64(0), 0.0
     for i in range(start, end):
@@ -258,7 +258,7 @@ def touch(buffers, slots, start, end, apart):
 
 @njit(**INLINE)
 def expire_one(buffers, log, n_log, slot, place, now):
-    """Take out the entry at ``place``; the one behind the list moves up. Return the number of the next change."""
+    """Remove the entry at ``place``; the entry behind the list moves up. Return the number of the next change."""
     block, seq, position, score = buffers.block, buffers.seq, buffers.position, buffers.score
     k, start, length = np.int64(block[slot, K]), np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
     if place < k:
@@ -275,7 +275,7 @@ def expire_one(buffers, log, n_log, slot, place, now):
 
 @njit(**INLINE)
 def admit_one(buffers, calendar, log, n_log, slot, work, limit, m_seq, score, now):
-    """Put an arrival into its place; the last of the list moves out. Return the number of the next change."""
+    """Insert an arrival; the last message of the list leaves it. Return the number of the next change."""
     block, real = buffers.block, buffers.real
     k, start, before = np.int64(block[slot, K]), np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
     length = before
@@ -304,7 +304,7 @@ def admit_one(buffers, calendar, log, n_log, slot, work, limit, m_seq, score, no
 
 @njit(**BARE)
 def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband):
-    """Let entries expire and the matches ``first..end - 1`` arrive; return how long the list was before, which is copied into ``work``."""
+    """Let entries expire and the matches ``first..end - 1`` arrive; copy the list before into ``work``, and return its length."""
     block, real, position = buffers.block, buffers.real, buffers.position
     limit = np.int64(block[slot, LIMIT])
     start, before = np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
@@ -332,7 +332,7 @@ def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyban
 
 @njit(**BARE)
 def log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now):
-    """Log what :func:`renew_entries` did to the list of a slot; return the next change's number. With too little left the slot becomes DUE.
+    """Log what :func:`renew_entries` did to the list of a slot; return the next change's number. A slot with too few entries becomes DUE.
 
     :param listed: length of the list before, which is in ``work``; ``theta``: the threshold before.
     """
@@ -340,7 +340,7 @@ def log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now):
     k, start, length = np.int64(block[slot, K]), np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
     was_seq, was_position, was_score = work.seq, work.position, work.score
     if length < k and real[slot, THETA] > -np.inf:
-        # Something outside the buffer may belong to the list now: freeze the list as it was.
+        # A message outside the buffer may belong to the list now: freeze the list as it was.
         for e in range(listed):
             buffers.seq[start + e], buffers.position[start + e], buffers.score[start + e] = was_seq[e], was_position[e], was_score[e]
         block[slot, LENGTH] = block[slot, FROZEN] = listed
@@ -364,10 +364,10 @@ def log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now):
 
 @njit(**INLINE)
 def find_lost(buffers, calendar, slot, expired):
-    """Take the slot that is first to fall out of the calendar, and enter it again by its oldest live entry.
+    """Remove the first slot from the calendar, and enter it again by its oldest live entry.
 
     :param expired: positions up to this one have left the window.
-    :returns: (how many entries have expired, the place of the last of them).
+    :returns: (number of expired entries, place of the last of them).
     """
     block, position = buffers.block, buffers.position
     fall_out(calendar, buffers.long)
@@ -396,7 +396,7 @@ def count_admitted(scores, first, end, theta):
 
 @njit(**BARE)
 def grow_block(buffers, slot, work, scores, first, end, skyband):
-    """Give an active slot room for the arrivals ``first..end - 1``; return 0, or for how many entries there must be room before that can be done."""
+    """Give an active slot room for the arrivals ``first..end - 1``; return 0, or the number of entries for which room is needed first."""
     block = buffers.block
     most = np.int64(block[slot, LENGTH]) + count_admitted(scores, first, end, buffers.real[slot, THETA])
     capacity = spacious(most) if skyband else larger(block, slot, min(most, np.int64(block[slot, LIMIT])))
@@ -412,7 +412,7 @@ def grow_block(buffers, slot, work, scores, first, end, skyband):
 
 @njit(**INLINE)
 def find_shortage(calendar, work):
-    """Return what there is no room for, before a slot is changed: NO_SLOTS, NO_PAGES; or DONE."""
+    """Return NO_SLOTS or NO_PAGES if there is no room to change a slot, else DONE."""
     if work.at[DUES] == work.due.shape[0] or work.at[MARKS] == work.marked.shape[0]:
         return NO_SLOTS
     return DONE if calendar.size[SPARES] else NO_PAGES
@@ -420,7 +420,7 @@ def find_shortage(calendar, work):
 
 @njit(**INLINE)
 def collect_row(buffers, slot, work, arrivals, row, now, extent):
-    """Let a pending slot collect a match; return DONE, or what there is no room for: NO_SPACE, NO_ENTRIES (NEED says how much)."""
+    """Let a pending slot collect a match; return DONE, or NO_SPACE or NO_ENTRIES if there is no room (NEED says how much)."""
     length = np.int64(buffers.block[slot, LENGTH])
     if length > work.best.shape[0]:
         work.at[NEED] = length
@@ -432,7 +432,7 @@ def collect_row(buffers, slot, work, arrivals, row, now, extent):
 
 @njit(**BARE)
 def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
-    """Do what :func:`advance` promises, until something is in the way; return what it is."""
+    """Run :func:`advance` until it has to stop; return the reason."""
     block, long, real, at = buffers.block, buffers.long, buffers.real, work.at
     size, near, row_slot, row_score = calendar.size, calendar.near, arrivals.slot, arrivals.score
     rows, room = np.int64(row_slot.shape[0]), np.int64(log.slot.shape[0])
@@ -442,7 +442,7 @@ def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, 
         falling = np.int64(first_out(calendar, long))
         key = long[falling, KEY] if falling >= 0 else FAR
         if row == group and key > now - extent:
-            # The next time at which something happens.
+            # Advance to the next arrival or expiry.
             arrival = arrivals.position[arrivals.message[row]] if row < rows else FAR
             if falling < 0 and pass_time(calendar, min(arrival, watermark) - extent):
                 stop = TURN
@@ -515,14 +515,14 @@ def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, 
 def advance(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
     """Let messages arrive and others expire, in order of time, up to ``watermark``.
 
-    Every time at which something happens is a step: the slots concerned are taken in rising order, each first loses what
-    has expired, then gets what has arrived, and then the change of its top-k list is logged.
+    Every time of an arrival or expiry is a step. The slots concerned follow in rising order: each first drops expired entries, then
+    gets arrivals, and then the change of its top-k list is logged.
 
-    :param work: ``at`` says where to begin; it is 0 at first, but for NOW, which is the watermark so far.
+    :param work: ``at`` says where to begin; at first it is 0, except for NOW, the previous watermark.
     :param apart: whether positions and seqs are different arrays.
-    :param skyband: whether buffers are skybands: they drop what is dominated when they are full, *kmax* what is last.
-    :returns: DONE; or what there must be more room for before it is called again: NO_ENTRIES (NEED more of them), NO_CHANGES (room for NEED),
-        NO_SPACE (scratch for lists of NEED entries), NO_SLOTS (that are due or marked), NO_PAGES (spare ones in the calendar).
+    :param skyband: whether buffers are skybands: full skybands drop dominated entries, *kmax* drops the last.
+    :returns: DONE; or what needs more room before the next call: NO_ENTRIES (NEED more entries), NO_CHANGES (NEED changes), NO_SPACE (scratch
+        for lists of NEED entries), NO_SLOTS (due or marked slots), NO_PAGES (spare pages of the calendar).
     """
     while True:
         stop = run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband)

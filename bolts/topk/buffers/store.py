@@ -1,4 +1,4 @@
-"""Where result buffers keep their entries."""
+"""The store of result buffers: state and entries by slot, and a calendar of expiry."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["BufferStore", "Lists", "readable_lists"]
 
 _PERIODS = 1 << 16
 _KEPT = 1 << 18
-"""A log with room for more changes is not kept."""
+"""A log with room for more changes is replaced by a small one after use."""
 
 
 class Lists(NamedTuple):
     """One list of messages per slot, in rank order.
 
-    :ivar offsets: int64[slots + 1]; list *i* is ``offsets[i]:offsets[i + 1]`` of the others.
+    :ivar offsets: int64[slots + 1]; list *i* is ``offsets[i]:offsets[i + 1]`` of the other arrays.
     :ivar seqs: int64[].
     :ivar positions: int64[].
     :ivar scores: float64[].
@@ -46,19 +46,19 @@ def readable_lists(lists: Lists) -> Lists:
 class BufferStore:
     """State, k, theta and entries (seq, position, score) by slot, and a calendar of the oldest entries.
 
-    ``pool.block`` has a row per slot, see :data:`dskype.bolts.topk.buffers._kernels.Buffers`. An active slot's block holds its buffer
-    in rank order; a pending one's its frozen list, and behind it what it has collected, in order of arrival. Kernels get ``arrays`` and
-    ``calendar`` and change them in place; they never allocate what stays.
+    ``pool.block`` has a row per slot, see :data:`dskype.bolts.topk.buffers._kernels.Buffers`. The block of an active slot holds its buffer
+    in rank order; that of a pending slot holds its frozen list, and behind it the collected messages in order of arrival. Kernels change
+    ``arrays`` and ``calendar`` in place; they never allocate arrays that outlive them.
 
-    The calendar knows for every active slot with entries a lower bound of their positions: what expires is found without a
-    look at the others, in O(1).
+    The calendar has for every active slot with entries a lower bound of their positions. It finds the next expiry in O(1), without looking
+    at other slots.
 
-    :param extent: of the window.
+    :param extent: extent of the window.
     """
 
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
-        # In a count window positions are seqs: one array serves for both until a position is met that is not.
+        # In a count window positions are seqs. One array serves for both until a position differs from its seq.
         self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=16, dtype=np.int32)
         shift = max(0, (-(-extent // _PERIODS) - 1).bit_length())
         periods = 1 << ((int(extent) >> shift) + 2).bit_length()
@@ -99,10 +99,10 @@ class BufferStore:
     def advance(
         self, messages: MessageBatch, matches: Matches, before: int, watermark: int, skyband: bool
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
-        """Do what :meth:`ResultBuffers.apply` promises; return changes, slots that are due, and those whose threshold has changed.
+        """Implement :meth:`ResultBuffers.apply`; return changes, due slots, and slots whose threshold has changed.
 
-        :param before: the watermark so far.
-        :param skyband: whether buffers are skybands, else *kmax*.
+        :param before: the previous watermark.
+        :param skyband: whether buffers are skybands; else they are *kmax*.
         """
         seq, position, rows = readable(messages.seq, np.int64), readable(messages.position, np.int64), kernels.Rows(*matches)
         self.expect(seq, position)
@@ -189,7 +189,7 @@ class BufferStore:
         return self.pool.block[slots, kernels.LENGTH] - self.pool.block[slots, kernels.FROZEN]
 
     def snapshot(self, expired: int) -> dict[str, Any]:
-        """Return state, k, theta and entries of all slots in use; pending ones first forget what they can.
+        """Return state, k, theta and entries of all slots in use; pending slots first drop the messages that they may forget.
 
         :param expired: positions up to this one have left the window.
         """
@@ -243,7 +243,7 @@ class BufferStore:
         return Lists(offsets, seqs, self.pool.gather(starts, lengths, "position")[0] if self.apart else seqs.copy(), scores)
 
     def _check(self, watermark: int, extent: int) -> None:
-        """Verify what holds for all kinds of buffers."""
+        """Verify the invariants of all kinds of buffers."""
         self.pool._check()
         assert not self.pool.block[:, kernels.MARKED].any() and not self.pool.block.ctypes.data % 64
         calendar, dated, keys = self.calendar, set(), self.arrays.long[:, kernels.KEY]

@@ -1,4 +1,4 @@
-"""The cone index: every match is handled in the list of its first common keyword."""
+"""The cone index: every match is found in the list of its first common keyword."""
 
 from dskype.bolts.topk.cones.index import ConeIndex
 

@@ -1,12 +1,12 @@
-"""Kernels of the cone index: cones, their bounds, changes. Imports numpy and numba only.
+"""Kernels of the cone index: cones, their bounds, and changes. They import numpy and numba only.
 
-A match is handled in the list of its first common keyword only. For the *i*-th keyword of a subscription, with d = distance /
+A match is found in the list of its first common keyword only. For the *i*-th keyword of a subscription, with d = distance /
 diagonal, ``score >= theta`` can hold only if ``alpha * d <= (1 - alpha) * (ws_i * wm_i + sum(ws_j * wm_j, j > i common)) + alpha - theta``.
 With c = the highest weight of the message's later keywords that is at most ``A * wm_i + B * c - (theta - alpha)``, where
 A = (1 - alpha) * ws_i and B = (1 - alpha) * sum(ws_j, j > i): a cone in (x, y, wm_i, c).
 
-All fields of a cone are uint16, rounded so that the cone only grows. 16 cones are a block; 16 blocks have their bounds side by
-side and are a group; the bounds of 16 groups are side by side too. So one loop over 16 lanes serves on all levels.
+All fields of a cone are uint16, rounded so that the cone only grows. 16 cones are a block. 16 blocks, whose bounds are stored
+side by side, are a group; the bounds of 16 groups are stored side by side, too. So one loop over 16 lanes serves all levels.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ CODES = 4  # later keywords that have one
 WEIGHTS = 255.0  # steps of a later keyword's weight
 OPEN = 255  # the code of every keyword
 WHOLE = 512  # steps of NEED that count as a whole change
-RUN = 64  # lanes that are arranged when they have been added
+RUN = 64  # added lanes that are arranged together
 
 Lists = namedtuple("Lists", "ids id_slot long lanes groups uppers field slot code bound upper")
 Lists.__doc__ = """The lists of all terms.
 
 ids: int64[terms, 4], START, LENGTH, CAPACITY of a short list in id_slot (int32), LONG: 1 + number of its long list, 0 if it has none.
-long: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, 1/512 cones; BASE: where
-what came since then begins, to whole groups; FRESH: what begins here has not been arranged at all.
-lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: nobody) and code
+long: int64[lists, 6]: TERM; USED lanes; DEAD ones among them; STALE: how much has changed since all were arranged, in 1/512 cones; BASE: the
+first lane added since then, rounded down to whole groups; FRESH: the first lane that has not been arranged at all.
+lanes, groups, uppers: int64[lists, 3]: START, LENGTH, CAPACITY of its blocks in field (uint16[., 6, 16]), slot (int32[., 16], -1: empty) and code
 (uint8[., 2, 64]: CODE and PART, the weight, of the n-th later keyword in lane j at 16 * n + j), of its groups in bound (uint16[., 8, 16]),
 and of theirs in upper (alike).
 """
 Box = namedtuple("Box", "x0 y0 x1 y1 near first both need")
-Box.__doc__ = """What a bound holds, int64 each, 0 to 65535.
+Box.__doc__ = """The values of a bound, int64 each, 0 to 65535.
 
 x0, y0: west and south border; x1, y1: east and north; near, need: lowest NEAR and NEED; first, both: highest FIRST and FIRST + REST.
 """
@@ -58,10 +58,10 @@ def hashed(term):
 
 @njit(cache=True)
 def need(threshold, alpha):
-    """Return NEED of a cone, rounded down: theta - alpha, in steps from -2 on; 0: anything will do."""
+    """Return NEED of a cone: theta - alpha, in steps from -2 on, rounded down; 0: there is no threshold."""
     if threshold == np.inf:
         return np.int64(TOP)
-    # The place of a cone is off by 0.71 of 2 / 65535 diagonals at most.
+    # The place of a cone is wrong by at most 0.71 of 2 / 65535 diagonals.
     wanted = (threshold - alpha * 1.00003 + 2.0) * STEPS
     if not wanted >= 2.0:
         return np.int64(0)
@@ -74,9 +74,9 @@ def need(threshold, alpha):
 def shape(cone, codes, place, slot, frame, nth, start, length, words):
     """Write X, Y, NEAR, FIRST, REST of the cone of keyword ``nth`` of those at ``start`` into ``cone`` (int64[6]).
 
-    :param codes: uint8[2, 4]: becomes CODE and PART of the later keywords; when they have no room, all are OPEN and 4.0 in sum.
+    :param codes: uint8[2, 4], set to CODE and PART of the later keywords; if these are too many, all are OPEN, with a sum of 4.0.
     :param frame: float64[3]: west, south, steps per degree.
-    :returns: True when no bound can be given: then NEED has to be 0.
+    :returns: True if no bound is possible; then NEED has to be 0.
     """
     lon, lat, alpha = place[slot, LON], place[slot, LAT], place[slot, ALPHA]
     x, y = np.floor((lon - frame[0]) * frame[2] + 0.5), np.floor((lat - frame[1]) * frame[2] + 0.5)
@@ -106,7 +106,7 @@ def shape(cone, codes, place, slot, frame, nth, start, length, words):
 
 @njit(cache=True)
 def contain(bounds, row, j, box):
-    """Let bound ``j`` of ``bounds[row]`` contain what lies in ``box``, a :data:`Box`."""
+    """Extend bound ``j`` of ``bounds[row]`` to contain ``box``, a :data:`Box`."""
     bounds[row, X0, j] = min(np.int64(bounds[row, X0, j]), box.x0)
     bounds[row, Y0, j] = min(np.int64(bounds[row, Y0, j]), box.y0)
     bounds[row, X1, j] = max(np.int64(bounds[row, X1, j]), box.x1)
@@ -119,7 +119,7 @@ def contain(bounds, row, j, box):
 
 @njit(cache=True)
 def contain_cone(lists, number, lane, cone):
-    """Let the bounds above a lane contain its cone."""
+    """Extend the bounds above a lane to contain its cone."""
     if lists.groups[number, CAPACITY] == 0:
         return
     b = lane // LANES
@@ -156,14 +156,14 @@ def clear_lanes(lists, number, low, high):
 
 @njit(cache=True)
 def clear_bound(bounds, row, j):
-    """Make bound ``j`` of ``bounds[row]`` contain nothing."""
+    """Make bound ``j`` of ``bounds[row]`` empty."""
     bounds[row, X0, j], bounds[row, Y0, j], bounds[row, X1, j], bounds[row, Y1, j] = TOP, TOP, 0, 0
     bounds[row, NEAR0, j], bounds[row, FIRST1, j], bounds[row, BOTH1, j], bounds[row, NEED0, j] = TOP, 0, 0, TOP
 
 
 @njit(cache=True)
 def bound_lanes(lists, number, low, high):
-    """Compute the bounds above the lanes from ``low`` on; there was nothing behind ``high``, nor is there."""
+    """Compute the bounds above the lanes ``low..high - 1``. All lanes from ``high`` on were empty and are empty."""
     if lists.groups[number, CAPACITY] == 0:
         return
     start, first, upper = lists.lanes[number, START], lists.groups[number, START], lists.uppers[number, START]
@@ -196,7 +196,7 @@ def bound_lanes(lists, number, low, high):
 
 @njit(cache=True)
 def renew_need(lists, number, lane):
-    """Raise NEED0 of the bounds above a lane to what is true now."""
+    """Raise NEED0 of the bounds above a lane to its present value."""
     if lists.groups[number, CAPACITY] == 0:
         return
     b = lane // LANES
@@ -217,7 +217,7 @@ def renew_need(lists, number, lane):
 
 @njit(cache=True)
 def clear_behind(lists, numbers):
-    """Empty the lanes of lists that hold nothing yet."""
+    """Empty the unused lanes of lists."""
     for i in range(numbers.shape[0]):
         clear_lanes(lists, numbers[i], lists.long[numbers[i], USED], lists.lanes[numbers[i], CAPACITY] * LANES)
 
@@ -238,7 +238,7 @@ def bound_all(lists, numbers):
 
 @njit(cache=True)
 def lower_need(lists, number, lane, wanted):
-    """Let NEED0 of the bounds above a lane be at most ``wanted``."""
+    """Lower NEED0 of the bounds above a lane to at most ``wanted``."""
     if lists.groups[number, CAPACITY] == 0:
         return
     b = lane // LANES
@@ -255,7 +255,7 @@ def lower_need(lists, number, lane, wanted):
 
 @njit(cache=True)
 def position_of(words, slot, term):
-    """Return where in the arrays of keywords that of a slot is."""
+    """Return the place of a slot's keyword in the arrays of keywords."""
     at = words.block[slot, START]
     while words.term[at] != term:
         at += 1
@@ -297,7 +297,7 @@ def link(lists, slots, place, frame, words, indexed):
 
 @njit(cache=True)
 def promote(lists, numbers, place, frame, words, indexed):
-    """Move what the short lists of terms hold into their new long ones."""
+    """Move the postings of short lists into the new long lists of their terms."""
     cone, codes = np.empty(6, np.int64), np.empty((2, CODES), np.uint8)
     for i in range(numbers.shape[0]):
         number = numbers[i]
@@ -309,7 +309,7 @@ def promote(lists, numbers, place, frame, words, indexed):
 
 @njit(cache=True)
 def demote(lists, numbers, words):
-    """Move what long lists hold into the short ones of their terms, which have room."""
+    """Move the postings of long lists into the short lists of their terms, which have room."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
         term = lists.long[number, TERM]
@@ -326,7 +326,7 @@ def demote(lists, numbers, words):
 
 @njit(cache=True)
 def unlink(lists, slots, words):
-    """Remove the postings of ``slots``: in a short list the last one fills the gap, in a long one the lane is dead."""
+    """Remove the postings of ``slots``. In a short list the last posting fills the gap; in a long list the lane becomes dead."""
     for i in range(slots.shape[0]):
         slot = np.int64(slots[i])
         start = words.block[slot, START]
@@ -361,15 +361,15 @@ def room_for(found, n, more):
 
 @njit(cache=True)
 def stale(lists, number, least):
-    """Tell whether much has changed in a list: nearly a third of the lanes, and more than ``least``."""
+    """Tell whether a list is stale: nearly a third of its lanes have changed, and more than ``least``."""
     return lists.long[number, STALE] + WHOLE * lists.long[number, DEAD] > WHOLE * max(least, lists.long[number, USED] * 5 // 16)
 
 
 @njit(cache=True)
 def unarranged(lists, number):
-    """Return from which lane on a list is to be arranged because of those that are fresh, -1 when they are few.
+    """Return the lane from which on a list has to be arranged because of fresh lanes, or -1 if these are few.
 
-    Runs grow as the digits of a number to the base 4 do: whenever there are 4 of a size they become one.
+    Runs grow like the digits of a number to the base 4: four runs of a size become one.
     """
     base, used = lists.long[number, BASE], lists.long[number, USED]
     before, now = (lists.long[number, FRESH] - base) // RUN, (used - base) // RUN
@@ -385,7 +385,7 @@ def unarranged(lists, number):
 def retune(lists, slots, place, words, indexed, slack, drift, least):
     """Follow new thresholds: lower cones at once, with ``slack``; raise them when they are ``drift`` behind.
 
-    :returns: numbers of the lists in which much has changed, each once or more.
+    :returns: numbers of the lists that have to be arranged, each once or more.
     """
     changed, n = np.empty(64, np.int64), 0
     for i in range(slots.shape[0]):
@@ -409,7 +409,7 @@ def retune(lists, slots, place, words, indexed, slack, drift, least):
             lane = np.int64(words.where[at])
             b, j = lists.lanes[number, START] + lane // LANES, lane % LANES
             if lists.field[b, REST, j] == TOP:
-                continue  # no bound can be given
+                continue  # no bound is possible
             lists.long[number, STALE] += min(abs(wanted - np.int64(lists.field[b, NEED, j])), WHOLE)
             lists.field[b, NEED, j] = wanted
             if stale(lists, number, least) or unarranged(lists, number) >= 0:
@@ -456,11 +456,11 @@ def copy_rows(array, source, length, destination, out):
 
 @njit(cache=True)
 def allocate_runs(free, rooms):
-    """Return where among free runs (int64[m, 2]: START, LENGTH, 0: none) there is room for others, and how much is taken in all.
+    """Allocate runs of ``rooms`` rows among free runs (int64[m, 2]: START, LENGTH; LENGTH 0: none).
 
-    Takes the smallest that is large enough for each, in order, and leaves what is behind it. O(m) for each.
+    Each takes the beginning of the smallest free run that is large enough. O(m) for each.
 
-    :returns: (int64[n], -1: nowhere; rows taken).
+    :returns: (starts int64[n], -1: no free run is large enough; number of rows taken).
     """
     starts, taken = np.full(rooms.shape[0], -1, np.int64), 0
     for i in range(rooms.shape[0]):
@@ -478,7 +478,7 @@ def allocate_runs(free, rooms):
 
 @njit(cache=True)
 def free_runs(free, starts, lengths):
-    """Enter runs into the free ones, each instead of the smallest there if it is larger."""
+    """Add runs to the free ones; each replaces the smallest if it is larger."""
     for i in range(starts.shape[0]):
         least = 0
         for f in range(free.shape[0]):

@@ -1,4 +1,4 @@
-"""The cone index: a subscription is looked for in the list of its first common keyword, as a cone in place and text."""
+"""The cone index: a match is found in the list of its first common keyword, where the subscription is a cone in place and text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones import order_kernels as order
 from dskype.bolts.topk.cones import search_kernels as search
-from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import aligned, readable_messages
+from dskype.bolts.topk.pool import BlockPool, aligned, grown
+from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["ConeIndex"]
@@ -21,10 +21,10 @@ __all__ = ["ConeIndex"]
 class ConePool:
     """Rows of many lists: each list has one run of rows in every field.
 
-    ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A run that is too small is left behind for other lists and a larger
-    one taken among those left behind, or at the end; when the end is reached, all runs move to new arrays.
+    ``block`` (int64[lists, 3]: START, LENGTH, CAPACITY) says where. A list whose run is too small gets a larger one, among the abandoned
+    runs or at the end; its old run is free for other lists. When the end of the arrays is reached, all runs move to new arrays.
 
-    :param growth: a run that grows becomes larger by this part at least.
+    :param growth: a run grows at least by this fraction.
     :param fields: name -> (dtype, shape of a row).
     """
 
@@ -33,10 +33,10 @@ class ConePool:
         self.arrays = {name: aligned((0, *shape), dtype) for name, (dtype, shape) in fields.items()}
         self.block = np.zeros((0, 3), np.int64)
         self.end = self.left = 0
-        self._free = np.zeros((1024, 2), np.int64)  # START, LENGTH of runs that were left behind; 0, 0: none. The largest are kept
+        self._free = np.zeros((1024, 2), np.int64)  # START, LENGTH of abandoned runs, the largest ones; 0, 0: none
 
     def reserve(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Give lists (each once) runs of at least so many rows; what they hold stays. Return which lists have larger runs now."""
+        """Give lists (each once) runs of at least ``rows`` rows, and keep their contents; return the lists whose runs have grown."""
         block = self.block
         larger = rows > block[numbers, kernels.CAPACITY]
         numbers, rows = numbers[larger], rows[larger]
@@ -63,7 +63,7 @@ class ConePool:
         return numbers
 
     def release(self, numbers: np.ndarray) -> None:
-        """Let go of the runs of lists (each once)."""
+        """Abandon the runs of lists (each once)."""
         starts, _, held = self.block[numbers].T.copy()
         self.left += int(held.sum())
         kernels.free_runs(self._free, starts, held)
@@ -93,7 +93,7 @@ class ConePool:
         self._free[:] = 0
 
     def _check(self) -> None:
-        """Verify that runs lie within the arrays and apart from each other."""
+        """Verify that runs lie within the arrays and do not overlap."""
         start, capacity = np.concatenate((self.block[:, [kernels.START, kernels.CAPACITY]], self._free)).T
         used = np.flatnonzero(capacity)
         used = used[np.argsort(start[used], kind="stable")]
@@ -105,24 +105,24 @@ class ConePool:
 class ConeIndex(SubscriptionIndex):
     """Finds a match in the list of its first common keyword, in which every subscription is a cone in place and text weight.
 
-    Keywords are in order of rising term id: the rarest first. A subscription is in the lists of all its keywords. With *i* its first
-    keyword that is common with a message, its score is at most that with all later keywords as heavy as the heaviest later one of
-    the message; so it can match only if the message lies in a cone. Cones are kept as 16-bit numbers, rounded so that they only
-    grow; 16 of them are a block, 16 blocks a group, 16 groups have their bounds side by side. What passes is looked at with hashed codes
-    of the later keywords, and what is left is scored. No accumulators, and nothing is found twice.
+    Keywords are in order of rising term id, the rarest first. A subscription is in the lists of all its keywords. Let *i* be its first
+    keyword in common with a message. Its score is at most the score if all its later keywords were as heavy as the heaviest later term of the
+    message, so it can match only if the message lies in a cone. Cones are kept as 16-bit numbers, rounded so that they only grow. 16 cones
+    are a block, 16 blocks are a group, and the bounds of 16 groups are stored side by side. Cones that pass are tested with hashed codes of
+    the later keywords, and the remaining subscriptions are scored. There are no accumulators, and no match is found twice.
 
-    A match takes time about proportional to what it finds, next to one test per 4096 postings of each of the message's terms. Changes are
-    made in place: a new cone takes the next free lane, cones and bounds grow at once when a threshold is lowered, and shrink when it is
-    worth it. A list in which nearly a third has changed is arranged again by itself, O(n log n) for its n cones; before that, what was
-    added is arranged in runs that grow as the digits of a number do, once it has thresholds, and moves into dead lanes when a list would
-    have to grow otherwise, each cone to where it widens bounds least. No call ever arranges everything.
+    The time of a match is about proportional to its results, plus one test per 4096 postings of each of the message's terms. Changes are made
+    in place: a new cone takes the next free lane; cones and bounds grow at once when a threshold falls, and shrink later. A list is arranged
+    again, in O(n log n) for its n cones, when nearly a third of it has changed. Until then, added cones that have thresholds are arranged in
+    runs that grow like the digits of a number. When a list would have to grow, they move into dead lanes instead, each to where it widens
+    bounds least. No call ever arranges all lists.
 
-    Memory: 24 bytes per posting in a long list, about 2 more for bounds, up to an eighth for growth and dead lanes; 4 in a short list.
+    Memory: 24 bytes per posting in a long list, about 2 more for bounds, and up to an eighth for growth and dead lanes; 4 in a short list.
 
-    :param short: postings up to which a list keeps only slots, >= 1.
-    :param flat: blocks up to which a list has no bounds, >= 0.
-    :param least: changes before a list is sorted again.
-    :param slack: how far below a lower threshold cones are made, so that they need not be touched again soon.
+    :param short: the most postings of a list that keeps only slots, >= 1.
+    :param flat: the most blocks of a list without bounds, >= 0.
+    :param least: the fewest changes after which a list is arranged again.
+    :param slack: how far below a falling threshold cones are made, so that they need not change again soon.
     :param drift: how far a threshold may rise before the index follows.
     """
 
@@ -137,8 +137,8 @@ class ConeIndex(SubscriptionIndex):
         self._lanes = ConePool(0.0625, field=(np.uint16, (6, lanes)), slot=(np.int32, (lanes,)), code=(np.uint8, (2, kernels.CODES * lanes)))
         self._groups = ConePool(0.5, bound=(np.uint16, (8, lanes)))
         self._uppers = ConePool(0.5, upper=(np.uint16, (8, lanes)))
-        self._indexed = np.zeros(0, np.float32)  # threshold that a slot's cones are made for: at most the true one
-        self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP  # of distance in steps of score, for a step of NEAR
+        self._indexed = np.zeros(0, np.float32)  # threshold for which a slot's cones are made: at most the true one
+        self._step = kernels.STEPS / kernels.TOP * 2.0 / kernels.TOP  # a step of distance in steps of score, for a step of NEAR
         self._frame: np.ndarray | None = None
 
     # -- the contract
@@ -149,7 +149,7 @@ class ConeIndex(SubscriptionIndex):
             return
         table = self.table
         if self._frame is None:
-            # Two diagonals around the first subscription hold whatever space it is in.
+            # Two diagonals around the first subscription cover any data space that contains it.
             lon, lat = table.place[slots[0], :2].tolist()
             self._frame = np.array([lon - self.diagonal_deg, lat - self.diagonal_deg, kernels.TOP / (2.0 * self.diagonal_deg)])
         self._indexed = grown(self._indexed, len(table), 0.0)
@@ -195,7 +195,7 @@ class ConeIndex(SubscriptionIndex):
         order.sort_stale(self._lists, numbers[~few], words, self._least, self._step, False)
 
     def retune(self, slots: np.ndarray, before: np.ndarray) -> None:
-        """Follow thresholds: lower ones at once, higher ones when the difference is worth it."""
+        """Follow thresholds: falling ones at once, rising ones when the difference is large enough."""
         words = self._words
         lists = self._lists
         changed = kernels.retune(lists, slots, self.table.place, words, self._indexed, self._slack, self._drift, self._least)
@@ -215,7 +215,7 @@ class ConeIndex(SubscriptionIndex):
         pools = sum(pool.memory_bytes for pool in (self._ids, self._lanes, self._groups, self._uppers))
         return pools + self._long.nbytes + self._indexed.nbytes
 
-    # -- inside
+    # -- lists
 
     @property
     def _lists(self) -> kernels.Lists:
@@ -237,16 +237,16 @@ class ConeIndex(SubscriptionIndex):
 
     def _number(self, n: int) -> np.ndarray:
         """Return ``n`` numbers for new long lists (int64[n])."""
-        again = [self._spare.pop() for _ in range(min(n, len(self._spare)))]
-        numbers = np.array([*again, *range(self._ever, self._ever + n - len(again))], np.int64)
-        self._ever += n - len(again)
+        reused = [self._spare.pop() for _ in range(min(n, len(self._spare)))]
+        numbers = np.array([*reused, *range(self._ever, self._ever + n - len(reused))], np.int64)
+        self._ever += n - len(reused)
         self._long = grown(self._long, self._ever, 0)
         for pool in (self._lanes, self._groups, self._uppers):
             pool.block = grown(pool.block, len(self._long), 0)
         return numbers
 
     def _make_room(self, numbers: np.ndarray, lengths: np.ndarray) -> None:
-        """Let long lists (each once) have room for so many lanes."""
+        """Give long lists (each once) room for ``lengths`` lanes."""
         larger = self._lanes.reserve(numbers, -(-lengths // kernels.LANES))
         if not len(larger):
             return
@@ -259,7 +259,7 @@ class ConeIndex(SubscriptionIndex):
         kernels.bound_all(self._lists, moved)
 
     def _check(self) -> None:
-        """Verify that every keyword has its posting, that no cone or bound is too small, and all counts."""
+        """Verify that every keyword has its posting, that no cone or bound is too small, and that all counts are right."""
         super()._check()
         self._ids._check()
         for pool in (self._lanes, self._groups, self._uppers):
@@ -289,7 +289,7 @@ class ConeIndex(SubscriptionIndex):
             self._check_bounds(number, lists)
 
     def _check_cone(self, slot: int, number: int, lane: int, terms: np.ndarray, weights: np.ndarray) -> None:
-        """Verify that a cone contains what it stands for: the terms and weights from its keyword on."""
+        """Verify that a cone is not too small for its subscription, given the terms and weights from its keyword on."""
         lists = self._lists
         assert 0 <= lane < self._long[number, kernels.USED]
         b, j = lists.lanes[number, kernels.START] + lane // kernels.LANES, lane % kernels.LANES
@@ -315,7 +315,7 @@ class ConeIndex(SubscriptionIndex):
             assert set(codes + steps) == {kernels.OPEN}
 
     def _check_bounds(self, number: int, lists: kernels.Lists) -> None:
-        """Verify that the bounds of a long list contain its cones, and that other lanes hold nobody."""
+        """Verify that the bounds of a long list contain its cones, and that other lanes are empty."""
         lanes, used = kernels.LANES, int(self._long[number, kernels.USED])
         start, _, capacity = lists.lanes[number]
         slot = lists.slot[start : start + capacity].reshape(-1)

@@ -1,10 +1,11 @@
-"""Kernels that put the cones of a list in order. Imports numpy and numba only."""
+"""Kernels that arrange the cones of a list. They import numpy and numba only."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
+from dskype.bolts.selection_kernels import select
 from dskype.bolts.topk.cones._kernels import (
     BASE,
     BOTH1,
@@ -41,46 +42,17 @@ from dskype.bolts.topk.cones._kernels import (
     unarranged,
 )
 
-# Weights of a message's first and heaviest later common keyword, as they often are: only for the order of cones.
+# Typical weights of a message's first common keyword and of its heaviest later one; they only affect the order of cones.
 USUAL_FIRST, USUAL_REST = 0.4, 0.3
-_SAMPLE = 16  # of the cones of a range, to tell what they differ in
-_TRIED = 6  # groups that are looked at for a place for a cone
-
-
-@njit(cache=True)
-def select(keys, low, high, at):
-    """Put the keys of ``keys[low:high]``, all different, that belong before ``at`` before it (quickselect without branches)."""
-    sample = np.empty(15, np.int64)
-    while high - low > 1:
-        size = 15 if high - low > 512 else 3
-        for i in range(size):
-            value = keys[low + i * (high - low - 1) // (size - 1)]
-            j = i - 1
-            while j >= 0 and sample[j] > value:
-                sample[j + 1] = sample[j]
-                j -= 1
-            sample[j + 1] = value
-        # Not the lowest of the sample: then something is below it, and the range gets smaller.
-        pivot = sample[min(max(size * (at - low) // (high - low), 1), size - 1)] if high - low > 2 else max(keys[low], keys[low + 1])
-        j = low
-        for i in range(low, high):
-            value = keys[i]
-            keys[i] = keys[j]
-            keys[j] = value
-            j += value < pivot
-        if at == j:
-            return
-        if at < j:
-            high = j
-        else:
-            low = j
+_SAMPLE = 16  # cones of a range that tell in what field they differ
+_TRIED = 6  # groups that are searched for the place of a cone
 
 
 @njit(cache=True)
 def widest(cones, order, low, high, step):
-    """Return the field in which the cones ``order[low:high]`` differ most, in what that means for a score (a sample tells).
+    """Return the field in which a sample of the cones ``order[low:high]`` differs most, by its effect on a score.
 
-    :param step: what a step of distance is in steps of score, for a step of NEAR.
+    :param step: a step of distance in steps of score, for a step of NEAR.
     """
     sums, squares = np.zeros(6), np.zeros(6)
     n = 0
@@ -103,9 +75,9 @@ def widest(cones, order, low, high, step):
 
 @njit(cache=True)
 def arrange(cones, step):
-    """Return an order (int64[n]) of cones (uint16[n, 6]) in which those of a block are alike, and those of a group.
+    """Return an order (int64[n]) of cones (uint16[n, 6]) in which the cones of a block, and of a group, are similar.
 
-    Halves the cones again and again by the field in which they differ most; between groups while there are several.
+    Repeatedly halves the cones by the field in which they differ most, at borders of groups while there are several.
     """
     n = cones.shape[0]
     order, keys = np.arange(n), np.empty(n, np.int64)
@@ -132,7 +104,7 @@ def arrange(cones, step):
 
 @njit(cache=True)
 def sort_lanes(lists, number, low, words, step):
-    """Arrange the cones of a list from lane ``low`` on again, without the dead ones, and compute their bounds."""
+    """Arrange the cones of a list from lane ``low`` on, drop dead lanes, and compute the bounds."""
     start, used, term = lists.lanes[number, START], lists.long[number, USED], np.int32(lists.long[number, TERM])
     field, slot, code = np.empty((used - low, 6), np.uint16), np.empty(used - low, np.int32), np.empty((used - low, 2, CODES), np.uint8)
     n = 0
@@ -155,7 +127,7 @@ def sort_lanes(lists, number, low, words, step):
         for c in range(CODES):
             lists.code[b, CODE, LANES * c + j], lists.code[b, PART, LANES * c + j] = code[source, CODE, c], code[source, PART, c]
         begin[i] = words.block[slot[source], START]
-    # In steps, so that the memory is read side by side.
+    # In portions, so that memory is fetched in parallel.
     sink = np.int64(0)
     for some in range(0, n, 512):
         for i in range(some, min(some + 512, n)):
@@ -176,7 +148,7 @@ def sort_lanes(lists, number, low, words, step):
 
 @njit(cache=True)
 def sort_stale(lists, numbers, words, least, step, fresh):
-    """Arrange those lists in which much has changed; with ``fresh`` also what was added, of others."""
+    """Arrange the stale lists; with ``fresh`` also the added lanes of others."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
         if stale(lists, number, least):
@@ -187,15 +159,15 @@ def sort_stale(lists, numbers, words, least, step, fresh):
                 sort_lanes(lists, number, low, words, step)
 
 
-# -- places for cones that were added ---------------------------------------------------------------
+# -- places for added cones ---------------------------------------------------------------
 
 
 @njit(cache=True, inline="always")
 def widen(bounds, cone, slope, step, full, first, cost):
-    """Write what it costs to let each of 16 bounds contain a cone into ``cost`` (float32[16]), about in steps of score.
+    """Write the cost of extending each of 16 bounds to contain a cone into ``cost`` (float32[16]), roughly in steps of score.
 
-    :param slope: what a step of distance is in steps of score; ``step``: for a step of NEAR.
-    :param full: float32[]: is added, from ``first`` on.
+    :param slope: a step of distance in steps of score; ``step``: the same for a step of NEAR.
+    :param full: float32[], added to the cost, from ``first`` on.
     """
     zero, loose = np.float32(0), np.float32(-0.1)
     x, y, near = np.float32(cone[X]), np.float32(cone[Y]), np.float32(cone[NEAR])
@@ -206,7 +178,7 @@ def widen(bounds, cone, slope, step, full, first, cost):
         dx, dy = left if left > right else right, below if below > above else above
         flat, more = np.float32(bounds[NEAR0, j]) - near, gain - np.float32(bounds[FIRST1, j])
         rest, less = both - np.float32(bounds[BOTH1, j]), np.float32(bounds[NEED0, j]) - wanted
-        # What is loose inside counts for a little, so that of two that contain it the closer one is taken.
+        # Loose bounds cost a little, so that of two bounds that contain the cone the tighter one is chosen.
         wide, high = np.float32(bounds[X1, j]) - np.float32(bounds[X0, j]), np.float32(bounds[Y1, j]) - np.float32(bounds[Y0, j])
         dx, dy, flat = dx if dx > zero else zero, dy if dy > zero else zero, flat if flat > zero else loose * flat
         dx, dy = dx - loose * wide, dy - loose * high
@@ -223,10 +195,10 @@ def widen(bounds, cone, slope, step, full, first, cost):
 
 @njit(cache=True)
 def refill(lists, number, words, step):
-    """Move what was added to a list into dead lanes of what is arranged, each cone to where it widens bounds least.
+    """Move the cones added to a list into dead lanes among the arranged ones, each to where it widens bounds least.
 
-    A cone's place is the best one in the groups that it widens least. Takes a step per 4096 lanes for every cone, and some more.
-    Cones without a threshold stay, they would widen all.
+    A cone goes to the best block in the groups that it widens least. This takes a step per 4096 lanes for every cone, and a few more.
+    Cones without a threshold stay, because they would widen every bound.
     """
     start, term = lists.lanes[number, START], np.int32(lists.long[number, TERM])
     group, upper = lists.groups[number, START], lists.uppers[number, START]
@@ -293,7 +265,7 @@ def refill(lists, number, words, step):
 
 @njit(cache=True)
 def compact(lists, numbers, more, words, step):
-    """Make room in those lists that would have to grow for ``more`` lanes (int64[n]) while a sixteenth of theirs is dead."""
+    """Make room in lists that would have to grow for ``more`` lanes (int64[n]) although a sixteenth of their lanes is dead."""
     for i in range(numbers.shape[0]):
         number = numbers[i]
         used, room = lists.long[number, USED], lists.lanes[number, CAPACITY] * LANES

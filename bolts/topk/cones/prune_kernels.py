@@ -1,4 +1,4 @@
-"""Kernels that find the cones a message may lie in, by bounds, cones and codes. Imports numpy and numba only."""
+"""Kernels that find the cones a message may lie in, by bounds, cones and codes. They import numpy and numba only."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from dskype.bolts.topk.cones._kernels import (
     hashed,
 )
 
-# Where the one bit of a 16-bit number is, by (number * _SPREAD >> 12) & 15 (de Bruijn).
+# The place of the only bit of a 16-bit number, by (number * _SPREAD >> 12) & 15 (de Bruijn).
 _SPREAD = np.int64(0x09AF)
 _ZERO = np.uint8(0)
-_POSITIVE = np.int64(2**62 - 1)  # n & _POSITIVE: no index from the end, so none is looked for
+_POSITIVE = np.int64(2**62 - 1)  # n & _POSITIVE cannot be negative, so the compiler omits the code for indexes from the end
 _BIT = np.zeros(LANES, np.int32)
 for _j in range(LANES):
     _BIT[((1 << _j) * int(_SPREAD) >> 12) & 15] = _j
@@ -47,9 +47,9 @@ for _j in range(LANES):
 class Point(NamedTuple):
     """Where a message is, in the units of cones.
 
-    :ivar x: float32, steps from the west of the frame; any number, also outside of it.
+    :ivar x: float32, steps from the west of the frame; may lie outside.
     :ivar y: float32, steps from its south.
-    :ivar near_scale: float32, what a step of distance is in steps of score, for a step of NEAR.
+    :ivar near_scale: float32, a step of distance in steps of score, for a step of NEAR.
     """
 
     x: np.float32
@@ -58,10 +58,10 @@ class Point(NamedTuple):
 
 
 class Keywords(NamedTuple):
-    """The terms of one message, and the long lists of these. All arrays have the same number of rows, at least one per term.
+    """The terms of one message, and their long lists. All arrays have the same number of rows, at least one per term.
 
     :ivar ids: int64[n], the dense id of each term, in the message's order; -1: no subscription has it.
-    :ivar numbers: int64[n], the long lists, that of the last term first.
+    :ivar numbers: int64[n], the long lists, from that of the last term to that of the first.
     :ivar nth: int64[n], for each long list the place of its term in ``ids``.
     :ivar scales: float32[n, 2], for each long list the weight of its term and the highest weight of a later term.
     :ivar group_ends: int64[n], where the groups of each long list end in ``Hits.groups``.
@@ -77,7 +77,7 @@ class Keywords(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """What has passed the tests so far, of all lists of one message; and scratch.
+    """The groups and blocks that have passed the tests so far, of all lists of one message, and scratch.
 
     :ivar groups: int64[g], rows of ``Lists.bound``; g is above the number of groups of all lists together.
     :ivar rows: int64[g], scratch.
@@ -119,7 +119,7 @@ def new_codes(n):
 
 @njit(cache=True)
 def new_hits(groups, blocks):
-    """Return room for so many groups and blocks."""
+    """Return room for ``groups`` groups and ``blocks`` blocks."""
     return Hits(np.empty(groups, np.int64), np.empty(groups, np.int64), np.empty(blocks, np.int64), np.empty(blocks, np.int64))
 
 
@@ -160,7 +160,7 @@ def near_cones(field, row, x, y, near_scale, first_scale, rest_scale):
 
 @njit(cache=True, inline="always")
 def touch(rows, row):
-    """Read every cache line of a row (uint16[., 6 or 8, 16]): the memory fetches rows side by side, not one after another."""
+    """Read every cache line of a row (uint16[., 6 or 8, 16]), so that memory fetches rows in parallel."""
     return np.int64(rows[row, 0, 0]) + np.int64(rows[row, 2, 0]) + np.int64(rows[row, 4, 0]) + np.int64(rows[row, rows.shape[1] - 1, 15])
 
 
@@ -177,13 +177,13 @@ def spread(rows, masks, low, high, shift, out, n):
     return n
 
 
-# What follows is done for all lists of a message, one step after the other: so what a step reads is read side by side, and the wait
-# for the memory is once per step. ``ends[l]`` says where the entries of list ``l`` end in an array.
+# The following steps are done one after the other, each for all lists of a message. So the reads of a step run in parallel, and the
+# wait for memory is once per step. ``ends[l]`` says where the entries of list ``l`` end in an array.
 
 
 @njit(cache=True)
 def near_groups(lists, keywords, n_lists, point, hits):
-    """Write the groups of long lists that a message may lie in into ``hits.groups``; none for a list without bounds. Return (how many, sink)."""
+    """Write the groups of long lists that a message may lie in into ``hits.groups``; lists without bounds have none. Return (number, sink)."""
     numbers, scales, ends, rows, masks, groups = keywords.numbers, keywords.scales, keywords.group_ends, hits.rows, hits.masks, hits.groups
     sink = 0
     for l in range(n_lists):
@@ -205,7 +205,7 @@ def near_groups(lists, keywords, n_lists, point, hits):
 
 @njit(cache=True)
 def near_blocks(lists, keywords, n_lists, point, hits):
-    """Write the blocks of long lists that a message may lie in into ``hits.blocks``. Return (how many, sink)."""
+    """Write the blocks of long lists that a message may lie in into ``hits.blocks``. Return (number, sink)."""
     numbers, scales, group_ends, ends = keywords.numbers, keywords.scales, keywords.group_ends, keywords.ends
     rows, masks, groups, blocks = hits.rows, hits.masks, hits.groups, hits.blocks
     sink, low, n = 0, 0, 0
@@ -231,9 +231,9 @@ def near_blocks(lists, keywords, n_lists, point, hits):
 
 @njit(cache=True)
 def scan_blocks(field, keywords, n_lists, point, hits):
-    """Keep those blocks of ``hits`` in which cones pass their test, and which ones in ``hits.masks``. Return (how many, sink).
+    """Keep the blocks of ``hits`` with cones that pass the test; write which cones into ``hits.masks``. Return (number, sink).
 
-    Without branches: then the processor reads many blocks at the same time.
+    It has no branches, so the processor reads many blocks at the same time.
     """
     scales, ends, blocks, masks, x, y, near_scale = keywords.scales, keywords.ends, hits.blocks, hits.masks, point.x, point.y, point.near_scale
     sink, low, n = 0, 0, 0
@@ -254,7 +254,7 @@ def scan_blocks(field, keywords, n_lists, point, hits):
 def heaviest(code, row, codes, gains, n, gain):
     """Write the highest gain of a term with that code into ``gain`` (uint8[64]) for every code in ``code[row]``.
 
-    :param codes: uint8[], of terms; ``gains`` alike; ``n``: how many, a multiple of 4.
+    :param codes: uint8[], codes of terms; ``gains``: uint8[], their gains; ``n``: their number, a multiple of 4.
     """
     for q in range(CODES * LANES):
         gain[q] = 0
@@ -272,7 +272,7 @@ def heaviest(code, row, codes, gains, n, gain):
 
 @njit(cache=True, inline="always")
 def near_parts(field, code, row, gain, x, y, near_scale, first_scale, part_scale):
-    """Return which of the cones in ``field[row]`` a message may lie in, with what the codes say of later keywords, one bit each."""
+    """Return which of the cones in ``field[row]`` a message may lie in, given the codes of later keywords, one bit each."""
     zero, shift, far = np.float32(0), np.float32(32768), np.float32(1e18)
     mask = np.int64(0)
     for j in range(LANES):
@@ -292,7 +292,7 @@ def near_parts(field, code, row, gain, x, y, near_scale, first_scale, part_scale
 
 @njit(cache=True)
 def code_terms(ids, weights, low, high, later, codes, gains):
-    """Write the codes of the terms ``low..high - 1`` of a message and their weights, in 255ths of ``later``; return how many, a multiple of 4.
+    """Write the codes of the terms ``low..high - 1`` of a message and their weights, in 255ths of ``later``; return their number, a multiple of 4.
 
     :param ids: int64[n], -1: no subscription has the term; ``weights``: float64[n].
     :param codes: uint8[> n + 3]; ``gains`` alike.
@@ -311,7 +311,7 @@ def code_terms(ids, weights, low, high, later, codes, gains):
 
 @njit(cache=True)
 def test_codes(field, code, keywords, n_lists, point, hits, weights, coded):
-    """Keep those blocks of ``hits`` in which cones of its masks pass the test of the codes, and which ones. Return (how many, sink).
+    """Keep the blocks of ``hits`` with cones in their masks that pass the test of codes, and update the masks. Return (number, sink).
 
     :param weights: float64[terms], of the message.
     :param coded: :class:`Codes`, scratch.

@@ -1,4 +1,4 @@
-"""Kernels that search the lists of cones for messages. Imports numpy and numba only."""
+"""Kernels that search the lists of cones for messages. They import numpy and numba only."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dskype.bolts.topk.cones._kernels import ALPHA, CAPACITY, LANES, LAT, LENGTH
 from dskype.bolts.topk.cones.prune_kernels import Point, near_blocks, near_groups, new_codes, new_hits, new_keywords, scan_blocks, spread, test_codes
 
 _BITS, _LAST = np.int64(4), np.int64(LANES - 1)
-_POSITIVE = np.int64(2**62 - 1)  # n & _POSITIVE: no index from the end, so none is looked for
+_POSITIVE = np.int64(2**62 - 1)  # n & _POSITIVE cannot be negative, so the compiler omits the code for indexes from the end
 
 
 class Terms(NamedTuple):
-    """The terms of one message as a table in which each has a place of its own.
+    """The terms of one message as a table without collisions.
 
     :ivar keys: int64[power of 2], the dense id at a place, -1: none.
     :ivar weight_of: float64[at least as many], the weight of the term at a place; undefined without one.
-    :ivar turn: says where the place of a term is, see :func:`place_of`.
+    :ivar turn: parameter of the hash function, see :func:`place_of`.
     """
 
     keys: np.ndarray
@@ -55,18 +55,18 @@ def new_checks(n):
 
 @njit(cache=True, inline="always")
 def place_of(term, turn, keys):
-    """Return where a dense term id is in ``keys`` if it is there."""
+    """Return the place of a dense term id in ``keys``, if it is there."""
     return (term ^ (term >> turn)) & np.int64(keys.shape[0] - 1)
 
 
 @njit(cache=True)
 def enter_terms(ids, n, keys):
-    """Enter the terms (those >= 0 among ``ids[:n]``) of a message, each where no other is; return (keys, turn).
+    """Enter the terms (those >= 0 among ``ids[:n]``) of a message without collisions; return (keys, turn).
 
-    :param keys: int64[m], m a power of two, all -1; a longer one is returned if need be.
+    :param keys: int64[m], m a power of two, all -1; if it is too short, a longer one is returned.
     """
     turn, size = np.int64(12), keys.shape[0]
-    while size < min(n * n // 2, 65536):  # as many as give an even chance
+    while size < min(n * n // 2, 65536):  # large enough that a try succeeds about every second time
         size *= 2
     if size > keys.shape[0]:
         keys = np.full(size, -1, np.int64)
@@ -89,7 +89,7 @@ def enter_terms(ids, n, keys):
 
 @njit(cache=True)
 def sort_passed(values, n, bits, spare, counts):
-    """Return ``values`` (or ``spare``, as large) with the first ``n`` in order of what they hold above 32 bits, of ``bits`` bits (radix sort).
+    """Return ``values`` (or ``spare``, as large) with the first ``n`` in order of their ``bits`` bits above the lower 32 (radix sort).
 
     :param counts: int64[256], scratch.
     """
@@ -126,12 +126,12 @@ def sort_passed(values, n, bits, spare, counts):
 
 @njit(cache=True)
 def open_lists(lists, keywords, weights, found, origin):
-    """Find the lists of a message's terms: enter long ones into ``keywords``, and write what short ones hold into ``found``.
+    """Find the lists of a message's terms: enter long lists into ``keywords``, and write the slots of short lists into ``found``.
 
     :param weights: float64[terms], of the message.
-    :param found: int64[], becomes slots; ``origin``: int64[], becomes the dense id of the term in whose list each was found. Longer ones are
-        returned if need be.
-    :returns: (number of long lists, their groups, their blocks, found, origin, how many were found).
+    :param found: int64[], receives slots; if it is too short, a longer one is returned.
+    :param origin: int64[], receives the dense id of the term in whose list each slot was found; as ``found``.
+    :returns: (number of long lists, of their groups, of their blocks, found, origin, number of slots found).
     """
     ids, numbers, nth, scales = keywords.ids, keywords.numbers, keywords.nth, keywords.scales
     block, id_slot, groups, lanes = lists.ids, lists.id_slot, lists.groups, lists.lanes
@@ -160,7 +160,7 @@ def open_lists(lists, keywords, weights, found, origin):
 
 @njit(cache=True)
 def search_lists(lists, keywords, n_lists, point, hits, weights, coded, found, origin, n):
-    """Search the long lists of a message's terms; append what may match to ``found``, as :func:`open_lists` does. Return (found, origin, n, sink)."""
+    """Search the long lists of a message's terms; append slots that may match to ``found``, as :func:`open_lists` does. Return (found, origin, n, sink)."""
     ids, nth, ends, blocks, masks, slots = keywords.ids, keywords.nth, keywords.ends, hits.blocks, hits.masks, lists.slot
     _, sink = near_groups(lists, keywords, n_lists, point, hits)
     _, touched = near_blocks(lists, keywords, n_lists, point, hits)
@@ -184,14 +184,14 @@ def search_lists(lists, keywords, n_lists, point, hits, weights, coded, found, o
 
 @njit(cache=True)
 def score_found(found, origin, n, words, place, own, lon, lat, diagonal_deg, checks):
-    """Score the ``n`` subscriptions found; write those that match into ``checks.passed`` and ``checks.score``. Return (how many, sink).
+    """Score the ``n`` subscriptions found; write matches into ``checks.passed`` and ``checks.score``. Return (number, sink).
 
     :param own: :class:`Terms` of the message; ``lon``, ``lat``: its place, degrees.
     """
     begin, count, passed, passed_score, sink = checks.begin, checks.count, checks.passed, checks.score, 0.0
     keys, weight_of, turn = own.keys, own.weight_of, own.turn
     block, word_term, word_weight = words.block, words.term, words.weight
-    # Read what the checks will need: the memory fetches it side by side.
+    # Read the memory that the checks will need, so that it is fetched in parallel.
     for c in range(n):
         slot = found[c]
         begin[c], count[c] = block[slot, START], block[slot, LENGTH]
@@ -212,7 +212,7 @@ def score_found(found, origin, n, words, place, own, lon, lat, diagonal_deg, che
             first_common = other if common & (first_common < 0) else first_common
         spatial = ssim(lon - place[slot, LON], lat - place[slot, LAT], diagonal_deg)
         result = combined_score(place[slot, ALPHA], spatial, text)
-        # When an earlier keyword is common, the match is found in its list.
+        # If an earlier keyword is common, the match is found in that keyword's list.
         passed[n_passed], passed_score[n_passed] = (slot << np.int64(32)) | n_passed, result
         n_passed += np.int64((first_common == origin[c]) & (result >= place[slot, THRESHOLD]))
     return n_passed, sink
@@ -220,12 +220,12 @@ def score_found(found, origin, n, words, place, own, lon, lat, diagonal_deg, che
 
 @njit(cache=True)
 def match(messages, terms, lists, words, place, frame, step, diagonal_deg):
-    """Return (message, slot, score, sink) of what reaches its threshold, ordered by message, then slot.
+    """Return the matches, (message, slot, score, sink), ordered by message, then slot.
 
     :param messages: dskype.bolts.topk._kernels.Messages; ``terms``: its TermMap.
     :param place: float64[slots, 4]: LON, LAT, ALPHA, THRESHOLD.
     :param frame: float64[3]: west, south, steps per degree.
-    :param step: what a step of distance is in steps of score, for a step of NEAR.
+    :param step: a step of distance in steps of score, for a step of NEAR.
     """
     m_lon, m_lat, offsets, m_terms, m_weights = messages
     key, local = terms.key, terms.local
@@ -247,7 +247,7 @@ def match(messages, terms, lists, words, place, frame, step, diagonal_deg):
         y = np.float32(min(max((m_lat[m] - frame[1]) * frame[2], -far), far))
         for i in range(n_ids):
             ids[i] = find_term(m_terms[first + i], key, local)
-        # No two at one place: then no keyword is looked for twice, and no branch depends on whether it is common.
+        # Without collisions a lookup needs no loop and no branch.
         keys, turn = enter_terms(ids, n_ids, keys)
         if weight_of.shape[0] < keys.shape[0]:
             weight_of = np.zeros(keys.shape[0])

@@ -1,1 +1,1 @@
-"""Message windows of the literature, which the default is measured against."""
+"""Message windows from the literature, against which the default is measured."""

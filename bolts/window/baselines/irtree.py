@@ -1,4 +1,4 @@
-"""The message window as an IR-tree: an R-tree over the locations whose nodes carry inverted files."""
+"""The message window as an IR-tree: an R-tree over locations, whose nodes have inverted files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dskype.bolts.topk.table import TermIds
 from dskype.bolts.window.base import Answers, QueryBatch
 from dskype.bolts.window.baselines import irtree_kernels as _kernels
 from dskype.bolts.window.baselines import irtree_search_kernels
-from dskype.bolts.window.kept import KeptMessages, Queue, own
+from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -26,12 +26,12 @@ _LOW = 2**31 - 1
 class IrTreeWindow(KeptMessages):
     """Messages in an R-tree; every node knows the terms below it and their highest weights (Skype, section 5.1; Li et al. 2011).
 
-    A query goes through the nodes best first, by ``alpha * SSim(nearest point of the rectangle) + (1 - alpha) * sum of its weights times the
-    highest ones below``. Freed messages leave the tree at once; a leaf that is left with less than a quarter of the capacity is dissolved.
-    Cheap for queries that weigh the distance; slower and larger than chunks for those that weigh the text.
+    A query visits the nodes best first, by ``alpha * SSim(nearest point of the rectangle) + (1 - alpha) * sum of the query's weights times the
+    highest weights below``. Freed messages leave the tree at once; a leaf with less than a quarter of its capacity is dissolved. The tree is
+    fast for queries that weigh the distance; for those that weigh the text it is slower and larger than chunks.
 
     Insertion and removal: O(keywords * depth * node_capacity). Memory: 48 bytes per message, 36 per keyword, about as much again for
-    what the nodes know, and the ids; up to half as much again while arrays grow.
+    the inverted files of nodes, and the ids; up to half as much again while arrays grow.
 
     :param node_capacity: children per node, 2 to 4096; default 50.
     """
@@ -73,10 +73,10 @@ class IrTreeWindow(KeptMessages):
             self._index(messages.offsets, messages.terms, messages.weights)
 
     def _index(self, offsets: np.ndarray, terms: np.ndarray, weights: np.ndarray) -> None:
-        """Put the newest messages, which are in the columns, into the tree."""
+        """Insert the newest messages, which are in the columns already, into the tree."""
         keywords = slice(offsets[0], offsets[-1])
-        offsets, weights = own(offsets - offsets[0], np.int64), own(weights[keywords], np.float64)
-        terms = self._terms.acquire(own(terms[keywords], np.int64))
+        offsets, weights = kernel_array(offsets - offsets[0], np.int64), kernel_array(weights[keywords], np.float64)
+        terms = self._terms.acquire(kernel_array(terms[keywords], np.int64))
         none = np.full(len(offsets) - 1, -1, np.int32)
         for queue in self._places:
             queue.append(none)
@@ -92,7 +92,7 @@ class IrTreeWindow(KeptMessages):
         self._tree = self._tree._replace(seen=grown(self._tree.seen, size, 0), at=grown(self._tree.at, size, 0))
 
     def _make_room(self, terms: int) -> None:
-        """Make room for more entries and nodes, if need be for a message of so many terms that splits all nodes above it."""
+        """Make room for more entries and nodes, enough for a message with ``terms`` keywords that splits all nodes above it."""
         tree = self._tree
         largest = int(tree.node[: tree.meta[_kernels.NODES], _kernels.SIZE].max())
         entries, nodes = len(tree.weight) * 3 // 2 + 80 * terms + 3 * largest, len(tree.node) * 3 // 2 + 64
@@ -106,7 +106,7 @@ class IrTreeWindow(KeptMessages):
         self._widen_scratch()
 
     def free(self, position: int) -> None:
-        """See :meth:`MessageWindow.free`; they leave at once."""
+        """See :meth:`MessageWindow.free`; the messages leave at once."""
         if position <= self._freed:
             return
         self._freed = position
@@ -129,7 +129,7 @@ class IrTreeWindow(KeptMessages):
 
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> Answers:
         """See :meth:`MessageWindow.topk`."""
-        queries, messages, terms = self._owned(queries, extent), self._columns, self._terms.map
+        queries, messages, terms = self._kernel_queries(queries, extent), self._columns, self._terms.map
         offsets, rows, scores = irtree_search_kernels.topk(
             self._tree, self._rows, messages, terms.key, terms.local, queries, self._floors(queries, thresholds), extent, float(diagonal_deg)
         )
@@ -152,7 +152,7 @@ class IrTreeWindow(KeptMessages):
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory the messages and the tree take."""
+        """The approximate memory of messages and tree, in bytes."""
         return self._kept_bytes + sum(queue.nbytes for queue in self._places) + sum(a.nbytes for a in self._tree[1:]) + self._terms.memory_bytes
 
     def _check(self) -> None:

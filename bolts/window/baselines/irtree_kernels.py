@@ -1,4 +1,4 @@
-"""Kernels of the IR-tree: insertion with splits, removal, best-first search."""
+"""Kernels of the IR-tree: insertion with splits, and removal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
+
 __all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
 
 OWNER, TERM, UP, FIRST, NEXT, AFTER, BEFORE = range(7)
 LEVEL, PARENT, COUNT, HEAD, SIZE = range(5)
-WEST, SOUTH, EAST, NORTH = range(4)
 ROOT, ENTRIES, SPARE_ENTRY, SPARE_ENTRIES, NODES, SPARE_NODE, SPARE_NODES, ORPHANS, MARK = range(9)
 _LOW = np.int64(2**31 - 1)
 
@@ -19,15 +20,15 @@ _LOW = np.int64(2**31 - 1)
 class Tree(NamedTuple):
     """The R-tree and its inverted files.
 
-    An *entry* says that a node, or a message, has a term: ``(OWNER, TERM)``; its weight is the message's, or the highest one below the
-    node. The entries of a term make up a tree like that of the nodes: from that of the root (``top[term]``) through the entries of those
-    children that have the term (a list: FIRST, then NEXT) down to the messages, and back (UP). All entries of one owner are a list too
-    (HEAD, then AFTER; of nodes also BEFORE), those of messages in rising order of the global terms. -1: none.
+    An *entry* says that a node, or a message, has a term: ``(OWNER, TERM)``. Its weight is that of the message, or the highest one below
+    the node. The entries of a term are a tree like that of the nodes: from the entry of the root (``top[term]``) through the entries of the
+    children that have the term (a list: FIRST, then NEXT) down to the messages, and back (UP). All entries of one owner are a list, too
+    (HEAD, then AFTER; for nodes also BEFORE), for messages in rising order of the global terms. -1: none.
 
-    The arrays have room for more; ``meta`` says how much is used, and where the lists of spare entries and nodes begin (linked by NEXT
-    and PARENT; a spare node has the level -1).
+    The arrays have room for more. ``meta`` says how much is used, and where the lists of spare entries and nodes begin (linked by NEXT
+    and PARENT; a spare node has level -1).
 
-    :ivar capacity: how many children a node may have.
+    :ivar capacity: the most children of a node.
     :ivar meta: int64[9]: ROOT, ENTRIES, SPARE_ENTRY, SPARE_ENTRIES, NODES, SPARE_NODE, SPARE_NODES, ORPHANS, MARK.
     :ivar entry: int32[e, 7]: OWNER (node, or the low 31 bits of the message's row), TERM (dense id), UP, FIRST, NEXT, AFTER, BEFORE.
     :ivar weight: float64[e].
@@ -37,7 +38,7 @@ class Tree(NamedTuple):
     :ivar top: int32[terms], the root's entry by dense id.
     :ivar path: int64[64], the nodes from the root to a leaf.
     :ivar orphans: int64[capacity + 1], messages (indexes of rows) whose leaf was dissolved.
-    :ivar seen: int64[], by node or row: the last mark; ``at``: int64[], what belongs to it.
+    :ivar seen: int64[], by node or row: its last mark; ``at``: int64[], the place that belongs to the mark.
     """
 
     capacity: int
@@ -55,12 +56,12 @@ class Tree(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The messages: of row *r*, ``column[r - base]``.
+    """The messages; row *r* is ``column[r - base]``.
 
-    :ivar base: the first row that is there.
+    :ivar base: the first row in the columns.
     :ivar lat: float64[m], degrees.
     :ivar lon: float64[m], degrees.
-    :ivar leaf: int32[m], the node that has it; -1 while it is in none.
+    :ivar leaf: int32[m], the leaf of the message, or -1.
     :ivar head: int32[m], its first entry.
     """
 
@@ -73,7 +74,7 @@ class Rows(NamedTuple):
 
 @njit(cache=True, inline="always")
 def index_of(stored, base):
-    """Return the index of a row of which the low 31 bits are known."""
+    """Return the index of a row, given its low 31 bits."""
     return (np.int64(stored) - base) & _LOW
 
 
@@ -105,7 +106,7 @@ def _drop_entry(tree, e):
 
 @njit(cache=True)
 def _own(tree, node, e):
-    """Put an entry into the list of its node."""
+    """Add an entry to the list of a node."""
     head = tree.node[node, HEAD]
     tree.entry[e, OWNER], tree.entry[e, AFTER], tree.entry[e, BEFORE] = node, head, -1
     if head >= 0:
@@ -116,7 +117,7 @@ def _own(tree, node, e):
 
 @njit(cache=True)
 def _disown(tree, e):
-    """Take an entry out of the list of its node."""
+    """Remove an entry from the list of its node."""
     node, before, after = tree.entry[e, OWNER], tree.entry[e, BEFORE], tree.entry[e, AFTER]
     if before >= 0:
         tree.entry[before, AFTER] = after
@@ -160,7 +161,7 @@ def plant(tree):
 
 @njit(cache=True)
 def _fit(tree, rows, node):
-    """Compute the bounding rectangle of a node; tell whether it is another than before."""
+    """Compute the bounding rectangle of a node; return whether it has changed."""
     west = south = np.inf
     east = north = -np.inf
     for j in range(tree.node[node, COUNT]):
@@ -183,7 +184,7 @@ def _fit(tree, rows, node):
 
 @njit(cache=True)
 def _choose(tree, lon, lat):
-    """Write the path to the leaf for a point: that whose rectangles grow least; return its length (Guttman 1984)."""
+    """Write the path to the leaf for a point, along the rectangles that grow least (Guttman 1984); return its length."""
     node, depth = tree.meta[ROOT], 0
     while True:
         tree.path[depth] = node
@@ -204,10 +205,10 @@ def _choose(tree, lon, lat):
 
 @njit(cache=True)
 def _has_room(tree, depth, terms):
-    """Tell whether a message can come to the end of the path, with all splits that it may bring about.
+    """Tell whether there is room for a message at the end of the path, and for all splits that it may cause.
 
     :param depth: length of the path.
-    :param terms: of the message.
+    :param terms: number of keywords of the message.
     """
     meta = tree.meta
     entries, d = terms * (depth + 2), depth - 1
@@ -221,7 +222,7 @@ def _has_room(tree, depth, terms):
 
 @njit(cache=True)
 def _attach(tree, rows, i, depth):
-    """Put message ``i``, which has its entries, into the leaf at the end of the path; there is room."""
+    """Add message ``i``, which has its entries, to the leaf at the end of the path; there is room."""
     entry, weight, path = tree.entry, tree.weight, tree.path
     lon, lat = rows.lon[i], rows.lat[i]
     for d in range(depth):
@@ -261,58 +262,8 @@ def _attach(tree, rows, i, depth):
 
 
 @njit(cache=True)
-def _order(values):
-    """Return the indexes of a few values in rising order, equal ones as they come."""
-    order = np.empty(len(values), np.int64)
-    for i in range(len(values)):
-        j = i
-        while j and values[order[j - 1]] > values[i]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = i
-    return order
-
-
-@njit(cache=True)
-def _partition(boxes, least):
-    """Return which of the rectangles go to a second node: at least ``least`` stay, and go.
-
-    They are cut in order of their centres, west to east or south to north, where the two halves overlap least and are smallest
-    around (after the R*-tree, Beckmann et al. 1990).
-    """
-    n = len(boxes)
-    best_overlap = best_margin = np.inf
-    goes = np.zeros(n, np.bool_)
-    after = np.empty((n, 4), np.float64)
-    for axis in range(2):
-        order = _order(boxes[:, axis] + boxes[:, axis + 2])
-        west = south = np.inf
-        east = north = -np.inf
-        for j in range(n - 1, -1, -1):
-            box = boxes[order[j]]
-            west, south, east, north = min(west, box[WEST]), min(south, box[SOUTH]), max(east, box[EAST]), max(north, box[NORTH])
-            after[j, WEST], after[j, SOUTH], after[j, EAST], after[j, NORTH] = west, south, east, north
-        west = south = np.inf
-        east = north = -np.inf
-        for j in range(1, n - least + 1):
-            box = boxes[order[j - 1]]
-            west, south, east, north = min(west, box[WEST]), min(south, box[SOUTH]), max(east, box[EAST]), max(north, box[NORTH])
-            if j < least:
-                continue
-            other = after[j]
-            overlap = max(0.0, min(east, other[EAST]) - max(west, other[WEST])) * max(0.0, min(north, other[NORTH]) - max(south, other[SOUTH]))
-            margin = (east - west) + (north - south) + (other[EAST] - other[WEST]) + (other[NORTH] - other[SOUTH])
-            if overlap < best_overlap or (overlap == best_overlap and margin < best_margin):
-                best_overlap, best_margin = overlap, margin
-                goes[:] = False
-                for k in range(j, n):
-                    goes[order[k]] = True
-    return goes
-
-
-@njit(cache=True)
 def _grow_root(tree):
-    """Put a new root above the root."""
+    """Add a new root above the root."""
     old = tree.meta[ROOT]
     root = _new_node(tree, tree.node[old, LEVEL] + 1, -1)
     tree.meta[ROOT] = root
@@ -332,7 +283,7 @@ def _grow_root(tree):
 
 @njit(cache=True)
 def _split(tree, rows, node):
-    """Move some children of a node that has too many to a new one beside it; return the parent."""
+    """Move some children of an overfull node to a new node beside it; return the parent."""
     n, level = np.int64(tree.node[node, COUNT]), tree.node[node, LEVEL]
     if tree.node[node, PARENT] < 0:
         _grow_root(tree)
@@ -345,7 +296,7 @@ def _split(tree, rows, node):
             boxes[j, SOUTH] = boxes[j, NORTH] = rows.lat[i]
         else:
             boxes[j] = tree.box[tree.child[node, j]]
-    goes = _partition(boxes, max(np.int64(1), 2 * n // 5))
+    goes = partition(boxes, max(np.int64(1), 2 * n // 5))
     twin = _new_node(tree, level, parent)
     tree.child[parent, tree.node[parent, COUNT]] = twin
     tree.node[parent, COUNT] += 1
@@ -375,7 +326,7 @@ def _split(tree, rows, node):
 
 @njit(cache=True)
 def _split_entry(tree, rows, e, twin, level):
-    """Part the list of an entry between its node and the new one."""
+    """Divide the list of an entry between its node and the new node."""
     entry, weight = tree.entry, tree.weight
     stay = go = np.int64(-1)
     most_stay = most_go = 0.0
@@ -407,7 +358,7 @@ def _split_entry(tree, rows, e, twin, level):
 
 @njit(cache=True)
 def insert(tree, rows, first, offsets, terms, weights):
-    """Insert messages from index ``first`` on; return how many, before there was no room.
+    """Insert messages from index ``first`` on, until there is no room; return how many were inserted.
 
     :param offsets: int64[n + 1], into terms (int32, dense ids) and weights (float64).
     """
@@ -430,7 +381,7 @@ def insert(tree, rows, first, offsets, terms, weights):
 
 @njit(cache=True)
 def _unlink(tree, up, e):
-    """Take an entry out of the list of the one above it."""
+    """Remove an entry from the list of the entry above it."""
     entry = tree.entry
     if entry[up, FIRST] == e:
         entry[up, FIRST] = entry[e, NEXT]
@@ -443,7 +394,7 @@ def _unlink(tree, up, e):
 
 @njit(cache=True)
 def _lift(tree, e):
-    """Take the entry of a message out of its leaf; what is left without postings goes, and highest weights fall."""
+    """Remove the entry of a message from its leaf; remove entries that become empty, and lower the highest weights above."""
     entry, weight = tree.entry, tree.weight
     up, w = np.int64(entry[e, UP]), weight[e]
     _unlink(tree, up, e)
@@ -472,7 +423,7 @@ def _lift(tree, e):
 
 @njit(cache=True)
 def _remove_child(tree, node, child):
-    """Take a child out of a node."""
+    """Remove a child from a node."""
     last = tree.node[node, COUNT] - 1
     j = 0
     while tree.child[node, j] != child:
@@ -483,7 +434,7 @@ def _remove_child(tree, node, child):
 
 @njit(cache=True)
 def _detach(tree, rows, i):
-    """Take message ``i`` out of its leaf; nodes without children go."""
+    """Remove message ``i`` from its leaf; remove nodes that lose their last child."""
     node = np.int64(rows.leaf[i])
     e = rows.head[i]
     while e >= 0:
@@ -509,7 +460,7 @@ def _detach(tree, rows, i):
 
 @njit(cache=True)
 def remove(tree, rows, n):
-    """Take the oldest ``n`` messages out of the tree and forget their entries; return their leaves (int64[n])."""
+    """Remove the oldest ``n`` messages and their entries; return their leaves (int64[n])."""
     leaves = np.empty(n, np.int64)
     for i in range(n):
         leaves[i] = rows.leaf[i]
@@ -524,9 +475,10 @@ def remove(tree, rows, n):
 
 @njit(cache=True)
 def tidy(tree, rows, leaves, start, least):
-    """Dissolve leaves with fewer than ``least`` messages and insert these again; return where it must go on when there is room, or -1.
+    """Dissolve leaves with fewer than ``least`` messages, and insert these messages again.
 
-    :param leaves: int64[n], nodes that may have too few; ``start``: the first that has not been looked at.
+    :param leaves: int64[n], leaves that may have too few messages; ``start``: index of the first one to examine.
+    :returns: -1; or, if there is no room, the index at which to continue when there is.
     """
     meta, at = tree.meta, start
     while True:
@@ -556,7 +508,7 @@ def tidy(tree, rows, leaves, start, least):
 
 @njit(cache=True)
 def collapse(tree):
-    """Take the root away while it has one node below it only."""
+    """Remove the root while it has only one child node."""
     root = tree.meta[ROOT]
     while tree.node[root, LEVEL] > 0 and tree.node[root, COUNT] == 1:
         child = np.int64(tree.child[root, 0])

@@ -8,9 +8,10 @@ import numpy as np
 from numba import njit
 
 from dskype.bolts._kernels import score, ssim
+from dskype.bolts.rtree_kernels import EAST, NORTH, SOUTH, WEST
 from dskype.bolts.topk._kernels import find_term
 from dskype.bolts.window._kernels import answers, lowest, make_best, offer
-from dskype.bolts.window.baselines.irtree_kernels import EAST, FIRST, LEVEL, MARK, NEXT, NODES, NORTH, OWNER, ROOT, SOUTH, WEST, index_of
+from dskype.bolts.window.baselines.irtree_kernels import FIRST, LEVEL, MARK, NEXT, NODES, OWNER, ROOT, index_of
 
 __all__ = ["topk"]
 
@@ -19,8 +20,8 @@ class _Room(NamedTuple):
     """Room for the children, or messages, of one node that have terms of a query.
 
     :ivar found: int64[capacity], nodes, or indexes of messages.
-    :ivar sums: float64[capacity], their text parts, of nodes the highest below.
-    :ivar below: int32[capacity, terms], of nodes: their entries for the terms of the query, -1: none.
+    :ivar sums: float64[capacity], their text parts; for nodes the highest ones below.
+    :ivar below: int32[capacity, terms], for nodes: their entries for the terms of the query, or -1.
     """
 
     found: np.ndarray
@@ -30,7 +31,7 @@ class _Room(NamedTuple):
 
 @njit(cache=True)
 def _push(bounds, items, size, bound, item):
-    """Put an item into a heap with the highest bound at its root."""
+    """Add an item to a heap with the highest bound at its root."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -43,7 +44,7 @@ def _push(bounds, items, size, bound, item):
 
 @njit(cache=True)
 def _pop(bounds, items, size):
-    """Take the root out of a heap of ``size`` items."""
+    """Remove the root of a heap of ``size`` items."""
     bound, item = bounds[size - 1], items[size - 1]
     size -= 1
     i = 0
@@ -71,17 +72,17 @@ def _nearest(box, lon, lat, diagonal_deg):
 def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal_deg):
     """Return (offsets, rows, scores) of the best messages of every query; rows count from ``messages.base``.
 
-    Best first: nodes in order of the highest score that a message below them may have. The bounds are computed as the scores are, in the
-    same order, from values that are not lower: rounding is monotone, so they hold to the last bit.
+    Nodes are visited best first, by the highest score that a message below them may have. The bounds are computed like scores, in the same
+    order, from values that are not lower. Rounding is monotone, so they hold to the last bit.
 
-    :param key: of the map of terms, with ``local``: see :func:`dskype.bolts.topk._kernels.find_term`.
-    :param thresholds: float64[n], what scores must not be below.
+    :param key: with ``local``, the map of terms: see :func:`dskype.bolts.topk._kernels.find_term`.
+    :param thresholds: float64[n], the least scores.
     """
     n, nodes, width = len(queries.watermark), tree.meta[NODES], np.int64(1)
     low, high, best = make_best(messages, queries, thresholds, extent)
     for q in range(n):
         width = max(width, queries.offsets[q + 1] - queries.offsets[q])
-    # What is waiting: bound and item of the heap; node and entries of an item. A node comes up once per query.
+    # The heap has bounds and items; an item has a node and its entries. A node is visited once per query.
     bounds, items = np.empty(nodes, np.float64), np.empty(nodes, np.int32)
     of_item, lists = np.empty(nodes, np.int32), np.empty((nodes, width), np.int32)
     found, sums, below = np.empty(tree.capacity, np.int64), np.empty(tree.capacity, np.float64), np.empty((tree.capacity, width), np.int32)
@@ -122,7 +123,7 @@ def topk(tree, rows, messages, key, local, queries, thresholds, extent, diagonal
 
 @njit(cache=True)
 def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, room, best):
-    """Offer the messages of a leaf, from index ``low`` up to ``high``; return what a score must not be below now."""
+    """Offer the messages of a leaf, from index ``low`` up to ``high``; return the least score that can now enter."""
     entry, found, sums = tree.entry, room.found, room.sums
     tree.meta[MARK] += 1
     mark, held, begin = tree.meta[MARK], 0, queries.offsets[q]
@@ -152,7 +153,7 @@ def _scan(tree, rows, queries, q, lists, low, high, diagonal_deg, room, best):
 
 @njit(cache=True)
 def _children(tree, queries, q, lists, room):
-    """Find the children of a node that have terms of the query, write them into ``room``, and return how many.
+    """Find the children of a node that have terms of the query, write them into ``room``, and return their number.
 
     :param lists: int32[terms], the node's entries for the terms, -1: none.
     """

@@ -33,6 +33,7 @@ from dskype.deploy.benchmarks.papers.distribution_workload import View
 from dskype.deploy.benchmarks.papers.skype_workload import list_rows, look_up
 from dskype.deploy.client.balancing import balance
 from dskype.distribution.base import Distributor
+from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists, lists_to_csr
@@ -40,7 +41,7 @@ from dskype.spouts.text import Tokenizer
 from dskype.topology.core.frames import decode_frame, encode_data, encode_segment
 from dskype.topology.core.values import take_column
 
-__all__ = ["Simulation", "placement", "simulate"]
+__all__ = ["Simulation", "simulate", "subscription_at"]
 
 _PROBES = 1_000
 """How many subscriptions are also placed without a threshold, to see whether that would be enough."""
@@ -55,19 +56,10 @@ class _Late(NamedTuple):
     row: int
 
 
-def placement(s: Any, row: int) -> dict[str, Any]:
-    """Return a subscription as the distribution bolt sends it."""
-    first, last = s.offsets[row], s.offsets[row + 1]
-    return {
-        "type": "topk",
-        "k": int(s.k[row]),
-        "alpha": float(s.alpha[row]),
-        "lat": float(s.lat[row]),
-        "lon": float(s.lon[row]),
-        "terms": s.terms[first:last],
-        "weights": s.weights[first:last],
-        "meta": None,
-    }
+def subscription_at(s: Any, row: int) -> TopkSubscription:
+    """Return a subscription as the distribution bolt places it."""
+    keywords = slice(s.offsets[row], s.offsets[row + 1])
+    return TopkSubscription(int(s.k[row]), float(s.alpha[row]), float(s.lat[row]), float(s.lon[row]), s.terms[keywords], s.weights[keywords], None)
 
 
 def simulate(view: View, distributor: Distributor, check: int = 200, repeat: int = 1) -> dict[str, Any]:
@@ -158,15 +150,15 @@ class Simulation:
         self.guards = np.empty(self.n)
         for start in range(0, self.n, _AT_ONCE):
             rows = range(start, min(self.n, start + _AT_ONCE))
-            maps = [placement(s, row) for row in rows]
+            subscriptions = [subscription_at(s, row) for row in rows]
             names = [f"s{row}" for row in rows]
             t0 = time.process_time()
-            placed = [place(name, one, floors[row]) for name, one, row in zip(names, maps, rows)]
+            placed = [place(name, one, floors[row]) for name, one, row in zip(names, subscriptions, rows)]
             spent += time.process_time() - t0
             self.tasks_of += [p.tasks for p in placed]
             self.guards[start : start + len(placed)] = [p.guard for p in placed]
         rows = np.random.default_rng(self.workload.scale.seed).choice(self.n, min(_PROBES, self.n), replace=False)
-        probes = np.array([place(f"s{row}", placement(s, row), None).guard for row in rows.tolist()])
+        probes = np.array([place(f"s{row}", subscription_at(s, row), None).guard for row in rows.tolist()])
         self.probes_enough = float(((probes < self.view.floors[rows]) | (probes == -np.inf)).mean())
         return spent / self.n * 1e6
 
@@ -282,7 +274,7 @@ class Simulation:
     def _grow(self, rows: np.ndarray, floors: np.ndarray, number: int) -> None:
         short = (floors <= self.guards[rows]) & (self.guards[rows] > -np.inf)
         for row, floor in zip(rows[short].tolist(), floors[short].tolist()):
-            placed = self.distributor.place(f"s{row}", placement(self.view.subscriptions, row), floor)
+            placed = self.distributor.place(f"s{row}", subscription_at(self.view.subscriptions, row), floor)
             self.guards[row] = min(self.guards[row], placed.guard)
             self.grown += 1
             for task in sorted(set(placed.tasks) - set(self.tasks_of[row])):

@@ -108,7 +108,7 @@ def read_data(files: Sequence[str], wanted: Collection[str]) -> dict[str, DataSe
 def as_messages(corpus: Corpus, rows: np.ndarray) -> MessageBatch:
     """Return messages of a corpus in the order of ``rows``, with the sequence numbers 0, 1, ... as positions."""
     n = np.arange(len(corpus), dtype=np.int64)
-    messages = MessageBatch(n, n, corpus.lat, corpus.lon, corpus.offsets, corpus.terms, corpus.weights).take(rows)
+    messages = MessageBatch(n, n, corpus.lat, corpus.lon, corpus.offsets, corpus.terms, corpus.weights).select(rows)
     number = np.arange(len(rows), dtype=np.int64)
     return messages._replace(seq=number, position=number)
 

@@ -54,10 +54,12 @@ class Claim:
     """A claim of the paper, and how to check it on the rows.
 
     :ivar check: returns (held, figures). A KeyError means that a row is missing.
+    :ivar why: the reason, if it is known that it does not hold here.
     """
 
     text: str
     check: Callable[[Rows], tuple[bool, str]]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def run_experiment(
     :param missing: returns which part of a setting is not available (None: all are); then the row is left out.
     :param progress: called after each row with its name and its measures.
     :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and the measures), ``notes`` (rows that were
-        left out) and ``claims`` (each ``text``, ``held``: true, false or null, and ``figures``).
+        left out) and ``claims`` (each ``text``, ``held``: true, false or null, ``figures``, and ``why`` it did not hold where that is known).
     """
     rows, notes = [], []
     for number, row in enumerate(experiment.rows, 1):
@@ -103,7 +105,8 @@ def run_experiment(
             held, figures = claim.check(by_place)
         except KeyError:
             held, figures = None, "rows are missing"
-        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures})
+        why = {"why": claim.why} if held is not None and not held and claim.why else {}
+        claims.append({"text": claim.text, "held": None if held is None else bool(held), "figures": figures, **why})
     return {
         "name": experiment.name,
         "title": experiment.title,

@@ -59,7 +59,7 @@ class Report:
             for note in e["notes"]:
                 print(f"  note: {note}")
             for claim in e["claims"]:
-                print(f"  {HELD[claim['held']]}: {claim['text']}\n      {claim['figures']}")
+                print(f"  {HELD[claim['held']]}: {claim['text']}\n      {_figures(claim)}")
 
     def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
         """Print the results as ``args.output`` says (tables or JSON), and write the report to ``args.folder`` if there is one."""
@@ -94,7 +94,7 @@ class Report:
             f"| {self.claims} | here | figures |",
             "|---|---|---|",
             *(
-                table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", claim["figures"]])
+                table_line([f"{e['name']}: {claim['text']}", f"**{HELD[claim['held']]}**", _figures(claim)])
                 for e in found["experiments"]
                 for claim in e["claims"]
             ),
@@ -112,7 +112,7 @@ class Report:
             if e["name"] in plots:
                 lines += [f"![{e['title']}]({plots[e['name']]})", ""]
             lines += [f"- Note: {note}." for note in e["notes"]]
-            lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({claim['figures']})." for claim in e["claims"]]
+            lines += [f"- {claim['text']}: **{HELD[claim['held']]}** ({_figures(claim)})." for claim in e["claims"]]
             lines.append("")
         return "\n".join(lines)
 
@@ -124,8 +124,14 @@ class Report:
         figure, left, right = drawn
         self.draw(experiment, left, right)
         for axes in (left, right):
-            axes.set_ylim(bottom=0)
+            if axes.get_yscale() == "linear":
+                axes.set_ylim(bottom=0)
         figure.suptitle(experiment["title"])
         name = f"{experiment['name']}.png"
         figure.savefig(folder / name, dpi=110)
         return name
+
+
+def _figures(claim: Mapping[str, Any]) -> str:
+    """Return the figures of a claim, and why it did not hold."""
+    return claim["figures"] + (f"; why: {claim['why']}" if "why" in claim else "")

@@ -192,7 +192,7 @@ def look_up(window: MessageWindow, s: Subscriptions, watermark: int, count: np.n
     """
     n = len(s)
     queries = QueryBatch(np.full(n, watermark), count, s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights)
-    parts = [window.topk(queries.take(np.arange(i, min(n, i + _AT_ONCE))), extent, diagonal_deg) for i in range(0, max(1, n), _AT_ONCE)]
+    parts = [window.topk(queries.select(np.arange(i, min(n, i + _AT_ONCE))), extent, diagonal_deg) for i in range(0, max(1, n), _AT_ONCE)]
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     return Lists(np.concatenate([[0], np.cumsum(lengths)]), *(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
 

@@ -1,33 +1,61 @@
-"""``dskype publish``: publish messages from a file of JSON lines."""
+"""``dskype publish``: publish messages from a file of JSON lines, or one by options."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable
+from typing import Any
 
-from dskype.deploy.cli.arguments import check_options, client_options, number, open_client, output
+from dskype.deploy.cli.arguments import UsageError, check_options, client_options, degrees, number, open_client, output
 from dskype.deploy.cli.lines import LINE_BYTES, Pace, Sending, lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     client_options(parser)
-    parser.add_argument("file", metavar="FILE", help='{"text", "lat", "lon", "id"?, "ts"?} a line; -: standard input')
+    parser.add_argument("file", nargs="?", metavar="FILE", help='{"text", "lat", "lon", "id"?, "ts"?} a line, or "bbox" for "lat", "lon"; -: standard input')
     parser.add_argument("--rate", metavar="N", type=number("messages per second, more than 0"), help="messages per second; default: as many as possible")
     checked = parser.add_mutually_exclusive_group()
     checked.add_argument("--validate", dest="check", action="store_true", default=True, help="check every line before it is sent; the default")
     checked.add_argument("--no-check", dest="check", action="store_false", help="send lines as they are; the topology puts bad ones to the dead letters")
     check_options(parser)
     output(parser)
+    one = parser.add_argument_group("one message by options")
+    one.add_argument("--text", help="what it says")
+    one.add_argument("--at", metavar="LAT,LON", type=degrees("LAT,LON"), help="a point")
+    one.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"), help="an area; west > east crosses the antimeridian")
+    one.add_argument("--id", metavar="ID", help="what results call it; default: its place in the topic")
+    one.add_argument("--ts", metavar="MS", type=int, help="its time since the epoch; default: its arrival")
+
+
+def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the message that the options describe; None when there are none."""
+    fields = {"id": args.id, "text": args.text, "bbox": args.bbox, "ts": args.ts}
+    if args.at is not None:
+        fields["lat"], fields["lon"] = args.at
+    return {name: value for name, value in fields.items() if value is not None} or None
+
+
+def _source(args: argparse.Namespace) -> Iterable[tuple[int | None, bytes | None]]:
+    """Return the messages with the numbers of their lines."""
+    fields = _by_options(args)
+    if (args.file is None) == (fields is None):
+        raise UsageError("expected a FILE (- is standard input), or one message by options; given: " + ("neither" if fields is None else "both"))
+    if fields is None:
+        return lines(args.file)
+    return [(None, json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass"))]
 
 
 def run(args: argparse.Namespace) -> int:
     """Send the lines; fail if one is refused."""
     from dskype.topology.errors import TopologyError
 
+    source = _source(args)
     client, pace = open_client(args), Pace(args.rate)
     with Sending(args, client, "message") as sending:
         client.require(client.topics.messages)
-        for number, line in lines(args.file):
+        for number, line in source:
             if line is None:
                 sending.refuse(number, f"longer than {LINE_BYTES:,} bytes")
                 continue

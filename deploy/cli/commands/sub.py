@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, open_client, output, positive, positive_seconds
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, degrees, open_client, output, positive, positive_seconds
 from dskype.deploy.cli.lines import LINE_BYTES, Sending, lines
 from dskype.deploy.machine.terminal import clean, clock_text, counted, put, say
 
@@ -36,11 +36,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--meta", metavar="JSON", type=_json_value, help="comes back with every result")
     topk = parser.add_argument_group("top-k of the window")
     topk.add_argument("--text", help="the words to look for")
-    topk.add_argument("--near", metavar="LAT,LON", type=_numbers("LAT,LON", 2))
+    topk.add_argument("--near", metavar="LAT,LON", type=degrees("LAT,LON"))
     topk.add_argument("-k", metavar="K", type=positive, help="how many; default: 10")
     topk.add_argument("--alpha", metavar="A", type=float, help="weight of nearness against words, 0 to 1; default: 0.5")
     boolean = parser.add_argument_group("every message that matches")
-    boolean.add_argument("--bbox", metavar="W,S,E,N", type=_numbers("WEST,SOUTH,EAST,NORTH", 4))
+    boolean.add_argument("--bbox", metavar="W,S,E,N", type=degrees("WEST,SOUTH,EAST,NORTH"))
     boolean.add_argument("--expression", metavar="E", help="""e.g. 'coffee AND (wifi OR "late night")'""")
     boolean.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
 
@@ -62,19 +62,6 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("id", metavar="ID", nargs="+")
     parser.add_argument("--ignore-missing", action="store_true", help="an unknown ID is not an error")
-
-
-def _numbers(what: str, count: int) -> Callable[[str], list[float]]:
-    def read(text: str) -> list[float]:
-        try:
-            values = [float(part) for part in text.split(",")]
-        except ValueError:
-            values = []
-        if len(values) != count:
-            raise argparse.ArgumentTypeError(f"expected {what} in degrees, given: {text!r}")
-        return values
-
-    return read
 
 
 def _json_value(text: str) -> Any:

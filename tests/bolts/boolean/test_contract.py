@@ -10,7 +10,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.values import pack_state, unpack_state
 
-from .oracle import UNKNOWN, any_message, any_subscription, expected, messages_of, pairs, seeded
+from .oracle import UNKNOWN, any_message, any_place_message, any_subscription, expected, messages_of, pairs, place_of, seeded
 
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 
@@ -34,6 +34,18 @@ def test_matches_are_those_of_the_oracle(index, seed):
     found = pairs(index.match(messages_of(rows)))
     assert found == expected(subscriptions, rows)
     assert len(found) > 1000
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_matches_of_areas_and_points_are_those_of_the_oracle(index, seed):
+    rng = seeded(50 + seed)
+    subscriptions = {slot: any_subscription(rng) for slot in range(0, 900, 3)}
+    rows = [any_place_message(rng, areas=(0.1, 0.7, 1.0)[seed % 3]) for _ in range(150)]
+    batch = messages_of(rows)
+    assert batch.areas is not None
+    found = pairs(filled(index, subscriptions).match(batch))
+    assert found == expected(subscriptions, rows)
+    assert len(found) > 1500
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -60,7 +72,7 @@ def test_subscriptions_come_and_go(index, seed):
             index.restore(state)
         index._check()
         assert len(index) == len(live)
-        rows = [any_message(rng) for _ in range(8)]
+        rows = [(any_message if step % 2 else any_place_message)(rng) for _ in range(8)]
         assert pairs(index.match(messages_of(rows))) == expected(live, rows), f"step {step}"
 
 
@@ -81,6 +93,72 @@ def test_borders_belong_to_the_rectangle(index):
     found = pairs(index.match(messages_of(rows)))
     assert found == expected({slot: (box, 5) for slot, box in boxes.items()}, rows)
     assert 0 < len(found) < len(rows)
+
+
+def test_borders_of_areas_belong_to_them(index):
+    boxes = {0: (10.0, 20.0, 30.0, 40.0), 1: (10.1, 20.2, 10.1, 20.2), 2: (0.1, 0.2, 0.3, 0.7), 3: (0.3, 0.2, 0.1, 0.7)}
+    subscriptions = {slot: (box, 5) for slot, box in boxes.items()}
+    filled(index, subscriptions)
+    rows = []
+    for west, south, east, north in boxes.values():
+        for near_x, low_x, high_x in ((east, east, east + 3), (math.nextafter(east, 180), math.nextafter(east, 180), east + 3), (west, west - 3, west)):
+            rows += [((low_x, south, high_x, north), [5]), ((low_x, north, high_x, north + 2), [5]), ((near_x, south - 2, near_x, south), [5])]
+            rows += [((low_x, math.nextafter(north, 90), high_x, north + 2), [5]), ((near_x, south - 2, near_x, math.nextafter(south, -90)), [5])]
+        rows += [((west - 3, south, math.nextafter(west, -180), north), [5]), ((west, south, west, north), [5]), ((west, south, east, south), [5])]
+        rows += [((math.nextafter(east, 180), south, math.nextafter(west, -180), north), [5])] if west <= east else []
+    found = pairs(index.match(messages_of(rows)))
+    assert found == expected(subscriptions, rows)
+    assert 0 < len(found) < len(rows) * len(boxes) / 2
+
+
+def test_areas_may_cross_the_antimeridian(index):
+    boxes = {
+        0: (170.0, -10.0, -170.0, 10.0),
+        1: (0.1, -90.0, 0.0, 90.0),
+        2: (180.0, -90.0, -180.0, 90.0),
+        3: (math.nextafter(10.0, 11), 0.0, 10.0, 0.0),
+        4: (10.0, 0.0, math.nextafter(10.0, 11), 0.0),
+        5: (-180.0, -5.0, -180.0, 5.0),
+        6: (180.0, -5.0, 180.0, 5.0),
+        7: (-180.0, -90.0, 180.0, 90.0),
+        8: (20.0, -5.0, 30.0, 5.0),
+    }
+    subscriptions = {slot: (box, ["or", 1, 2]) for slot, box in boxes.items()}
+    filled(index, subscriptions)
+    rows = [(box, [2]) for box in boxes.values()]
+    rows += [((west, 0.0, east, 0.0), [1, 2]) for west in (10.0, 30.0, math.nextafter(30.0, 31), 179.0) for east in (-179.0, 5.0, 9.9)]
+    rows += [((30.0, 0.0, 20.0, 0.0), [1]), ((math.nextafter(30.0, 31), 0.0, math.nextafter(20.0, 19), 0.0), [1]), ((175.0, 10.1, 5.0, 10.1), [1])]
+    found = pairs(index.match(messages_of(rows)))
+    assert found == expected(subscriptions, rows)
+    assert {slot for _, slot in found} == set(boxes)
+    assert len(found) < len(rows) * len(boxes)
+
+
+def test_areas_at_poles_and_corners_of_the_world(index):
+    boxes = {0: WORLD, 1: (-180.0, 90.0, 180.0, 90.0), 2: (-180.0, -90.0, -180.0, -90.0), 3: (180.0, 90.0, 180.0, 90.0), 4: (0.0, -90.0, 0.0, 90.0)}
+    subscriptions = {slot: (box, 7) for slot, box in boxes.items()}
+    rows = [(box, [7]) for box in boxes.values()] + [((-10.0, 80.0, 10.0, 90.0), [7]), ((170.0, -90.0, -170.0, -80.0), [7]), ((5.0, 5.0, 5.0, 5.0), [7])]
+    assert pairs(filled(index, subscriptions).match(messages_of(rows))) == expected(subscriptions, rows)
+
+
+def test_an_area_without_extent_matches_as_the_point_does(index):
+    rng = seeded(61)
+    subscriptions = {slot: any_subscription(rng) for slot in range(300)}
+    points = [any_message(rng) for _ in range(60)]
+    filled(index, subscriptions)
+    as_areas = messages_of([(place_of(row), row[-1]) for row in points])
+    assert as_areas.areas is not None
+    assert pairs(index.match(as_areas)) == pairs(index.match(messages_of(points))) == expected(subscriptions, points)
+
+
+def test_areas_find_each_of_many_subscriptions_under_one_term_once(index):
+    rng = seeded(62)
+    subscriptions = {slot: (any_subscription(rng)[0], rng.choice([5, ["and", 5, 6], ["or", 5, 4, 6]])) for slot in range(3000)}
+    filled(index, subscriptions)
+    rows = [(area, [4, 5, 6]) for area in (WORLD, (10.0, -90.0, 9.0, 90.0), (-40.0, -20.0, 40.0, 20.0), (11.0, 11.0, 11.0, 11.0))]
+    found = pairs(index.match(messages_of(rows)))
+    assert found == expected(subscriptions, rows)
+    assert found[:3000] == [(0, slot) for slot in range(3000)]
 
 
 def test_a_rectangle_may_cross_the_antimeridian(index):
@@ -119,6 +197,10 @@ def test_a_slice_of_a_batch_gives_a_slice_of_the_matches(index):
     filled(index, subscriptions)
     part = messages_of(rows).slice(20, 50)
     assert pairs(index.match(part)) == expected(subscriptions, rows[20:50])
+    rows = [any_place_message(rng) for _ in range(60)]
+    assert pairs(index.match(messages_of(rows).slice(20, 50))) == expected(subscriptions, rows[20:50])
+    some = np.array([40, 3, 3, 17])
+    assert pairs(index.match(messages_of(rows).take(some))) == expected(subscriptions, [rows[i] for i in some])
 
 
 def test_an_empty_index_and_an_empty_batch_match_nothing(index):
@@ -194,10 +276,12 @@ def test_what_is_given_may_be_read_only_or_of_numpy(index):
     boxes = np.array([WORLD])
     boxes.flags.writeable = False
     index.insert_many(np.array([4], np.int32), boxes, [["and", np.int64(3), np.int32(5)]])
-    batch = messages_of([(1.0, 1.0, [3, 5])])
-    for array in batch:
-        array.flags.writeable = False
-    assert pairs(index.match(batch)) == [(0, 4)]
+    for rows in ([(1.0, 1.0, [3, 5])], [((1.0, 1.0, 2.0, 2.0), [3, 5])]):
+        batch = messages_of(rows)
+        for array in batch:
+            if array is not None:
+                array.flags.writeable = False
+        assert pairs(index.match(batch)) == [(0, 4)]
 
 
 def test_a_state_is_that_of_the_moment_it_was_taken(index):

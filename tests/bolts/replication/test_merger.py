@@ -11,7 +11,8 @@ from dskype.bolts.replication.messages import PART, Begin, Finish, RankedList, R
 from dskype.bolts.results.base import Removal
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.formats import ADD, REMOVE
-from dskype.topology.core.values import column_rows, pack_state, unpack_state
+from dskype.topology.core.values import pack_state, unpack_state
+from dskype.topology.tuples import column_to_list
 
 
 def columns(*entries):
@@ -52,7 +53,7 @@ def taken(merger):
     deltas = []
     for batch in reversed(batches):  # that of the fast path comes first
         given = batch._replace(metas=[None] * len(batch.ops) if batch.metas is None else batch.metas)
-        deltas += [Delta(*row) for row in zip(*map(column_rows, given[:8]), strict=True)]
+        deltas += [Delta(*row) for row in zip(*map(column_to_list, given[:8]), strict=True)]
     if lists is not None:
         messages, scores, bounds = lists.messages.to_pylist(), lists.scores.tolist(), lists.offsets.tolist()
         items = items + [

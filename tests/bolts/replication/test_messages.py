@@ -24,7 +24,7 @@ from dskype.bolts.replication.messages import (
     decode_placement,
     decode_replica_message,
 )
-from dskype.bolts.subscriptions import BooleanSubscription, TopkSubscription, decode_subscription
+from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription, decode_subscription
 from dskype.topology.core.values import pack_state, unpack_state
 
 TOPK = TopkSubscription(3, 0.5, 48.1, 11.6, [4, 7], [0.6, 0.8], '{"x":1}')

@@ -5,8 +5,8 @@ import pytest
 
 from dskype.bolts.replication.messages import ReplicaReport
 from dskype.bolts.replication.replicated_placement import _PORTION, ReplicatedPlacement, union_of
-from dskype.bolts.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.distribution import Distributor, Placed
+from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
@@ -31,8 +31,8 @@ class Plain(Distributor):
     def learn(cls, tasks, sample, options=None):
         raise NotImplementedError
 
-    def place(self, subscription, placement, threshold=None):
-        of = [self._plan["of"][t] for t in (placement["terms"] if placement["type"] == "topk" else placement["expression"][1:])]
+    def place(self, name, subscription, threshold=None):
+        of = [self._plan["of"][t] for t in (subscription.terms if isinstance(subscription, TopkSubscription) else subscription.expression[1:])]
         first = threshold is None or threshold > 0.5
         tasks = set(of[:1]) if first else set(of)
         return Placed(sorted(tasks), 0.5 if set(of) - tasks else -np.inf)
@@ -127,7 +127,7 @@ def test_a_short_replica_brings_another_epoch_and_an_old_report_nothing():
     assert context.gauges["replicas"]() == 2
 
 
-def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_nobody():
+def test_an_unregistration_reaches_all_tasks_and_reports_that_cross_it_are_ignored():
     placer, collector, context, placement = short()
     report(placer, "s", "0-7", 1, "short", 0.4, placement, 20)
     collector.taken()
@@ -165,7 +165,7 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     placer, collector, context, _ = short()
     one = MessageBatch(*(np.array([9]) for _ in range(2)), *(np.zeros(1) for _ in range(2)), np.array([0, 0]), np.zeros(0, np.int64), np.zeros(0))
     assert placer.routes(one).tasks.tolist() == [0]
-    placer.add_plan(1, {"of": [2, 1, 2]})
+    placer.enqueue_plan(1, {"of": [2, 1, 2]})
     assert placer.routes(one).tasks.tolist() == [0, 2]
     markers = [row for row in collector.sent if row[3]["type"] == "plan"]
     assert [(task, p["version"], p["high"]) for task, _, _, p in markers] == [(task, 1, 9) for task in TASKS]
@@ -174,8 +174,8 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
     state = unpack_state(pack_state(placer.snapshot()))  # a crash on the way
     placer, collector, context = made()
     placer.restore(state)
-    placer.add_plan(2, {"of": [3, 3, 3]})  # waits for the change before
-    placer.add_plan(2, {"of": [1, 1, 1]})  # is not new
+    placer.enqueue_plan(2, {"of": [3, 3, 3]})  # waits for the change before
+    placer.enqueue_plan(2, {"of": [1, 1, 1]})  # is not new
     placer.drop_old_routes(1)  # not yet
     assert not collector.taken()
     report(placer, "s", "0-7", 2, "ready", None, None, 22)
@@ -189,9 +189,9 @@ def test_a_change_of_plan_moves_in_two_epochs_and_then_drops_the_old_routes():
 
 def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
     placer, collector, context = made()
-    placer.add_plan(1, {})
+    placer.enqueue_plan(1, {})
     assert len(collector.errors) == 1 and "plan 1" in collector.errors[0] and not collector.taken()
-    placer.add_plan(2, {"of": [1, 1, 1]})
+    placer.enqueue_plan(2, {"of": [1, 1, 1]})
     assert [p["type"] for *_, p in collector.taken()] == ["plan"] * 4 + ["done"] * 4
     assert context.counters["plan_changes"].get_count() == 1 and context.counters["plans_refused"].get_count() == 1
 
@@ -199,7 +199,7 @@ def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
 def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
     placer, collector, _ = made()
     placer.watermark = 3
-    placer.add_plan(1, {"of": [2, 1, 2]})
+    placer.enqueue_plan(1, {"of": [2, 1, 2]})
     collector.taken()
     placer.register("n", "0-1", topk(0))
     assert sent(collector) == [(20, "topk", 1, [0, 2], -np.inf), (22, "topk", 1, [0, 2], -np.inf)]
@@ -221,7 +221,7 @@ def reviewed(terms=(0, 1)):
     return placer, collector, context, placement
 
 
-def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
+def test_a_subscription_that_needs_fewer_tasks_begins_again_on_those():
     placer, collector, context, placement = reviewed((0, 1, 2))
     for task, theta in ((22, None), (20, -np.inf)):
         report(placer, "s", "0-7", 1, "survey", theta, placement, task)
@@ -239,7 +239,7 @@ def test_a_subscription_that_needs_fewer_tasks_begins_anew_on_those():
         (22, "epoch", 3, [0], 0.5),
     ]
     assert context.counters["shrunk"].get_count() == 1 and context.gauges["replicas"]() == 1
-    report(placer, "s", "0-7", 2, "short", 0.9, placement, 21)  # nobody's floor is above the first one's guard
+    report(placer, "s", "0-7", 2, "short", 0.9, placement, 21)  # no floor is above the guard of the first epoch
     assert not collector.taken()
     report(placer, "s", "0-7", 3, "short", 0.4, placement, 20)  # what it found is worse: it grows again
     assert sent(collector) == [(20, "epoch", 4, [0, 1, 2], -np.inf), (21, "topk", 4, [0, 1, 2], -np.inf), (22, "topk", 4, [0, 1, 2], -np.inf)]
@@ -257,7 +257,7 @@ def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
     for change in (
         lambda placer, placement: report(placer, "s", "0-7", 1, "short", -np.inf, placement, 20),
         lambda placer, _: placer.unregister("s"),
-        lambda placer, _: placer.add_plan(1, {"of": [0, 1, 2]}),
+        lambda placer, _: placer.enqueue_plan(1, {"of": [0, 1, 2]}),
     ):
         placer, collector, context, placement = reviewed()
         report(placer, "s", "0-7", 1, "survey", 0.9, placement, 20)

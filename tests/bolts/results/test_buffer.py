@@ -63,7 +63,7 @@ def state(name, watermark=1, registration="0-1"):
 
 def test_what_is_added_is_written_at_the_next_flush():
     buffer, shelf, reports, _ = made()
-    buffer.add([state("a", 1), state("b", 1), state("a", 2), Removal("b", "0-1", 2)])
+    buffer.enqueue([state("a", 1), state("b", 1), state("a", 2), Removal("b", "0-1", 2)])
     assert len(buffer) == 2
     buffer.flush()
     assert len(buffer) == 0
@@ -75,7 +75,7 @@ def test_what_is_added_is_written_at_the_next_flush():
 
 def test_an_older_state_does_not_replace_a_newer_one_that_waits():
     buffer, _, _, _ = made()
-    buffer.add([state("a", 5, "0-7"), state("a", 9, "0-6"), state("a", 4, "0-7")])
+    buffer.enqueue([state("a", 5, "0-7"), state("a", 9, "0-6"), state("a", 4, "0-7")])
     assert buffer.snapshot() == [["a", "0-7", 5, b"5"]]
     assert buffer.stale == 2
 
@@ -84,7 +84,7 @@ def test_during_an_outage_the_newest_state_of_each_subscription_waits_and_it_is_
     buffer, shelf, reports, clock = made()
     shelf.away = True
     for watermark in range(100):
-        buffer.add([state(f"s{watermark % 7}", watermark)])
+        buffer.enqueue([state(f"s{watermark % 7}", watermark)])
         buffer.flush()
     assert len(buffer) == 7 and buffer.away
     assert shelf.calls == 1, "not asked again at once"
@@ -97,7 +97,7 @@ def test_during_an_outage_the_newest_state_of_each_subscription_waits_and_it_is_
     assert not len(buffer) and not buffer.away
     assert {name: s.watermark for name, s in shelf.kept.items()} == {f"s{w % 7}": w for w in range(93, 100)}
     shelf.away = True
-    buffer.add([state("a")])
+    buffer.enqueue([state("a")])
     buffer.flush()
     assert len(reports) == 2, "another outage"
 
@@ -105,7 +105,7 @@ def test_during_an_outage_the_newest_state_of_each_subscription_waits_and_it_is_
 def test_attempts_are_spaced_out():
     buffer, shelf, _, clock = made(first_wait_s=0.2, last_wait_s=5)
     shelf.away = True
-    buffer.add([state("a")])
+    buffer.enqueue([state("a")])
     times = []
     for _ in range(3000):
         before = shelf.calls
@@ -120,7 +120,7 @@ def test_attempts_are_spaced_out():
 def test_a_clock_that_is_set_back_does_not_stop_attempts():
     buffer, shelf, _, clock = made()
     shelf.away = True
-    buffer.add([state("a")])
+    buffer.enqueue([state("a")])
     buffer.flush()
     clock.now -= 3600
     shelf.away = False
@@ -131,7 +131,7 @@ def test_a_clock_that_is_set_back_does_not_stop_attempts():
 def test_a_subscription_that_the_store_refuses_waits_and_is_reported_and_the_others_go_on():
     buffer, shelf, reports, _ = made()
     shelf.refused = {"b"}
-    buffer.add([state("a"), state("b"), state("c")])
+    buffer.enqueue([state("a"), state("b"), state("c")])
     buffer.flush()
     assert set(shelf.kept) == {"a", "c"} and len(buffer) == 1
     assert reports == ["the state of subscription 'b' cannot be written: refused"]
@@ -142,7 +142,7 @@ def test_a_subscription_that_the_store_refuses_waits_and_is_reported_and_the_oth
 
 def test_a_long_backlog_is_written_in_parts():
     buffer, shelf, _, clock = made(budget_s=1.0)
-    buffer.add([state(f"s{i}") for i in range(3500)])
+    buffer.enqueue([state(f"s{i}") for i in range(3500)])
 
     def slow(items, write=shelf._write):
         clock.now += 0.6
@@ -158,7 +158,7 @@ def test_a_long_backlog_is_written_in_parts():
 def test_what_waits_survives_in_a_snapshot():
     buffer, shelf, _, _ = made()
     shelf.away = True
-    buffer.add([state("ü", 3), Removal("b", "2-5", 4)])
+    buffer.enqueue([state("ü", 3), Removal("b", "2-5", 4)])
     buffer.flush()
     again, other, _, _ = made()
     again.restore(unpack_state(pack_state(buffer.snapshot())))
@@ -177,7 +177,7 @@ def test_outages_crashes_and_replays_leave_the_newest(seed):
     while position < len(history):
         shelf.away = rng.random() < 0.4
         step = rng.randrange(1, 5)
-        buffer.add(history[position : position + step])
+        buffer.enqueue(history[position : position + step])
         position += step
         buffer.flush()
         clock.now += rng.random() * 3
@@ -203,7 +203,7 @@ def held(buffer, clock, seconds):
     began, spent, n = clock.now, 0.0, 0
     while clock.now - began < seconds:
         n += 1
-        buffer.add([state(f"s{n % 50}", n)])
+        buffer.enqueue([state(f"s{n % 50}", n)])
         before = clock.now
         buffer.flush()
         spent += clock.now - before

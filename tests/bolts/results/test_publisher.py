@@ -1,16 +1,19 @@
 import json
 import random
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from dskype.bolts.results import formats
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.formats import ADD, MATCH, REMOVE
+from dskype.bolts.results.formats import ADD, MATCH, REMOVE, MessageKeys, json_names, names_of
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.frames import OutRecords
-from dskype.topology.core.values import column_rows
+from dskype.topology.tuples import column_to_list
 
 
 class Collector:
@@ -29,12 +32,12 @@ class Collector:
     def emit_batch(self, columns, stream="default", parents=None):
         assert stream in ("results", "lists")
         assert len({len(c) for c in columns}) == 1
-        self.tuples += zip(*(column_rows(c) for c in columns))
+        self.tuples += zip(*(column_to_list(c) for c in columns))
 
 
-def made(results="both", store="kafka", **kwargs):
+def made(results="both", store="kafka", matches="each", **kwargs):
     collector = Collector()
-    return ResultPublisher(collector, "t", SimpleNamespace(results=results, store=store), **kwargs), collector
+    return ResultPublisher(collector, "t", SimpleNamespace(results=results, store=store, matches=matches), **kwargs), collector
 
 
 def mixed(n, seed):
@@ -177,3 +180,85 @@ def test_a_store_outside_kafka_needs_the_result_bolt():
     with pytest.raises(IllegalArgumentException, match="written by the result bolt.*given: 'redis'.*add the result bolt"):
         made(store="redis")
     made(store="redis", via_bolt=True)
+
+
+# -- grouped matches ------------------------------------------------------------------------------
+
+
+def texts_of(names):
+    """Return names of subscriptions as the publisher takes them."""
+    return names_of(json_names(names))
+
+
+def message_keys(ids, watermarks, seqs=None):
+    return MessageKeys(pa.array(ids, pa.string()), np.array(watermarks, np.int64), np.array(watermarks if seqs is None else seqs, np.int64))
+
+
+def test_the_matches_of_a_message_are_one_record():
+    publisher, collector = made(matches="grouped", task=7)
+    assert publisher.groups_matches and not made()[0].groups_matches
+    names = texts_of(["a", "b", 'quo"te', "été"])
+    messages = message_keys(["17", '"x"', '"quo\\"te"', '"\\u00e9\u6771"'], [3, 4, 5, 6], [30, 40, 50, 60])
+    publisher.matches(messages, np.array([0, 0, 2, 3, 3], np.int32), np.array([1, 3, 2, 0, 1], np.int32), names)
+    assert [(topic, key, value) for topic, key, value, _ in collector.records] == [
+        ("t.matches", b"17", b'{"v":1,"message":17,"watermark":3,"task":7,"subscriptions":["b","\\u00e9t\\u00e9"]}'),
+        ("t.matches", b'quo"te', b'{"v":1,"message":"quo\\"te","watermark":5,"task":7,"subscriptions":["quo\\"te"]}'),
+        ("t.matches", "é東".encode(), '{"v":1,"message":"\\u00e9東","watermark":6,"task":7,"subscriptions":["a","b"]}'.encode()),
+    ]
+    assert [headers["result-id"].decode() for *_, headers in collector.records] == ["17/30/7/0", '"quo\\"te"/50/7/0', '"\\u00e9東"/60/7/0']
+    publisher.matches(messages, np.zeros(0, np.int32), np.zeros(0, np.int32), names)
+    assert len(collector.records) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_grouped_matches_say_what_they_are_made_of_and_are_cut_below_the_limit(seed):
+    rng = random.Random(seed)
+    names = ["".join(rng.choices('abc é"', k=rng.choice([1, 5, 60]))) for _ in range(rng.choice([3, 400]))]
+    limit = rng.choice([300, 2000, 1 << 20])
+    publisher, collector = made(matches="grouped", task=seed, record_bytes=2 * limit)
+    n = 40
+    ids = [json.dumps(rng.choice([i, f"m{i}", f"é{i}"]), ensure_ascii=False) for i in range(n)]
+    pairs = sorted((rng.randrange(n), rng.randrange(len(names))) for _ in range(rng.choice([5, 4000])))
+    columns = np.array(pairs, np.int32).reshape(-1, 2)
+    publisher.matches(message_keys(ids, range(100, 100 + n)), columns[:, 0].copy(), columns[:, 1].copy(), texts_of(names))
+    found, parts = [], Counter()
+    for topic, key, value, headers in collector.records:
+        record = json.loads(value)
+        message = record["watermark"] - 100
+        assert list(record) == ["v", "message", "watermark", "task", "subscriptions"] and record["v"] == 1 and record["task"] == seed
+        assert record["message"] == json.loads(ids[message]) and key == str(record["message"]).encode()
+        assert headers["result-id"].decode() == f"{ids[message]}/{record['watermark']}/{seed}/{parts[message]}"
+        assert len(value) <= limit or len(record["subscriptions"]) == 1
+        parts[message] += 1
+        found += [(message, name) for name in record["subscriptions"]]
+    assert found == [(message, names[number]) for message, number in pairs]
+    assert (max(parts.values()) > 1) == (limit < 1 << 20 and len(pairs) > 5), "so much has been cut"
+
+
+def test_many_matches_are_written_in_parts(monkeypatch):
+    monkeypatch.setattr(formats, "_AT_ONCE_BYTES", 500)
+    publisher, collector = made(matches="grouped", record_bytes=300)
+    rows = np.repeat(np.arange(30, dtype=np.int32), 20)
+    names = [f"s{i}" for i in range(20)]
+    publisher.matches(message_keys([str(i) for i in range(30)], range(30)), rows, np.tile(np.arange(20, dtype=np.int32), 30), texts_of(names))
+    found = [(r["message"], name) for _, _, value, _ in collector.records for r in [json.loads(value)] for name in r["subscriptions"]]
+    assert found == [(i, name) for i in range(30) for name in names]
+    assert len({headers["result-id"] for *_, headers in collector.records}) == len(collector.records) > 30
+
+
+def test_merged_matches_are_grouped_by_message_whatever_their_order():
+    publisher, collector = made(matches="grouped", task=9, via_bolt=True)
+    batch = DeltaBatch(
+        pa.array(["b", "a", "a", "c", "b"]),
+        pa.array(["0-1"] * 5),
+        np.full(5, MATCH, np.int8),
+        np.array([5, 5, 4, 5, 4]),
+        pa.array(["1", "2", "3", "1", "3"]),
+        seqs=np.array([8, 7, 6, 8, 6]),
+    )
+    publisher.merged_matches(batch)
+    assert [json.loads(value) for _, _, value, _ in collector.records] == [
+        {"v": 1, "message": message, "watermark": watermark, "task": 9, "subscriptions": names}
+        for message, watermark, names in ((3, 4, ["a", "b"]), (2, 5, ["a"]), (1, 5, ["b", "c"]))
+    ]
+    assert [headers["result-id"] for *_, headers in collector.records] == [b"3/6/9/0", b"2/7/9/0", b"1/8/9/0"]

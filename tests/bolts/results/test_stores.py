@@ -123,7 +123,7 @@ def test_a_removal_may_be_the_first_that_is_written(opened):
     assert opened(reader=True).get(name).value is None
 
 
-def test_a_newer_run_begins_anew(opened):
+def test_a_newer_run_starts_over(opened):
     name = next(names)
     opened(run=5).put([state(name, "0-9", 1000)])
     opened(run=6).put([state(name, "0-9", 3)])

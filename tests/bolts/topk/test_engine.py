@@ -135,8 +135,8 @@ def refusal(call, *arguments) -> str:
 
 def test_what_cannot_be_is_refused_with_a_reason():
     world = World(1)
-    assert refusal(TopkEngine, 0, 40.0) == "A window must hold something. given: 0; legal: extent >= 1"
-    assert refusal(TopkEngine, 5, 0.0) == "The data space needs a diagonal. given: 0.0; legal: degrees > 0"
+    assert refusal(TopkEngine, 0, 40.0) == "The extent of the window is not usable. given: 0; legal: extent >= 1"
+    assert refusal(TopkEngine, 5, 0.0) == "The diagonal of the data space is not usable. given: 0.0; legal: degrees > 0"
     assert refusal(TopkEngine, 5, 40.0, "nothing").startswith("There is no such index. given: 'nothing'; legal: ")
     assert refusal(TopkEngine, 5, 40.0, "taat", "nothing").startswith("There is no such buffer. given: 'nothing'; legal: ")
     assert "does not take these options. given: {'size': 3}; hint: " in refusal(TopkEngine, 5, 40.0, "taat", "kmax", {}, {"size": 3})
@@ -165,9 +165,9 @@ def test_what_cannot_be_is_refused_with_a_reason():
     assert "pending subscriptions take answers. given: [0]" in refusal(engine.resolve, slots, np.array([0, 0, 0, 0]), *nothing)
     messages = batch(world.messages(4))
     assert "given: [0, 3]; legal: positions in 0..2" in refusal(engine.advance, messages, 2)
-    assert "rising order of (position, seq). given: [(2, 2), (1, 1)]" in refusal(engine.advance, messages.take(np.array([0, 2, 1, 3])), 3)
+    assert "rising order of (position, seq). given: [(2, 2), (1, 1)]" in refusal(engine.advance, messages.select(np.array([0, 2, 1, 3])), 3)
     engine.advance(messages, 3)
-    assert "never falls. given: 2; legal: >= 3" in refusal(engine.advance, MessageBatch.empty(), 2)
+    assert "must not fall. given: 2; legal: >= 3" in refusal(engine.advance, MessageBatch.empty(), 2)
     assert "given: [0, 3]; legal: positions in 4..9" in refusal(engine.advance, messages, 9)
     state = engine.snapshot()
     assert refusal(TopkEngine(6, DIAGONAL_DEG).restore, state) == "The snapshot has another extent. given: 5; legal: 6"

@@ -212,7 +212,7 @@ def test_many_queries_at_once_are_answered_as_one_by_one(window):
     for i, query in enumerate(queries):
         assert rows(window.topk(query_batch([query]), 30, DIAGONAL), 0) == rows(together, i)
     parts = query_batch(queries)
-    mixed = QueryBatch.concat([parts.take(np.arange(20, 60)), parts.take(np.arange(20))])
+    mixed = QueryBatch.concat([parts.select(np.arange(20, 60)), parts.select(np.arange(20))])
     again = window.topk(mixed, 30, DIAGONAL)
     assert [rows(again, i) for i in range(60)] == [rows(together, i) for i in (*range(20, 60), *range(20))]
 
@@ -330,8 +330,8 @@ def test_kernels_are_compiled_once_whatever_arrays_come(window):
     kernels = [k for module in (_kernels, irtree_kernels, irtree_search_kernels) for k in vars(module).values() if hasattr(k, "signatures")]
     before = [len(k.signatures) for k in kernels]
     batch = MessageBatch.concat(plain)
-    window.insert(MessageBatch(*map(unaligned, batch)).slice(1, 10), list(map(str, range(1, 10))))
-    window.insert(MessageBatch(*(np.repeat(column, 2)[::2] for column in batch)).slice(10, 30), list(map(str, range(10, 30))))
+    window.insert(MessageBatch(*map(unaligned, batch.columns())).slice(1, 10), list(map(str, range(1, 10))))
+    window.insert(MessageBatch(*(np.repeat(column, 2)[::2] for column in batch.columns())).slice(10, 30), list(map(str, range(10, 30))))
     query = query_batch([ask(29, terms=(1, 2))])
     found = window.topk(query, 10, DIAGONAL)
     assert found.seqs.tolist() == list(range(29, 19, -1))

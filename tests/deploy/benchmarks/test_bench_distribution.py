@@ -15,7 +15,7 @@ from dskype.deploy.benchmarks.papers import distribution, distribution_report, d
 from dskype.deploy.benchmarks.papers.distribution import Bench, run_experiments
 from dskype.deploy.benchmarks.papers.distribution_experiments import METHODS, NAMES, VARIANTS, Setting, experiments
 from dskype.deploy.benchmarks.papers.distribution_maintenance import MONITOR, SAMPLE, maintain
-from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation, placement, simulate
+from dskype.deploy.benchmarks.papers.distribution_simulation import Simulation, simulate, subscription_at
 from dskype.deploy.benchmarks.papers.distribution_workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus
 from dskype.deploy.cli import main as cli
@@ -191,7 +191,7 @@ def test_what_is_counted_is_what_the_distributor_says(workload):
     measured = workload.messages.slice(200, 300)  # the window's and the warm-up's steps are not
     tasks = by.message_tasks(measured).tasks
     assert found["communication"] == pytest.approx(len(tasks) / 100)
-    placed = [by.place(f"s{row}", placement(view.subscriptions, row), view.floors[row]).tasks for row in range(60)]
+    placed = [by.place(f"s{row}", subscription_at(view.subscriptions, row), view.floors[row]).tasks for row in range(60)]
     living = np.bincount(np.concatenate(placed), minlength=4)
     assert found["replication"] == pytest.approx(living.sum() / 60)
     received = np.bincount(tasks, minlength=4)

@@ -14,7 +14,7 @@ import yaml
 
 from dskype.deploy.benchmarks import throughput, throughput_report
 from dskype.deploy.benchmarks.feeder import due
-from dskype.deploy.benchmarks.latencies import Latencies, quantile, sequence_numbers
+from dskype.deploy.benchmarks.latencies import Latencies, quantile
 from dskype.deploy.benchmarks.usage import (
     BENCHMARK,
     BROKER,
@@ -31,8 +31,10 @@ from dskype.deploy.benchmarks.usage import (
     usage,
 )
 from dskype.deploy.cli.arguments import UsageError, common
+from dskype.deploy.client.sequence import sequence_numbers
 from dskype.deploy.metrics.history import History
 from dskype.topology.core.frames import DataFrame, Segment, decode_frame, encode_data, encode_segment, encode_watermark
+from dskype.topology.tuples import InRecord
 
 BOLT = "subscription-bolt"
 
@@ -169,6 +171,32 @@ def test_deltas_of_the_product_are_read():
     for value in delta_records(batch).values.to_pylist():
         found.add_delta(value.encode(), 150)
     assert found.first == {70: 50, 71: 50}
+
+
+def test_the_latency_to_a_match_is_that_of_the_first_match():
+    found = Latencies({7: (1000, b"17"), 8: (1010, b'"a,b"'), 9: (1020, b"1")}, "match")
+    found.add_delta(delta(7, 17, "match"), 1500)
+    found.add_delta(delta(7, 17, "match", "s2")[:-1] + b',"meta":{"op":"match"}}', 1400)
+    found.add_delta(delta(8, '"a,b"', "match"), 1210)
+    found.add_delta(delta(8, '"a,b"', "add"), 1100)
+    found.add_delta(delta(9, 17, "match"), 1300)
+    assert found.first == {7: 400, 8: 200} and sorted(found.all) == [200, 400, 500] and found.records == 5
+
+
+def test_a_group_of_matches_counts_once_with_its_size():
+    found = Latencies({7: (1000, b"17")}, "match")
+    found.add_group(b'{"v":1,"message":17,"watermark":7,"task":3,"subscriptions":["a","b"]}', 1300)
+    found.add_group(b'{"v":1,"message":18,"watermark":8,"task":3,"subscriptions":["a"]}', 1400)
+    assert found.first == {7: 300} and found.matches == 3 and found.all == [300]
+
+
+def test_groups_are_cut_to_the_subscriptions_that_are_looked_at():
+    record = InRecord("t", 0, 7, 1, b"17", b'{"v":1,"message":17,"watermark":7,"task":3,"subscriptions":["a","\xc3\xa9","c"]}', [("x", b"y")])
+    cut = throughput.fewer_matches(record, {"é".encode(), b"a"})
+    assert (
+        json.loads(cut.value) == {"v": 1, "message": 17, "watermark": 7, "task": 3, "subscriptions": ["a", "é"]} and cut._replace(value=record.value) == record
+    )
+    assert throughput.fewer_matches(record, {b"b"}) is None
 
 
 def test_quantiles_are_values_that_occurred():
@@ -320,6 +348,44 @@ def test_options_lie_over_the_file_and_conf_over_the_options(tmp_path):
     }
     assert str(tmp_path) not in json.dumps(throughput.settings(args, conf))
     assert arguments().subscriptions == [10_000, 100_000]
+
+
+def test_boolean_subscriptions_have_an_index_and_a_way_to_publish_of_their_own(tmp_path, capsys):
+    args = arguments("--boolean", "--index", "plain", "--matches", "grouped")
+    conf = throughput.configuration(args, tmp_path / "v.tsv")
+    assert conf["dskype.boolean.index"] == "plain" and conf["dskype.results.matches"] == "grouped" and "dskype.index" not in conf
+    assert throughput.settings(args, conf)["boolean"] is True
+    throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(args, {}), "runs": [one_run()]})
+    assert "squares of 1 to 50 km" in capsys.readouterr().out
+
+
+def test_boolean_subscriptions_are_drawn_from_places():
+    import pyarrow as pa
+
+    from dskype.deploy.benchmarks.boolean.records import boolean_records
+    from dskype.deploy.demo.places import Places
+    from dskype.spouts.records import parse_subscription
+    from dskype.spouts.text import Tokenizer
+    from dskype.topology.errors import IllegalArgumentException
+
+    texts = ["New York, New York", "!!!", 'Limón "Costa" Rica', "São Tomé"]
+    names = pa.array(texts)
+    whole = Places(pa.array(["1", "2", "3", "4"]), names, np.array([40.7, 0.0, 10.0, 89.99]), np.array([-74.0, 0.0, 179.99, 6.7]), names, names)
+    drawn = list(boolean_records(whole, 5000, 3))
+    assert drawn[:7] == list(boolean_records(whole, 7, 3)) and drawn[:7] != list(boolean_records(whole, 7, 4))
+    assert [id for id, _ in drawn[:3]] == ["s0", "s1", "s2"] and len({id for id, _ in drawn}) == 5000
+    tokens = [set(Tokenizer().tokens(text)) for text in texts]
+    crossing = 0
+    for id, value in drawn:
+        found = parse_subscription(id.encode(), value, tokenizer=Tokenizer())
+        words = set(found.expression[1:] if isinstance(found.expression, list) else [found.expression])
+        assert any(words <= own for own in tokens) and len(words) <= 5
+        west, south, east, north = found.bbox
+        crossing += west > east
+        assert 1 <= (north - south) * 111.195 <= 50.001 or north == 90
+    assert crossing > 500
+    with pytest.raises(IllegalArgumentException, match="no message with keywords"):
+        list(boolean_records(whole.slice(1, 2), 1))
 
 
 @pytest.mark.parametrize("given", [["--subscriptions", "0"], ["--subscriptions", "1,x"], ["--results", "all"], ["--tasks", "a"], ["--seconds", "0"]])

@@ -351,7 +351,7 @@ def test_a_package_ships_the_folder_that_holds_it(tmp_path: Path, monkeypatch: p
 
 def test_a_users_error_has_no_traceback_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["local", str(tmp_path / "nope.yaml"), "-n", "-q"]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path}/nope.yaml is no file. given: '{tmp_path}/nope.yaml'\n"
+    assert capsys.readouterr().err == f"error: {tmp_path}/nope.yaml is not a file. given: '{tmp_path}/nope.yaml'\n"
     assert cli.main(["local", str(tmp_path / "nope.yaml"), "--verbose"]) == 1
     assert "Traceback" in capsys.readouterr().err
 

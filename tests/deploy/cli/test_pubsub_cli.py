@@ -69,7 +69,7 @@ def json_lines(path: Path, items: list[Any]) -> str:
 
 
 def subscriptions(kafka: KafkaSettings, name: str) -> list[tuple[str, Any]]:
-    return [(r.key.decode(), None if r.value is None else json.loads(r.value)) for r in read_to_end(kafka, Topics.of(name).subscriptions)]
+    return [(r.key.decode(), None if r.value is None else json.loads(r.value)) for r in read_to_end(kafka, Topics.for_topology(name).subscriptions)]
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_verbs_are_listed_in_groups_and_need_an_action(capsys: pytest.CaptureFix
         ["sub", "add", "--alpha", "x"],
         ["sub", "rm"],
         ["sub", "show"],
-        ["publish"],
+        ["publish", "--bbox", "0,0,1"],
         ["publish", "x", "--rate", "0"],
         ["publish", "x", "--validate", "--no-check"],
         ["tail", "--from", "yesterday"],
@@ -188,7 +188,7 @@ def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], mon
         )
     admin = TopicAdmin(KafkaSettings(bootstrap_servers))
     try:
-        assert admin.existing(Topics.of("cli not there")) == {}
+        assert admin.existing(Topics.for_topology("cli not there")) == {}
     finally:
         admin.close()
 
@@ -296,7 +296,7 @@ def test_a_dry_run_sends_nothing_and_needs_no_cluster(run: Any, name: str, kafka
 
 def test_subscriptions_are_listed_with_their_states(run: Any, name: str, kafka: KafkaSettings) -> None:
     assert run("sub", "list") == (0, "No subscriptions.\n", "")
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     write(
         kafka, topics.subscriptions, [("a\x1b[31m", {"type": "topk", **PARK}), ("b", {"type": "boolean", **COFFEE, "ttl_s": 99}), ("j", b"junk"), ("l", b"[]")]
     )
@@ -318,7 +318,7 @@ def test_subscriptions_are_listed_with_their_states(run: Any, name: str, kafka: 
 
 
 def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name: str, kafka: KafkaSettings) -> None:
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     write(
         kafka, topics.messages, [(None, {"text": "the \x1b[2Jlake\nin the park", "lat": 0, "lon": 0}), (None, {"id": 17, "text": "a park", "lat": 0, "lon": 0})]
     )
@@ -358,7 +358,7 @@ def test_one_subscription_is_shown_with_its_topk_and_their_texts(run: Any, name:
 
 
 def test_what_the_topology_refused_is_shown_with_its_reason(run: Any, name: str, kafka: KafkaSettings) -> None:
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     admin = TopicAdmin(kafka)
     try:
         admin.create({topics.dead_letters: 1}, {})
@@ -371,7 +371,7 @@ def test_what_the_topology_refused_is_shown_with_its_reason(run: Any, name: str,
 
 
 def test_an_unknown_subscription_fails_with_a_near_one(run: Any, name: str, kafka: KafkaSettings) -> None:
-    write(kafka, Topics.of(name).subscriptions, [("lake-park", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK})])
+    write(kafka, Topics.for_topology(name).subscriptions, [("lake-park", {"type": "topk", **PARK}), ("b", {"type": "topk", **PARK})])
     code, out, err = run("sub", "show", "lake-prk")
     assert (code, out) == (1, "")
     assert err == f"error: there is no subscription 'lake-prk' in topology '{name}'; hint: did you mean 'lake-park'?\n"
@@ -398,11 +398,27 @@ def test_messages_are_sent_as_they_stand_and_bad_ones_left_out(
     assert (code, out) == (1, "")
     assert "2 messages sent, 3 refused" in err
     assert re.findall(r"error: line (\d+)", err) == ["3", "4", "5"]
-    assert [r.value for r in read_to_end(kafka, Topics.of(name).messages)] == [json.dumps(m).encode() for m in MESSAGES]
+    assert [r.value for r in read_to_end(kafka, Topics.for_topology(name).messages)] == [json.dumps(m).encode() for m in MESSAGES]
     stdin(monkeypatch, b"{\n" + json.dumps(MESSAGES[0]).encode())
     code, out, _ = run("publish", "-", "--no-check", "-o", "json")
     assert (code, json.loads(out)) == (0, {"sent": 2, "refused": 0, "failed": 0, "errors": []})
-    assert [r.value for r in read_to_end(kafka, Topics.of(name).messages)][2:] == [b"{", json.dumps(MESSAGES[0]).encode()]
+    assert [r.value for r in read_to_end(kafka, Topics.for_topology(name).messages)][2:] == [b"{", json.dumps(MESSAGES[0]).encode()]
+
+
+def test_one_message_is_published_by_options(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", "--text", "Storm warning", "--bbox=170,-10,-170.5,10")[0] == 0
+    assert run("publish", "--text", "été", "--at=43.05,-87.88", "--id", "a", "--ts", "5")[0] == 0
+    assert [json.loads(r.value) for r in read_to_end(kafka, Topics.for_topology(name).messages)] == [
+        {"text": "Storm warning", "bbox": [170, -10, -170.5, 10]},
+        {"id": "a", "text": "été", "ts": 5, "lat": 43.05, "lon": -87.88},
+    ]
+    code, _, err = run("publish", "--text", "x", "--at=1,2", "--bbox=0,0,1,1")
+    assert code == 1 and "error: Expected 'lat' and 'lon', or 'bbox', not both" in err and "0 messages sent, 1 refused" in err
+    file = json_lines(tmp_path / "m", MESSAGES)
+    for arguments, given in ([], "neither"), ([file, "--text", "x"], "both"):
+        code, _, err = run("publish", *arguments)
+        assert code == 1 and f"expected a FILE (- is standard input), or one message by options; given: {given}" in err
+    assert len(read_to_end(kafka, Topics.for_topology(name).messages)) == 2
 
 
 def test_a_line_that_fits_into_no_record_is_left_out(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
@@ -410,7 +426,7 @@ def test_a_line_that_fits_into_no_record_is_left_out(run: Any, name: str, kafka:
     code, _, err = run("publish", file, "--no-check")
     assert code == 1
     assert "error: line 1: longer than 4,194,304 bytes" in err
-    assert len(read_to_end(kafka, Topics.of(name).messages)) == 1
+    assert len(read_to_end(kafka, Topics.for_topology(name).messages)) == 1
 
 
 def test_a_file_that_is_not_there_is_an_error(run: Any) -> None:
@@ -439,7 +455,7 @@ def test_ctrl_c_ends_publishing_with_the_counts_and_130(name: str, kafka: KafkaS
             running.wait()
     assert running.returncode == 130
     [told] = re.fullmatch(r"(\d+) messages? sent, 0 refused\n", err).groups()
-    assert sent <= int(told) == len(read_to_end(kafka, Topics.of(name).messages)) < 1000
+    assert sent <= int(told) == len(read_to_end(kafka, Topics.for_topology(name).messages)) < 1000
 
 
 def test_a_rate_is_kept_and_what_was_late_is_caught_up_with() -> None:
@@ -473,7 +489,7 @@ def test_lines_are_numbered_and_blank_ones_left_out(tmp_path: Path) -> None:
 
 @pytest.fixture
 def results(name: str, kafka: KafkaSettings) -> Topics:
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     write(
         kafka,
         topics.messages,
@@ -526,8 +542,22 @@ def test_results_of_some_subscriptions_are_followed_as_json(run: Any, results: T
     assert [line.split()[1] for line in out.splitlines()] == ["add", "match", "add", "add"]
 
 
+def test_grouped_matches_are_printed_one_by_one(run: Any, name: str, kafka: KafkaSettings) -> None:
+    topics = Topics.for_topology(name)
+    admin = TopicAdmin(kafka)
+    admin.create({topics.matches: 1}, {})
+    admin.close()
+    write(kafka, topics.messages, [(None, {"text": "lake", "bbox": [0, 0, 1, 1]})])
+    record = ("0-0", {"v": 1, "message": "0-0", "watermark": 0, "task": 5, "subscriptions": ["a", "b"]}, [("result-id", '"0-0"/0/5/0')])
+    write(kafka, topics.matches, [record, record])
+    code, out, _ = run("tail", "--from", "beginning", "--count", "2")
+    assert code == 0 and [re.sub(r"^\S+ +", "", line) for line in out.splitlines()] == [f"match{'':18}{id}  0-0  lake" for id in "ab"]
+    code, out, _ = run("tail", "--from", "beginning", "--count", "1", "--sub", "b", "-o", "json", "--no-text")
+    assert json.loads(out).items() >= {"v": 1, "subscription": "b", "watermark": 0, "op": "match", "message": "0-0", "result_id": '"0-0"/0/5/0/"b"'}.items()
+
+
 def test_an_own_id_is_not_taken_for_the_place_of_another_message(run: Any, name: str, kafka: KafkaSettings) -> None:
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     write(kafka, topics.messages, [(None, {"id": "x", "text": "wrong", "lat": 0, "lon": 0}), (None, {"id": "0-0", "text": "right", "lat": 0, "lon": 0})])
     write(kafka, topics.results, [delta("a", "match", "0-0", 1)])
     assert run("tail", "--from", "beginning", "--count", "1")[1].rstrip().endswith("0-0  right")
@@ -633,14 +663,14 @@ def test_a_vocabulary_is_built_from_lines_and_shown(run: Any, tmp_path: Path, ca
 
 
 def test_a_vocabulary_is_built_from_the_newest_messages(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
-    write(kafka, Topics.of(name).messages, [(None, {"text": f"w{i} all"}) for i in range(20)] + [(None, b"junk")])
+    write(kafka, Topics.for_topology(name).messages, [(None, {"text": f"w{i} all"}) for i in range(20)] + [(None, b"junk")])
     out = str(tmp_path / "v.tsv")
     assert run("vocabulary", "build", "--topic", "messages", "--sample", "5", "-o", out)[0] == 0
     assert Path(out).read_text().splitlines() == ['{"documents": 4}', "w16\t1", "w17\t1", "w18\t1", "w19\t1", "all\t4"]
-    assert run("vocabulary", "build", "--topic", Topics.of(name).messages, "-o", out, "--force")[0] == 0
+    assert run("vocabulary", "build", "--topic", Topics.for_topology(name).messages, "-o", out, "--force")[0] == 0
     assert Path(out).read_text().startswith('{"documents": 20}')
     assert "given: both" in run("vocabulary", "build", "x", "--topic")[2]
-    assert "there is no text" in run("vocabulary", "build", "--topic", Topics.of(name).results, "-o", out, "--force")[2]
+    assert "there is no text" in run("vocabulary", "build", "--topic", Topics.for_topology(name).results, "-o", out, "--force")[2]
 
 
 def test_a_sample_of_a_file_is_random_and_the_same_again(run: Any, tmp_path: Path) -> None:
@@ -672,3 +702,38 @@ def test_output_that_cannot_be_encoded_is_escaped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     put("café")
     assert raw.getvalue() == b"caf\\xe9\n"
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettings, tmp_path: Path) -> None:
+    assert run("publish", json_lines(tmp_path / "m", [{"text": "too early coffee", "lat": 1, "lon": 2}]))[0] == 0
+    time.sleep(0.01)
+    assert run("sub", "add", json_lines(tmp_path / "s", [{"id": "park", "type": "topk", **PARK}, {"id": "coffee", "type": "boolean", **COFFEE}]))[0] == 0
+    south, north = COFFEE["bbox"][1], COFFEE["bbox"][3]
+    time.sleep(0.01)
+    near = {"id": "a", "text": "coffee, park", "lat": (south + north) / 2, "lon": COFFEE["bbox"][0]}
+    assert run("publish", json_lines(tmp_path / "m", [{"id": "a", "text": "older", "lat": 0, "lon": 0}, near]))[0] == 0
+    code, out, err = run("explain", "a", "park", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["message"] == "a" and found["tokens"] == ["coffee", "park"] and found["score"] is not None, err
+    assert "no list has been published for this subscription yet" in found["notes"] and "the subscription is pending, not active" in found["notes"]
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert found["rectangle"]["inside"] and [time["held"] for time in found["times"]] == [True]
+    found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
+    assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
+    write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
+    write(kafka, Topics.for_topology(name).topk, [("park", write_topk)])
+    code, out, _ = run("explain", "a", "park")
+    assert code == 0 and "list    at watermark 4 it has rank 1" in out
+    write(kafka, Topics.for_topology(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.for_topology(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
+    registration = f"0-{len(subscriptions(kafka, name)) - 1}"
+    write(kafka, Topics.for_topology(name).registrations, [event("coffee", registration, "active", 2)])
+    found = json.loads(run("explain", "a", "coffee", "--json")[1])
+    assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
+    for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):
+        code, out, err = run("explain", *unknown)
+        assert (code, out) == (1, "") and "There is no such" in err

@@ -240,7 +240,15 @@ def test_the_monitor_balances_what_has_moved(name):
 
     told = []
     changes = watch(
-        busy, range(10, 18), lambda: (state["version"], state["plan"]), send, Band(1.5, 1.2, 1), interval_s=1, count=60, sleep=lambda s: None, log=told.append
+        busy,
+        range(10, 18),
+        lambda: (state["version"], state["plan"]),
+        send,
+        Band(1.5, 1.2, 1),
+        interval_s=1,
+        count=60,
+        sleep=lambda s: None,
+        report=told.append,
     )
     balances = [float(line.rpartition(" ")[2]) for line in told if line.startswith("busy")]
     assert changes == state["version"] < 20 and balances[-1] <= 1.5 < balances[0], balances
@@ -262,7 +270,7 @@ def test_a_dry_run_changes_nothing():
     plan = make_distributor("prefix", 2).plan()
     busy = iter([{1: 0, 2: 0}, {1: 9, 2: 1}, {1: 18, 2: 2}])
     told = []
-    assert watch(lambda: next(busy), [1, 2], lambda: (0, plan), None, Band(1.5, 1.2, 1), interval_s=1, count=2, sleep=lambda s: None, log=told.append) == 1
+    assert watch(lambda: next(busy), [1, 2], lambda: (0, plan), None, Band(1.5, 1.2, 1), interval_s=1, count=2, sleep=lambda s: None, report=told.append) == 1
     assert any("(not sent)" in line for line in told)
 
 
@@ -278,7 +286,7 @@ def test_no_change_overtakes_the_one_before():
         count=5,
         in_force=iter([2, 2, 3]).__next__,
         sleep=lambda s: None,
-        log=told.append,
+        report=told.append,
     )
     assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [4]
 
@@ -296,8 +304,17 @@ def test_idle_tasks_are_left_alone():
             count=5,
             least=0.1,
             sleep=lambda s: None,
-            log=lambda line: None,
+            report=lambda line: None,
         )
         == 0
         and not sent
     )
+
+
+def test_areas_are_drawn_at_their_centres(tmp_path):
+    from dskype.deploy.cli.plan_picture import places_of
+
+    lines = [{"lat": 1, "lon": 2}, {"bbox": [170, -10, -160, 10]}, {"text": "no place"}, {"bbox": [1, 2]}]
+    (tmp_path / "m").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lat, lon = places_of(str(tmp_path / "m"))
+    assert (lat.tolist(), lon.tolist()) == ([1, 0], [2, -175])

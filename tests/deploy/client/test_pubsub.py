@@ -74,7 +74,7 @@ def configuration(kafka: KafkaSettings, topic: str) -> dict[str, str]:
 
 def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: KafkaSettings) -> None:
     name = f"made {uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     assert topics.messages.startswith("made_x20")
     assert ensure_topics(kafka, name, partitions=3) == []
     admin = TopicAdmin(kafka)
@@ -104,7 +104,7 @@ def test_topics_are_made_once_with_the_brokers_time_for_what_comes_in(kafka: Kaf
 
 def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSettings) -> None:
     name = f"wrong-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     admin = TopicAdmin(kafka)
     try:
         admin.create({topics.subscriptions: 1, topics.messages: 2}, {"cleanup.policy": "compact,delete"})
@@ -122,7 +122,7 @@ def test_topics_that_somebody_made_otherwise_are_told_and_stay(kafka: KafkaSetti
 
 def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings(kafka: KafkaSettings) -> None:
     name = f"kept-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     settings = Settings.from_conf({"dskype.results.retention.ms": None, "dskype.results.retention.bytes": 5 << 20, "dskype.text.max.bytes": 1000})
     assert ensure_topics(kafka, name, settings=settings) == []
     kept = configuration(kafka, topics.results)
@@ -135,7 +135,7 @@ def test_what_is_kept_of_results_and_how_long_records_may_be_follow_the_settings
 
 def test_a_small_record_that_unpacks_to_a_large_one_is_refused_by_the_broker_and_the_longest_text_is_not(kafka: KafkaSettings) -> None:
     name = f"packed-{uuid.uuid4().hex[:8]}"
-    topics = Topics.of(name)
+    topics = Topics.for_topology(name)
     assert ensure_topics(kafka, name) == []
     longest = json.dumps({"text": "\u0001" * Settings().limits.text_max_bytes, "lat": 0, "lon": 0}).encode()
     for value, refused in ((b'{"text": "' + b" " * (20 << 20) + b'"}', True), (longest, False)):
@@ -169,7 +169,7 @@ def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSetti
             client.require(client.topics.topk, client.topics.messages)
     admin = TopicAdmin(kafka)
     try:
-        assert admin.existing(Topics.of("never-ran")) == {}
+        assert admin.existing(Topics.for_topology("never-ran")) == {}
     finally:
         admin.close()
 
@@ -193,6 +193,7 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
     client.flush()
     assert client.publish(text="waited for", lat=1, lon=2, ts=5, wait=True) == "0-2"
     assert client.publish(text="waited for", lat=1, lon=2, id=17, wait=True) == 17
+    assert client.publish(text="storm", bbox=(-88, 42.5, -87, 43), id="area", wait=True) == "area"
     sent = [(r.key, None if r.value is None else json.loads(r.value)) for r in read_to_end(kafka, client.topics.subscriptions)]
     assert sent == [
         (b"lake-park", {"type": "topk", **PARK, "meta": {"user": 7}}),
@@ -202,14 +203,21 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
     messages = [json.loads(r.value) for r in read_to_end(kafka, client.topics.messages)]
     assert messages[0] == {"id": "a17", "text": "Café", "lat": 43.0, "lon": -87.9}
     assert messages[2] == {"text": "waited for", "lat": 1, "lon": 2, "ts": 5}
-    assert client.sent == 7
+    assert messages[4] == {"id": "area", "text": "storm", "bbox": [-88, 42.5, -87, 43]}
+    assert client.sent == 8
 
 
 def test_nonsense_is_refused_before_it_is_sent(kafka: KafkaSettings, client: PubSub) -> None:
     for fields in ({**PARK, "lat": 91}, {**PARK, "k": 0}, {**PARK, "alpha": 2}, {"text": "x"}, {**COFFEE, "expression": "a AND"}, {**COFFEE, "type": "other"}):
         with pytest.raises(RecordError):
             client.subscribe("bad", **fields)
-    for message in ({"text": "x", "lat": 91, "lon": 0}, {"text": 5, "lat": 0, "lon": 0}, {"text": "x", "lat": 0, "lon": 0, "id": True}):
+    for message in (
+        {"text": "x", "lat": 91, "lon": 0},
+        {"text": 5, "lat": 0, "lon": 0},
+        {"text": "x", "lat": 0, "lon": 0, "id": True},
+        {"text": "x"},
+        {"text": "x", "lat": 0, "lon": 0, "bbox": [0, 0, 1, 1]},
+    ):
         with pytest.raises(RecordError):
             client.publish(**message)
     for id in ("", "x" * 600, "\ud800"):
@@ -251,7 +259,7 @@ def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSe
     name = f"small-{uuid.uuid4().hex[:8]}"
     admin = TopicAdmin(kafka)
     try:
-        admin.create({Topics.of(name).messages: 1}, {"max.message.bytes": "2000"})
+        admin.create({Topics.for_topology(name).messages: 1}, {"max.message.bytes": "2000"})
     finally:
         admin.close()
     client = PubSub(kafka, name, conf={}, timeout_s=5)
@@ -378,6 +386,40 @@ def test_results_come_once_each_and_junk_is_left_out(kafka: KafkaSettings, clien
     plain = dict(first[1].items())
     write(kafka, client.topics.results, [("a", plain), ("a", plain)])
     assert len(list(client.results())) == 4  # without the header the content tells them apart
+
+
+def grouped(message: Any, watermark: int, task: int, *subscriptions: Any) -> tuple[str, dict[str, Any], list[tuple[str, str]]]:
+    value = {"v": 1, "message": message, "watermark": watermark, "task": task, "subscriptions": list(subscriptions)}
+    return str(message), value, [("result-id", f"{json.dumps(message)}/{watermark}/{task}/0")]
+
+
+def test_grouped_matches_are_a_result_for_each_subscription(kafka: KafkaSettings) -> None:
+    name = f"grouped-{uuid.uuid4().hex[:8]}"
+    ensure_topics(kafka, name, 2, Settings.from_conf({"dskype.results.matches": "grouped"}))
+    with PubSub(kafka, name, conf={}) as client:
+        assert client.result_topics() == [client.topics.results, client.topics.matches]
+        assert configuration(kafka, client.topics.matches)["retention.ms"] == configuration(kafka, client.topics.results)["retention.ms"]
+        first = grouped("0-1", 1, 7, "a", "é", "b")
+        write(
+            kafka,
+            client.topics.matches,
+            [first, first, grouped(17, 2, 7, "b", 3), grouped(17, 2, 8, "c"), ("x", b"junk"), ("x", {"message": 1, "subscriptions": 5})],
+        )
+        write(kafka, client.topics.results, [delta("t", "remove", "0-1", 9)])
+        found = sorted((str(r.message), r.subscription, r.op, r.watermark) for r in client.results())
+        assert found == [
+            ("0-1", "a", "match", 1),
+            ("0-1", "b", "match", 1),
+            ("0-1", "t", "remove", 9),
+            ("0-1", "é", "match", 1),
+            ("17", "b", "match", 2),
+            ("17", "c", "match", 2),
+        ]
+        chosen = list(client.results(subscriptions=["b"]))
+        assert {r.message for r in chosen} == {"0-1", 17} and {r.subscription for r in chosen} == {"b"}
+        one = next(r for r in chosen if r.message == 17)
+        assert one.value == {"v": 1, "subscription": "b", "watermark": 2, "op": "match", "message": 17}
+        assert one.result_id == '17/2/7/0/"b"' and one.time_ms > 0
 
 
 def test_results_are_followed_from_the_moment_of_the_call(kafka: KafkaSettings, client: PubSub) -> None:

@@ -41,7 +41,7 @@ class Sink(BatchBolt):
 def small_topology(name: str) -> Any:
     """Build it: spout ``spout``, bolts ``relay`` and, with two tasks that get everything, ``sink``."""
     builder = TopologyBuilder()
-    builder.set_spout("spout", MessageSpout(Topics.of(name).messages), 1)
+    builder.set_spout("spout", MessageSpout(Topics.for_topology(name).messages), 1)
     builder.set_bolt("relay", Relay(), 1).shuffle_grouping("spout", streams.MESSAGES)
     builder.set_bolt("sink", Sink(), 2).all_grouping("relay", streams.MATCHING)
     return builder.create_topology()

@@ -346,7 +346,7 @@ def test_counters_that_bolts_register_go_on_after_a_crash() -> None:
     metered.read()
     assert metered.simulation.sim.fault_counts["restarted"] > 3
     deltas = sum(t["metrics"]["deltas"] for t in metered.meter.tasks("subscription-bolt").values())
-    written = metered.simulation.json(Topics.of("dskype").results)
+    written = metered.simulation.json(Topics.for_topology("dskype").results)
     assert deltas == len([value for _, value, _ in written if value["op"] in ("add", "remove")])
 
 
@@ -504,7 +504,7 @@ def test_what_is_asked_for_must_run(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 @pytest.fixture
 def running(cluster: Any, name: str, bootstrap_servers: str) -> Iterator[str]:
     """A topology on Spark that has had 200 messages and a bad one."""
-    topics, kafka, rng = Topics.of(name), KafkaSettings(bootstrap_servers), random.Random(1)
+    topics, kafka, rng = Topics.for_topology(name), KafkaSettings(bootstrap_servers), random.Random(1)
     conf = {"topology.acker.executors": 0, "dskype.window.messages": 50, "topology.message.timeout.secs": 10}
     with cluster.submit_topology(name, conf, small_topology(name)) as handle:
         producer = kafka.producer()

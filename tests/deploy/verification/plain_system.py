@@ -21,7 +21,7 @@ from dskype.spouts.text import Tokenizer
 from tests import naive
 
 WORDS = "coffee tea wifi lake park late night museum river music food bar zoo".split()
-TOPICS = ("messages", "subscriptions", "sequence", "registrations", "results", "topk", "dead_letters")
+TOPICS = ("messages", "subscriptions", "sequence", "registrations", "results", "matches", "topk", "dead_letters")
 
 
 @dataclass
@@ -43,13 +43,21 @@ class PlainSystem:
     """The system; ``topics`` holds its records.
 
     :param texts: what the vocabulary was built from; None: no vocabulary.
+    :param areas: how many of its random messages are areas, 0 to 1.
     """
 
     def __init__(
-        self, conf: dict[str, Any], seed: int = 0, partitions: int = 1, texts: list[str] | None = None, hesitant: bool = True, name: str = "dskype"
+        self,
+        conf: dict[str, Any],
+        seed: int = 0,
+        partitions: int = 1,
+        texts: list[str] | None = None,
+        hesitant: bool = True,
+        name: str = "dskype",
+        areas: float = 0,
     ) -> None:
         self.name, self.settings = name, Settings.from_conf(conf)
-        self.random = random.Random(seed)
+        self.random, self.more_random, self.areas = random.Random(seed), random.Random(seed + 1), areas
         self.partitions, self.hesitant, self.crashes = partitions, hesitant, hesitant
         self.tokenizer = Tokenizer(self.settings.stop_words)
         self.df = Counter(t for text in texts or () for t in set(self.tokenizer.tokens(text)))
@@ -90,7 +98,7 @@ class PlainSystem:
 
     def crash(self) -> None:
         """Write the last records again; some of them were lost the first time."""
-        for topic in ("registrations", "results", "topk", "sequence", "dead_letters"):
+        for topic in ("registrations", "results", "matches", "topk", "sequence", "dead_letters"):
             records = self.topics[topic]
             for partition in range(self.partitions):
                 mine = [r for r in records if r.partition == partition]
@@ -189,6 +197,7 @@ class PlainSystem:
                         "position": position,
                         "lat": message.lat,
                         "lon": message.lon,
+                        "area": message.bbox or (message.lon, message.lat, message.lon, message.lat),
                         "arrival_ms": record.timestamp_ms,
                         "weights": naive.norm_weights(counts, self.df, self.documents) if counts else {},
                         "id": json.loads(message.id) if message.id is not None else f"{record.partition}-{record.offset}",
@@ -228,17 +237,24 @@ class PlainSystem:
                 continue
             for t in times:
                 self.change(entry, t)
+        grouped: dict[tuple[int, int], list[str]] = {}
         for entry in list(self.filters.values()):
             for m in new:
                 expires = None if entry.subscription.ttl_s is None else entry.arrival_ms + round(entry.subscription.ttl_s * 1000)
                 if (
                     (expires is None or m["arrival_ms"] < expires)
-                    and naive.in_bbox(entry.subscription.bbox, m["lat"], m["lon"])
+                    and naive.overlapping(entry.subscription.bbox, m["area"])
                     and expression.satisfies(entry.subscription.expression, set(m["weights"]))
                 ):
-                    self.delta(entry, m["position"], "match", m["seq"])
+                    if self.settings.matches == "each":
+                        self.delta(entry, m["position"], "match", m["seq"])
+                    else:
+                        grouped.setdefault((m["seq"], self.task(entry.id)), []).append(entry.id)
             if entry.subscription.ttl_s is not None and new and new[-1]["arrival_ms"] > entry.arrival_ms + entry.subscription.ttl_s * 1000 + 500:
                 self.event(self.filters.pop(entry.id), "removed")
+        for m in new:
+            for task in (10, 11):
+                self.group(m, task, grouped.get((m["seq"], task), []))
         if not self.hesitant or self.random.random() < 0.4:
             self.write_states()
         if self.crashes and self.random.random() < 0.15:
@@ -280,6 +296,15 @@ class PlainSystem:
             value["meta"] = json.loads(entry.subscription.meta)
         identity = f"{entry.name}/{json.dumps(entry.id)}/{watermark}/{op}/{json.dumps(message)}"
         self.write("results", entry.id.encode(), value, [("result-id", identity.encode())], task=self.task(entry.id))
+
+    def group(self, message: dict[str, Any], task: int, ids: list[str]) -> None:
+        """Write the matches of a message that a task has found, together or in two records."""
+        cut = self.more_random.randrange(1, len(ids)) if len(ids) > 1 and self.more_random.random() < 0.2 else len(ids)
+        for part, these in enumerate((ids[:cut], ids[cut:])):
+            if these:
+                value = {"v": 1, "message": message["id"], "watermark": message["position"], "task": task, "subscriptions": these}
+                identity = f"{json.dumps(message['id'])}/{message['seq']}/{task}/{part}"
+                self.write("matches", str(message["id"]).encode(), value, [("result-id", identity.encode())], task=task)
 
     def event(self, entry: Entry, event: str) -> None:
         """Write an event."""
@@ -328,6 +353,12 @@ class PlainSystem:
             return b'{"text": "broken'
         if self.settings.window_kind == "time" and rng.random() < 0.5:
             value["ts"] = self.now_ms - rng.randrange(120)
+        if self.more_random.random() < self.areas and value["lat"] < 90:
+            lat, lon, more = value.pop("lat"), value.pop("lon"), self.more_random
+            west, east = lon - more.choice([0, more.random() * 4]), lon + more.choice([0, more.random() * 4])
+            value["bbox"] = more.choice(
+                [[west, lat - more.random(), east, lat + more.random()], [170, lat, -175, lat], [lon, lat, lon, lat], [lon, lat, lon - 1, lat]]
+            )
         return value
 
     def some_subscription(self) -> Any:

@@ -88,7 +88,8 @@ def first(report: Report, kind: str) -> Any:
 def test_what_a_right_system_writes_passes_whatever_it_was_asked(seed):
     texts = ["coffee tea", "coffee", "late night museum", "coffee lake"]
     conf = {**(TIME if seed % 2 else COUNT), "dskype.results": ("both", "deltas", "topk")[seed % 3 if seed > 12 else 0]}
-    system = PlainSystem(conf, seed=seed, partitions=1 + seed % 4).some_traffic()
+    conf["dskype.results.matches"] = ("each", "grouped")[seed // 2 % 2]
+    system = PlainSystem(conf, seed=seed, partitions=1 + seed % 4, areas=(0, 0.5)[seed // 4 % 2]).some_traffic()
     for final in (True, False):
         report = check(system, final=final)
         assert report.ok, report.as_text(3)
@@ -152,7 +153,7 @@ def test_inputs_are_read_topic_by_topic_effects_before_causes():
         return [InRecord(topic, *r) for r in system.topics[name]]
 
     assert verify(Inputs.read("dskype", read), system.settings, final=True).ok
-    assert asked[0] == "dskype.results" and asked[-1] == "dskype.messages" and len(asked) == 7
+    assert asked[0] == "dskype.results" and asked[-1] == "dskype.messages" and len(asked) == 8
 
 
 @pytest.mark.parametrize("wrong", [False, True])
@@ -160,19 +161,23 @@ def test_records_read_at_once_and_one_by_one_are_the_same(monkeypatch, wrong):
     from dskype.deploy.verification import results
 
     read: list[bool] = []
-    original = results._table
+    original = results.read_table
     for seed in range(4):
         system = PlainSystem(COUNT, seed=seed, partitions=2).some_traffic()
+        grouped = PlainSystem({**COUNT, "dskype.results.matches": "grouped"}, seed=seed, partitions=2, areas=0.3).some_traffic()
         if wrong:
+            change(grouped, "matches", lambda v: True, lambda v: v | {"message": [1]})
+            change(grouped, "matches", lambda v: True, lambda v: v | {"subscriptions": [*v["subscriptions"], None]}, 2)
+            change(grouped, "matches", lambda v: True, lambda v: v | {"task": "x"}, 3)
             change(system, "results", match, lambda v: v | {"message": [1]})
             change(system, "results", match, lambda v: v | {"message": 17}, 1)
             change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [{"message": "m", "score": "0"}]})
             change(system, "topk", lambda v: v["topk"], lambda v: v | {"topk": [*v["topk"], {"message": True, "score": 0}]}, 3)
         reports = []
         for table in (lambda values, schema: read.append(True) or original(values, schema), lambda values, schema: None):
-            monkeypatch.setattr(results, "_table", table)
-            reports.append(check(system).as_json() | {"seconds": 0})
-        assert reports[0] == reports[1] and reports[0]["ok"] is not wrong
+            monkeypatch.setattr(results, "read_table", table)
+            reports.append([check(either).as_json() | {"seconds": 0} for either in (system, grouped)])
+        assert reports[0] == reports[1] and all(report["ok"] is not wrong for report in reports[0])
     assert read
 
 
@@ -463,6 +468,105 @@ def test_a_match_that_is_missing_is_found_before_the_end_if_a_later_one_is_there
     system = small()
     change(system, "results", match, lambda v: None, -1)
     assert check(system, final=False).ok and not check(system).ok
+
+
+def grouped(**more: Any) -> PlainSystem:
+    """A few messages and boolean subscriptions whose matches are grouped."""
+    system = PlainSystem({**COUNT, "dskype.results.matches": "grouped", **more}, hesitant=False, partitions=2)
+    for i, words in enumerate(("coffee", "tea", "coffee OR tea", "coffee AND tea")):
+        system.subscribe(f"s{i}", {"type": "boolean", "bbox": [-9, -9, 9, 9], "expression": words})
+    for i in range(20):
+        system.publish({"id": i if i % 2 else f"m{i}", "text": ("coffee", "tea", "coffee tea")[i % 3], "lat": 0, "lon": 0})
+        system.work()
+    system.settle()
+    return system
+
+
+def test_grouped_matches_are_compared_like_others():
+    report = check(grouped())
+    assert report.ok and report.compared["matches"] == 13 + 13 + 20 + 6, report.as_text()
+    assert report.read["dskype.matches"] > 20
+    assert check(grouped(), final=False).ok
+    replaced = grouped()
+    for i in range(4):
+        replaced.subscribe(f"s{i}", {"type": "boolean", "bbox": [-9, -9, 9, 9], "expression": "lake"} if i % 2 else None)
+    replaced.subscribe("s0", {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 1, "alpha": 0.5})
+    replaced.publish({"text": "coffee lake", "lat": 0, "lon": 0})
+    replaced.settle()
+    report = check(replaced)
+    assert report.ok and report.compared["matches"] == 52 + 2, report.as_text()
+
+
+@pytest.mark.parametrize(
+    "how, kind, text",
+    [
+        (lambda v: None, "match", "and it was not published"),
+        (lambda v: v | {"subscriptions": v["subscriptions"][1:] or ["s3"]}, "match", "and it was not published"),
+        (lambda v: v | {"subscriptions": v["subscriptions"] * 2}, "match", "was published twice"),
+        (lambda v: v | {"subscriptions": [*v["subscriptions"], "s3"]}, "match", "is none"),
+        (lambda v: v | {"watermark": v["watermark"] + 1}, "match", "is none"),
+        (lambda v: v | {"watermark": 90}, "match", "is none"),
+        (lambda v: v | {"watermark": -1}, "match", "lies outside of its life"),
+        (lambda v: v | {"subscriptions": ["nobody"]}, "format", "names 'nobody', which is no boolean subscription"),
+        (lambda v: v | {"subscriptions": []}, "format", "cannot be used"),
+        (lambda v: v | {"message": "m0"}, "format", "its key is not its message"),
+        (lambda v: v | {"task": 12}, "format", "cannot be used"),
+        (lambda v: v | {"v": 2}, "format", "cannot be used"),
+        (lambda v: [], "format", "cannot be used"),
+    ],
+    ids=range(13),
+)
+def test_wrong_grouped_matches_are_found(how, kind, text):
+    system = grouped()
+    old = change(system, "matches", lambda v: v["message"] == 3, how)
+    report = check(system)
+    assert kind in report.counts
+    assert any(text in d.text for d in report.differences), report.as_text(10)
+    if kind == "format":
+        assert first(report, kind).where == f"dskype.matches/{old.partition} offset {old.offset}"
+
+
+def test_repeated_records_of_grouped_matches_count_once_and_must_be_equal():
+    system = grouped()
+    records = system.topics["matches"]
+    ends = {r.partition: r.offset for r in records}
+    records.append(records[3]._replace(offset=ends[records[3].partition] + 1))
+    report = check(system)
+    assert report.ok and report.notes["repeated records of grouped matches"] == 1
+    records[-1] = records[-1]._replace(value=records[-1].value.replace(b'"s', b'"t'))
+    assert "differ" in first(check(system), "format").text
+    records[-1] = records[-1]._replace(headers=[])
+    assert "no header result-id" in first(check(system), "format").text
+
+
+def test_grouped_matches_that_the_log_has_dropped_are_not_missed():
+    for seed in range(6):
+        system = PlainSystem({**COUNT, "dskype.results.matches": "grouped"}, seed=seed, partitions=1 + seed % 3, areas=0.2).some_traffic(40)
+        inputs = system.inputs()
+        inputs.matches = inputs.matches[len(inputs.matches) // 3 :]
+        for final in (True, False):
+            report = verify(inputs, system.settings, final=final)
+            assert report.ok, report.as_text(3)
+        if seed % 3 == 0:
+            assert report.compared["matches"] > 3 and report.unchecked["matches of messages that are not looked at or that the log has dropped"]
+            change(system, "matches", lambda v: True, lambda v: v | {"subscriptions": v["subscriptions"] * 2}, -1)
+            inputs = system.inputs()
+            inputs.matches = inputs.matches[len(inputs.matches) // 3 :]
+            assert not verify(inputs, system.settings, final=True).ok
+
+
+def test_areas_are_compared_by_their_rectangles():
+    system = PlainSystem(COUNT, hesitant=False)
+    system.subscribe("f", {"type": "boolean", "bbox": [170, -10, -170, 10], "expression": "tea"})
+    system.subscribe("g", {"type": "topk", "keywords": ["tea"], "lat": 0, "lon": 0, "k": 3, "alpha": 1})
+    for bbox in ([160, 0, 170, 1], [160, 0, 169, 1], [-170, 10, -160, 20], [-169, 0, -160, 1], [175, 11, 176, 12], [100, 0, 90, 1], [180, 0, 180, 0]):
+        system.publish({"text": "tea", "bbox": bbox})
+    system.publish({"text": "tea", "lat": 0, "lon": 170})
+    system.settle()
+    report = check(system)
+    assert report.ok and report.compared["matches"] == 5, report.as_text()
+    change(system, "results", match, lambda v: None, 1)
+    assert "bbox [-170.0, 10.0, -160.0, 20.0] around lat 15.0, lon -165.0" in first(check(system), "match").as_text()
 
 
 def test_matches_end_with_the_ttl_and_with_the_removal():
@@ -874,7 +978,7 @@ def test_kernels_take_arrays_that_are_read_only():
 
 def store(kafka: KafkaSettings, system: PlainSystem, only: Sequence[str] = TOPICS) -> None:
     """Write a system's records to Kafka, with their times."""
-    topics = Topics.of(system.name)
+    topics = Topics.for_topology(system.name)
     admin = TopicAdmin(kafka)
     admin.create({getattr(topics, name): system.partitions for name in TOPICS}, {"retention.ms": "-1"})  # the records are of 1970
     admin.close()

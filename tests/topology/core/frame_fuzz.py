@@ -1,6 +1,6 @@
 """Gives tasks crafted and damaged frames: ``python -m tests.topology.core.frame_fuzz SEED COUNT``.
 
-It runs as a process of its own, because what it looks for kills processes. It prints how many frames were refused, how many were not, and by how many
+It runs as a process of its own, because the errors that it looks for kill processes. It prints how many frames were refused, how many were accepted, and by how many
 MiB its memory grew at most.
 """
 
@@ -40,7 +40,7 @@ class Source(Spout):
 
 
 class TouchesRows(Bolt):
-    """Looks at every value, and sends tuples on."""
+    """Reads every value, and emits tuples."""
 
     def prepare(self, conf, context, collector):
         self.collector = collector
@@ -55,7 +55,7 @@ class TouchesRows(Bolt):
 
 
 class TouchesColumns(BatchBolt):
-    """Looks at every column in the ways that kernels do."""
+    """Reads every column as kernels do."""
 
     def prepare(self, conf, context, collector):
         self.collector = collector
@@ -90,7 +90,7 @@ def u32(*numbers: int) -> bytes:
 
 
 def crafted() -> dict[str, bytes]:
-    """Return frames that lie, by what they lie about; each is an otherwise good frame of two columns."""
+    """Return what is wrong -> frame; each is an otherwise correct frame of two columns."""
 
     def column(value, n=1, anchors=None):
         return encode_data(1, 0, [msgpack.packb(["default", n, [value, list(range(n))], anchors])])
@@ -207,7 +207,7 @@ def main(seed: int, count: int) -> None:
     for name, value in values:
         before_it = refused
         for component in (ROWS, BATCHES, SPOUT, "__acker"):
-            # The crafted frames name task 1 and the acker's 4 as their source; they are given to tasks that have seen nothing.
+            # The crafted frames name task 1 and the acker's task 4 as their source; the tasks that get them have received nothing before.
             task_id = source(component)
             task = make_spout_task(plan, task_id, lambda: 0, None) if component == SPOUT else BoltTask(plan, task_id, lambda: 0)
             task.start()

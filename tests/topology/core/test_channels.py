@@ -1,4 +1,4 @@
-"""Channels: what goes to several tasks is serialized once, and is the same to each of them."""
+"""Channels: columns that go to several tasks are serialized once, and equal for each of them."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,8 +6,8 @@ import pyarrow as pa
 from dskype.topology.core import frames
 from dskype.topology.core.channels import FrameLimits, Outbox, OutStream
 from dskype.topology.core.frames import decode_frame
-from dskype.topology.core.values import column_rows
 from dskype.topology.fields import Fields
+from dskype.topology.tuples import column_to_list
 
 
 def outbox(monkeypatch, max_tuples=100):
@@ -24,7 +24,7 @@ def read(records):
     found = {}
     for record in records:
         for segment in decode_frame(record.value).segments:
-            found.setdefault(record.partition, []).extend(zip(*(column_rows(column) for column in segment.columns)))
+            found.setdefault(record.partition, []).extend(zip(*(column_to_list(column) for column in segment.columns)))
     return found
 
 

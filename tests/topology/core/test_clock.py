@@ -1,4 +1,4 @@
-"""When spouts are held back."""
+"""When back-pressure holds spouts back."""
 
 from dskype.topology import TopologyBuilder
 from dskype.topology.core.clock import TopologyClock
@@ -9,7 +9,7 @@ from dskype.topology.testing import FixedTupleSpout, IdentityBolt
 
 
 class Queue:
-    """Statistics of a spout, a bolt that takes ``rate`` tuples a second and makes ``made`` of each, and a sink that takes ``sink_rate`` of these."""
+    """Statistics of a spout, a bolt that processes ``rate`` tuples a second and emits ``made`` for each, and a sink that processes ``sink_rate`` of these."""
 
     def __init__(self, conf, rate, made=0, sink_rate=0, every=1, most=1 << 30):
         builder = TopologyBuilder()
@@ -19,12 +19,18 @@ class Queue:
         conf = {"topology.acker.executors": 0, "topology.emulator.pulse.max.tuples": 500, **conf}
         plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
         self.tasks = [plan.component_tasks(name)[0] for name in ("spout", "bolt", "sink")]
-        self.rate, self.made, self.sink_rate, self.every, self.most = rate, made, sink_rate, every, most  # most: of tuples that the spout emits for a pulse
+        self.rate, self.made, self.sink_rate, self.every, self.most = (
+            rate,
+            made,
+            sink_rate,
+            every,
+            most,
+        )  # most: the most tuples that the spout emits for a pulse
         self.sent, self.received, self.taken, self.now_ms, self.stats = 0, 0.0, 0.0, 0, TopologyStats()
         self.clock, self.pulses = TopologyClock(plan, self.stats, 0), 0
 
     def run(self, seconds):
-        """Let the spout send all it may; return the longest queues of the last half, before the bolt and before the sink."""
+        """Let the spout use all of its credit; return the longest queues of the last half, before the bolt and before the sink."""
         longest, pulses, seen = [0, 0], [], 0
         spout, bolt, sink = self.tasks
         for step in range(int(seconds * 20)):
@@ -67,7 +73,7 @@ def test_a_few_tuples_may_always_wait():
 def test_a_tuple_that_becomes_many_counts_as_many():
     queue = Queue({"topology.emulator.backpressure.max.ms": 2000}, 5_000, made=20, sink_rate=20_000)
     before_bolt, before_sink = queue.run(60)
-    # What is taken in two seconds, before the sink or still to be made.
+    # What the sink can process in two seconds: tuples that wait for it, and those that the bolt will emit.
     assert 20 * before_bolt <= 2.3 * 21_000 and before_sink <= 2.3 * 21_000
     assert queue.taken >= 0.95 * 60 * 20_000
 
@@ -80,7 +86,7 @@ def test_pulses_that_were_not_seen_yet_have_their_share():
 
 def test_pulses_are_few_while_much_is_on_its_way():
     conf = {"topology.emulator.backpressure.max.ms": 5000}
-    short, long = (Queue(conf, rate) for rate in (20_000, 2_000))  # (ten pulses of 500 a second would do for the second)
+    short, long = (Queue(conf, rate) for rate in (20_000, 2_000))  # for the slow one, ten pulses of 500 tuples a second would suffice
     assert short.run(60)[0] <= 1_000 and short.pulses >= 19 * 60
     assert 9_500 <= long.run(60)[0] <= 10_500
     assert long.pulses <= 4 * 60 and long.received >= 0.99 * 60 * 2_000
@@ -88,14 +94,14 @@ def test_pulses_are_few_while_much_is_on_its_way():
 
 def test_a_slow_spout_is_asked_as_often_though_others_fill_the_queue():
     queue = Queue({"topology.emulator.backpressure.max.ms": 5000}, 1_000, most=2)
-    queue.sent = 5_000  # (what others have sent)
+    queue.sent = 5_000  # sent by other tasks
     queue.run(4)
     assert queue.pulses >= 15 * 4
 
 
 def test_a_spout_whose_last_pulse_seems_lost_is_asked_again_without_a_credit():
     queue = Queue({"topology.emulator.backpressure.max.ms": 1000}, 1_000)
-    queue.stats.tasks = {queue.tasks[0]: {"received": {}, "sent": {}, "emitted": {"default": 0}, "pulse": 0}}  # it says no more than that
+    queue.stats.tasks = {queue.tasks[0]: {"received": {}, "sent": {}, "emitted": {"default": 0}, "pulse": 0}}  # it reports nothing else
     due = [(at, decode_frame(record.value)) for at in range(0, 4000, 50) for record in queue.clock.due(at, active=True)]
     granted = [at for at, pulse in due if pulse.credit]
     assert max(granted) < 500

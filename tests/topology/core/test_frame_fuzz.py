@@ -1,4 +1,4 @@
-"""Whatever stands in an inbox, no process dies of it; see ``frame_fuzz``."""
+"""No content of an inbox may kill a process; see ``frame_fuzz``."""
 
 import subprocess
 import sys

@@ -18,7 +18,8 @@ from dskype.topology.core.frames import (
     encode_watermark,
     peek_header,
 )
-from dskype.topology.core.values import FrameError, column_rows, pack_state, slice_column, take_column, unpack_state
+from dskype.topology.core.values import FrameError, pack_state, slice_column, take_column, unpack_state
+from dskype.topology.tuples import column_to_list
 
 
 def data_frame(*segments, source=3, first=7):
@@ -72,7 +73,7 @@ def test_a_frame_holds_any_number_of_segments(count):
 def test_typed_columns_keep_their_values(column):
     expected = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     segment = decode_frame(data_frame(encode_segment("s", len(column), [column], None))).segments[0]
-    assert repr(list(column_rows(segment.columns[0]))) == repr(expected)
+    assert repr(list(column_to_list(segment.columns[0]))) == repr(expected)
 
 
 def test_lists_of_numbers_arrive_as_arrow_lists():
@@ -101,9 +102,9 @@ def test_typed_columns_arrive_read_only_and_typed():
     ids=lambda column: type(column).__name__,
 )
 def test_columns_are_sliced_and_taken_alike(column):
-    rows = list(column_rows(column))
-    assert list(column_rows(slice_column(column, 1, 3))) == rows[1:3]
-    assert list(column_rows(take_column(column, np.array([3, 0])))) == [rows[3], rows[0]]
+    rows = list(column_to_list(column))
+    assert list(column_to_list(slice_column(column, 1, 3))) == rows[1:3]
+    assert list(column_to_list(take_column(column, np.array([3, 0])))) == [rows[3], rows[0]]
 
 
 def test_clock_frames_come_back():

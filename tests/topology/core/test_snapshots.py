@@ -1,4 +1,4 @@
-"""What every snapshot store has to do; a further one is added to ``STORES`` and passes the same tests."""
+"""The contract of snapshot stores. Add a new store to ``STORES``, and it is tested as well."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ from dskype.topology.core.snapshots import (
 
 
 class MemoryStores:
-    """Views of one store, as different processes have them."""
+    """Several views of one store, each as in another process."""
 
     def __init__(self, _):
         self.files = {}
@@ -147,7 +147,7 @@ def test_an_entry_that_follows_nothing_is_taken_back(stores, store):
 
 
 def test_of_many_that_write_an_entry_at_once_one_succeeds(stores, store):
-    """All writers begin each number together; each winner's content stays."""
+    """All writers write each number at the same time; the winner's content stays."""
     winners, barrier = [], threading.Barrier(4)
 
     def write(writer):
@@ -179,7 +179,7 @@ def test_a_journal_without_a_readable_entry_is_no_empty_journal(store):
     damage(store, 4, 2, lambda d: d[:18], "journal")
     assert store.load_journal(4) == (2, 1)  # the newest number, the newest readable entry
     damage(store, 4, 1, lambda d: b"", "journal")
-    with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: bring"):
+    with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: restore"):
         store.load_journal(4)
 
 
@@ -253,7 +253,7 @@ def test_an_older_snapshot_takes_the_place_of_no_newer_one(store):
 
 
 class FullDisk:
-    """Stands in for ``open`` in the module of the store: half of what is written fits."""
+    """Replaces ``open`` in the module of the store: only half of what is written fits."""
 
     def __init__(self, monkeypatch):
         self.monkeypatch = monkeypatch
@@ -293,7 +293,7 @@ def test_a_full_disk_is_not_filled_further_and_the_error_says_where(tmp_path, mo
         for number in range(2, 10):
             for write in (store.save, store.save_journal):
                 with pytest.raises(
-                    WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: make room"
+                    WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: free some space"
                 ) as error:
                     write(1, number, encode_snapshot("x" * 5000))
                 assert error.value.retriable
@@ -313,8 +313,8 @@ def test_what_killed_processes_left_half_written_goes(tmp_path):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 100, time.time() - 100))
     store.sweep(1)
-    assert not old.exists() and new.exists()  # somebody may be writing that one
-    store.create()  # the driver begins: nobody is
+    assert not old.exists() and new.exists()  # a process may still be writing that file
+    store.create()  # the driver starts, so no process is writing
     assert not new.exists() and store.load(1) == (1, "a")
 
 

@@ -1,4 +1,4 @@
-"""What a spout's task emits, and when."""
+"""What a spout task emits, and when."""
 
 import random
 
@@ -14,7 +14,7 @@ from dskype.topology.tuples import InRecord
 
 
 class Breaking(Spout):
-    """Emits one tuple a call, or breaks at the call after ``good`` of them."""
+    """Emits one tuple per call, and raises at the call after ``good`` of them."""
 
     def __init__(self, good):
         self._good = good

@@ -65,7 +65,7 @@ def test_a_report_of_an_executor_with_nothing_to_do_is_written_again_before_it_i
 
     def hear(key, value, now_s):
         stats.feed(value)
-        reports.heard(key, value, now_s)
+        reports.remember(key, value, now_s)
 
     idle, busy = line(1000, 5, task=1), line(1000, 7, task=2, executor=1)
     hear(b"bolt/0", idle, 0)
@@ -74,7 +74,7 @@ def test_a_report_of_an_executor_with_nothing_to_do_is_written_again_before_it_i
     hear(b"bolt/1", line(250_000, 9, task=2, executor=1), 249)
     assert reports.due(stats, 299) == []
     assert reports.due(stats, 300) == [(b"bolt/0", idle)]
-    hear(b"bolt/0", idle, 301)  # what was written again is heard again
+    hear(b"bolt/0", idle, 301)  # a record that was written again is received again
     assert reports.due(stats, 400) == []
 
 
@@ -82,13 +82,13 @@ def test_a_report_of_tasks_that_are_elsewhere_now_is_not_written_again():
     reports, stats = NewestReports(300), TopologyStats()
     for key, value in ((b"bolt/1", line(1000, 7, task=2, executor=1)), (b"bolt/0", line(2000, 9, task=2, executor=0))):
         stats.feed(value)
-        reports.heard(key, value, 0)
+        reports.remember(key, value, 0)
     assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
     assert [key for key, _ in reports.due(stats, 300)] == [b"bolt/0"]
 
 
 def test_a_report_that_comes_late_changes_nothing():
-    """A process that was replaced goes on for a while, and what it wrote may come at any time."""
+    """A replaced process may run for a while, and its records may arrive at any time."""
 
     def line(term, topology="t-1", **task):
         return json.dumps({"kind": "stats", "topology": topology, "term": term, "component": "in", "tasks": [{"task": 1, **task}]}).encode()

@@ -9,7 +9,7 @@ from dskype.topology.runtime import driver, resident
 
 @pytest.mark.parametrize("module", [steady_clock, driver, resident, local])
 def test_the_time_of_day_is_read_once(module, monkeypatch):
-    """The clocks of the driver, the executors and the manager go on when the machine's clock is set."""
+    """The clocks of the driver, the executors and the manager continue steadily when the machine's clock is set."""
     assert abs(module.now_ms() - time.time_ns() // 1_000_000) < 60_000
     real = time.time_ns
     for hours in (-1, 1):

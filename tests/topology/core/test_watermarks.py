@@ -1,4 +1,4 @@
-"""Who gets watermarks."""
+"""Which components get watermarks."""
 
 import pytest
 
@@ -27,7 +27,7 @@ class Plain(BatchBolt):
 
 class Watching(Plain):
     def on_watermark(self, watermark):
-        """Take note."""
+        """Do nothing."""
 
 
 def topology(*bolts):
@@ -46,7 +46,7 @@ def topology(*bolts):
         ([("a", Plain(), "source")], set()),
         ([("a", Watching(), "source")], {"a"}),
         ([("a", Plain(), "source"), ("b", Plain(), "a"), ("c", Watching(), "b"), ("d", Plain(), "b")], {"a", "b", "c"}),
-        ([("a", Watching(), "source", "c"), ("b", Plain(), "a"), ("c", Plain(), "b")], {"a"}),  # what leads back only is not on the way
+        ([("a", Watching(), "source", "c"), ("b", Plain(), "a"), ("c", Plain(), "b")], {"a"}),  # streams that only lead back do not count
     ],
 )
 def test_watermarks_go_where_something_is_done_with_them(bolts, takers):

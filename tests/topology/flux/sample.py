@@ -30,7 +30,7 @@ class Part:
 
 
 class Thing:
-    """Takes everything the tests want to coerce."""
+    """Has a parameter for every type that the tests convert."""
 
     declared: int
 

@@ -1,4 +1,4 @@
-"""One test per rule of Flux (F1-F12 of the contract)."""
+"""Tests of the rules of Flux, in twelve groups."""
 
 from __future__ import annotations
 
@@ -148,7 +148,10 @@ def test_constructor_arguments_may_be_named_beyond_storm() -> None:
     made = thing("constructorArgs: {x: 2, words: [a], colour: GREEN}")
     assert (made.x, made.words, made.colour.name) == (2.0, ["a"], "GREEN")
     refused_thing("constructorArgs: {nope: 1}", "Couldn't find a suitable constructor")
-    refused_thing("constructorArgs: {on: 1}", "has a key that names no parameter. given: True; hint: quote it, YAML reads on, off, yes and no as booleans")
+    refused_thing(
+        "constructorArgs: {on: 1}",
+        "has a key that cannot be a parameter's name. given: True; hint: quote it, because YAML reads on, off, yes and no as booleans",
+    )
 
 
 def test_a_vertex_takes_parallelism_tasks_loads_and_configuration() -> None:
@@ -340,7 +343,7 @@ def test_a_custom_grouping_is_made_from_its_class() -> None:
         ("{type: FIELDS}", "needs args"),
         ("{type: CUSTOM}", "needs a customClass"),
         ("{args: [a]}", "has no type"),
-        ("{type: CUSTOM, customClass: {className: dskype.TestWordCounter}}", "is no grouping"),
+        ("{type: CUSTOM, customClass: {className: dskype.TestWordCounter}}", "is not a grouping"),
     ],
 )
 def test_a_grouping_that_is_none_is_refused(grouping: str, words: str) -> None:
@@ -472,7 +475,7 @@ def test_a_resource_is_found_in_its_folder_and_never_outside(tmp_path: Path) -> 
 
 def test_a_file_that_cannot_be_read_is_a_clear_error(tmp_path: Path) -> None:
     for bad in (tmp_path, tmp_path / "nope.yaml"):
-        with pytest.raises(FluxException, match="is no file"):
+        with pytest.raises(FluxException, match="is not a file"):
             load(bad)
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     with pytest.raises(FluxException, match="is not UTF-8 text. given: 'byte 0xe9 at 9'"):
@@ -570,7 +573,7 @@ def test_a_module_that_is_allowed_does_not_open_what_it_imports(name: str) -> No
 
 
 def test_only_classes_can_be_named() -> None:
-    refused(f"components: [{{id: c, className: {SAMPLE}.constant}}]", "is no class", ClassNotFoundException)
+    refused(f"components: [{{id: c, className: {SAMPLE}.constant}}]", "is not a class", ClassNotFoundException)
     refused(f"components: [{{id: c, className: {SAMPLE}.__class__}}]", "Class not found", ClassNotFoundException)
 
 
@@ -605,7 +608,7 @@ def test_a_registry_can_be_extended_by_classes_and_by_import_paths() -> None:
     refused(WORDS, "Class not found", ClassNotFoundException, registry=Registry())
 
 
-# --- Storm's own sample files, retold ---------------------------------------------------------------------------------
+# --- after Storm's own sample files -----------------------------------------------------------------------------------
 
 
 def test_the_configuration_methods_sample_of_storm_is_built() -> None:

@@ -1,4 +1,4 @@
-"""YAML from strangers: what is read, what is refused."""
+"""Untrusted YAML: what is accepted, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a topology, checked against the table of the contract (L2-L6, L9)."""
+"""The states of a topology, checked against the table of transitions."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def test_half_a_state_warns():
             pass
 
     assert submit(lambda b: b.set_bolt("b", Half()).shuffle_grouping("a")) == [
-        "Component: [b] defines restore but not snapshot: its state is not kept over a crash"
+        "Component: [b] defines restore but not snapshot: its state does not survive a crash"
     ]
 
 

@@ -230,7 +230,7 @@ def test_something_that_is_no_grouping_is_refused():
 
 
 class ByLength(CustomStreamGrouping):
-    """As many tasks as the word has letters, beginning with a task that moves on with each call."""
+    """Chooses as many tasks as the word has letters, beginning with the next task at each call."""
 
     def __init__(self):
         self.calls = 0

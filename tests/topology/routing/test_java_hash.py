@@ -1,4 +1,4 @@
-"""Golden values were printed by OpenJDK 17: hashCode() of the boxed value, Arrays.deepHashCode of the lists."""
+"""Java's hash codes. The golden values are from OpenJDK 17: hashCode() of boxed values, Arrays.deepHashCode of lists."""
 
 import ast
 import math

@@ -13,7 +13,7 @@ KEYS = 17
 class PacedNumbers(Spout):
     """Emits (i, i % KEYS) for i = 0 .. total-1, at ``rate`` per second of its own time.
 
-    :param rate: numbers per second; 0: as fast as it is asked.
+    :param rate: numbers per second; 0 for no limit.
     :param tracked: emit with message ids.
     """
 
@@ -43,7 +43,7 @@ class PacedNumbers(Spout):
 
 
 class RunningSum(BasicBolt):
-    """Adds up numbers by key and emits the sum so far: whatever is lost or counted twice shows in all that follows."""
+    """Sums numbers by key and emits the sum so far; a tuple that is lost or counted twice changes all later sums."""
 
     def prepare(self, conf, context):
         self.sums = {}
@@ -64,7 +64,7 @@ class RunningSum(BasicBolt):
 
 
 class Recorder(Bolt):
-    """Writes every input to a topic, as text of its values, and acks it."""
+    """Writes the values of every input to a topic as text, and acks it."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -96,7 +96,7 @@ def sum_chain(out: str, total: int, rate: float) -> tuple[StormTopology, dict]:
 
 
 def sums_expected(total: int) -> Counter[bytes]:
-    """Return what :func:`sum_chain` has to write."""
+    """Return the output that :func:`sum_chain` must write."""
     first, second, found = Counter(), Counter(), Counter()
     for number in range(total):
         key = number % KEYS
@@ -107,7 +107,7 @@ def sums_expected(total: int) -> Counter[bytes]:
 
 
 class Diary:
-    """Lines that components on this machine write down, one file for all of them."""
+    """A file to which components on this machine append lines."""
 
     def __init__(self, path) -> None:
         self.path = str(path)
@@ -127,7 +127,7 @@ class Diary:
 
 
 class DiarySpout(PacedNumbers):
-    """Writes down its life and what was acked or failed."""
+    """Logs its lifecycle, acks and fails."""
 
     def __init__(self, diary: Diary, total: int, rate: float = 0) -> None:
         super().__init__(total, rate, tracked=True)
@@ -154,7 +154,7 @@ class DiarySpout(PacedNumbers):
 
 
 class DiaryBolt(Bolt):
-    """Writes down its life and ticks; acks what it gets."""
+    """Logs its lifecycle and ticks, and acks its inputs."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -189,7 +189,7 @@ class Split(Bolt):
 
 
 class Breaks(Bolt):
-    """Raises on one number; passes the others on."""
+    """Raises on one number, and emits the others."""
 
     def __init__(self, number: int, diary: Diary) -> None:
         self.number, self.diary = number, diary

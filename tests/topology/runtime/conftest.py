@@ -1,4 +1,4 @@
-"""What holds for all tests on Spark and Kafka."""
+"""Fixtures for all tests on Spark and Kafka."""
 
 from __future__ import annotations
 

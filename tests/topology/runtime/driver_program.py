@@ -1,4 +1,4 @@
-"""A driver of its own, to be killed: ``python -m tests.topology.runtime.driver_program '<json>'``.
+"""A driver in a process of its own, which tests kill: ``python -m tests.topology.runtime.driver_program '<json>'``.
 
 Says ``running`` when the topology is submitted and ``done`` when the sink has had every tuple.
 """
@@ -25,14 +25,14 @@ def main(arguments: dict) -> None:
 
 
 def run(arguments: dict, topology, conf: dict) -> None:
-    """Run it to its end."""
+    """Run the topology to its end."""
     with LocalCluster(bootstrap_servers=arguments["servers"], folder=arguments["folder"], resume=True) as cluster:
         handle = cluster.submit_topology(arguments["name"], conf, topology)
         print("running", flush=True)
         try:
             handle.backend.wait_until(lambda stats: stats.total("sink", "executed") >= arguments["total"], 100)
         except TopologyError:
-            cluster.shutdown(remove=False)  # as 'dskype submit' does: what it has left is resumed
+            cluster.shutdown(remove=False)  # like 'dskype submit', which resumes what an earlier driver has left
             raise
         print("done", flush=True)
         sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""What the tests on Spark and Kafka share: topics, records, processes."""
+"""Helpers of the tests on Spark and Kafka: topics, records, processes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Process(NamedTuple):
 
 
 def descendants(root: int | None = None) -> dict[int, Process]:
-    """Return the running processes below ``root`` (default: this process), zombies left out."""
+    """Return the running processes below ``root`` (default: this process), without zombies."""
     found: dict[int, Process] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -98,7 +98,7 @@ def descendants(root: int | None = None) -> dict[int, Process]:
 def daemons(root: int | None = None) -> list[Process]:
     """Return the Python daemons of Spark."""
     below = descendants(root)
-    # Workers have the daemon's command line, too: the daemon is the one whose parent is the JVM.
+    # Workers have the same command line; the daemon's parent is the JVM.
     virtual_machines = {p.pid for p in below.values() if p.name == "java"}
     return [p for p in below.values() if "dskype.topology.runtime.daemon" in p.command and p.parent in virtual_machines]
 
@@ -121,7 +121,7 @@ def workers(root: int | None = None) -> list[Process]:
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Return those of the processes that still run, zombies left out."""
+    """Return those of the processes that still run, without zombies."""
     found = set()
     for pid in pids:
         try:

@@ -1,6 +1,6 @@
 """Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.preflight_program MASTER FOLDER``.
 
-For every line of standard input, the seconds to wait, it says ``hosts: [...]`` or what is wrong.
+For every line of standard input, the seconds to wait, it prints ``hosts: [...]`` or the error.
 """
 
 from __future__ import annotations

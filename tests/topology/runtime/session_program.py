@@ -1,4 +1,4 @@
-"""Starts a Spark session, lets it do something, and waits to be killed; run by tests."""
+"""Starts a Spark session, uses it, and waits until a test kills it."""
 
 from __future__ import annotations
 

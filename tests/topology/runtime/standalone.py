@@ -22,7 +22,7 @@ _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 class Worker:
-    """One worker of Spark, as if on a host of its own.
+    """A Spark worker, as if on a host of its own.
 
     :param folder: holds its home, its temp folder and its working folder.
     :param hidden: a folder that this host sees empty.
@@ -32,7 +32,7 @@ class Worker:
         self.folder = folder
         for part in ("home", "tmp", "work"):
             (folder / part).mkdir(parents=True)
-        # Compiled kernels are shared as they are installed on every host; all that a run writes is not.
+        # Compiled kernels are shared, as if installed on every host; folders to which a run writes are not.
         environment = {
             **os.environ,
             "HOME": str(folder / "home"),
@@ -66,7 +66,7 @@ class Worker:
         return descendants(self.process.pid)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the worker and to everything below it, as if its host had failed, stood still or come back."""
+        """Send a signal to the worker and all processes below it, as if its host had failed, stopped or continued."""
         for pid in [self.process.pid, *self.tree()]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -76,7 +76,7 @@ class Worker:
         return {p.name.removeprefix("dsk:") for p in self.tree().values() if p.name.startswith("dsk:")}
 
     def close(self) -> None:
-        """End it, and what is below it."""
+        """End the worker and the processes below it."""
         self.signal(signal.SIGKILL)
         self.process.wait()
 
@@ -99,7 +99,7 @@ class Standalone:
             self.add_worker()
 
     def add_worker(self, hidden: Path | None = None) -> Worker:
-        """Start a further worker; return when the master knows it."""
+        """Start another worker; return when it is registered."""
         worker = Worker(self.url, self._folder / f"host-{len(self.workers)}", self._cores, hidden)
         self.workers.append(worker)
         wait_for(lambda: self._log.read_text().count("Registering worker") >= len(self.workers), 60, "the registration of a worker")

@@ -1,4 +1,4 @@
-"""Records that no task can read, and tuples that cannot travel: one dead letter each, and the rest is exact."""
+"""Unreadable records, and tuples that cannot be sent: each becomes one dead letter, and the rest is exact."""
 
 from __future__ import annotations
 

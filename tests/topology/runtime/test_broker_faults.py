@@ -1,4 +1,4 @@
-"""The broker goes away under load and comes back, once and several times: the result is exact, and work goes on within seconds."""
+"""The broker fails under load and returns, once or several times: the result is exact, and work continues within seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT = {"request.timeout.ms": 1_000, "default.api.timeout.ms": 2_000, "delivery
 
 
 def bounce(broker):
-    """Restart the broker in order, and kill it twice, each time soon after its start."""
+    """Restart the broker properly, and kill it twice, each time soon after its start."""
     broker.restart()
     for _ in range(2):
         time.sleep(0.5)

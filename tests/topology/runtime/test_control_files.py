@@ -1,8 +1,7 @@
-"""The files that say what a topology's folder holds, and what a resume may change."""
+"""The files that describe a topology's folder, and what may change at a resume."""
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -60,6 +59,13 @@ def test_a_component_says_what_may_change_of_its_own():
     assert differences(manifest(conf={"my.limit": 1}), manifest(conf={"my.limit": 2}), {"my.limit"}) == ([], ["my.limit: 1 -> 2"])
 
 
+def test_a_setting_that_is_not_set_is_its_default():
+    defaults = {"my.limit": 1}
+    for one, other in ((manifest(), manifest(conf={"my.limit": 1})), (manifest(conf={"my.limit": 1}), manifest())):
+        assert differences(one, other, (), defaults) == ([], []) != differences(one, other)
+    assert differences(manifest(), manifest(conf={"my.limit": 2}), (), defaults)[0] == ["my.limit: (not set) -> 2"]
+
+
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     assert Manifest.read(tmp_path) is None
     manifest(conf={"words": ["é", None]}).write(tmp_path)
@@ -101,7 +107,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json, "dump", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_json(path, {"a": 2})
     assert read_json(path, "x", dict) == {"a": 1}

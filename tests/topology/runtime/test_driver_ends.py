@@ -1,4 +1,4 @@
-"""How a topology ends that cannot go on, what others see of it, and what a resume refuses: on Spark and Kafka."""
+"""How a topology ends that cannot continue, what others see of it, and what a resume refuses: on Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .helpers import existing_topics, make_topic, output, wait_for
 
 
 class Unprepared(BasicBolt):
-    """Cannot be prepared, however often that is tried."""
+    """Always raises in ``prepare``."""
 
     def prepare(self, conf, context):
         raise ValueError("the table of cities is not there")
@@ -63,7 +63,7 @@ class NotYetError(TopologyError):
 
 
 class WaitsForTable(BasicBolt):
-    """Cannot be prepared before there is a file."""
+    """Raises in ``prepare`` until a file exists."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class WaitsForTable(BasicBolt):
             raise NotYetError("the table of cities is not there yet")
 
     def execute(self, tup, collector):
-        """Only be counted."""
+        """Counts."""
 
 
 def test_what_trying_again_mends_is_tried_for_as_long_as_it_takes(cluster, name, tmp_path):
@@ -154,7 +154,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
         second.activate()
         wait_for(lambda: first.failure, 20, "the end of the first driver")
         assert isinstance(first.failure, FencedError) and "another driver" in str(first.failure)
-        first.close(remove=True)  # whatever it is told
+        first.close(remove=True)  # although it is told to remove everything
         assert (tmp_path / MANIFEST).exists() and inbox_topic(name, "sink") in existing_topics(kafka, name)
         second.wait_until(lambda stats: stats.total("sink", "executed") >= total, 90)
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
@@ -163,7 +163,7 @@ def test_a_driver_that_was_replaced_ends_and_touches_nothing(cluster, name, tmp_
         second.close(remove=True)
 
 
-# -- what anybody may have written, and what the clock and the watch make of it ---------------------
+# -- arbitrary records in the metrics topic, which clock and watch must survive ----------------------
 
 
 def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, name):
@@ -189,7 +189,7 @@ def test_odd_records_of_the_metrics_topic_end_neither_clock_nor_watch(cluster, n
         admin = TopicAdmin(kafka)
         kept = admin.configs([dead_letters_topic(name)])[dead_letters_topic(name)]
         admin.close()
-        assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))  # bounded, unless somebody says otherwise
+        assert (kept["retention.ms"], kept["retention.bytes"]) == (str(7 * 24 * 3_600_000), str(1 << 30))  # limited by default
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 10, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
 
@@ -206,10 +206,10 @@ def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster
         admin.close()
         records = wait_for(lambda: len(found := output(kafka, out)) >= total and found, 120, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
-        wait_for(lambda: any("is made again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
+        wait_for(lambda: any("is created again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
 
 
-# -- a resume refuses rather than guesses (nothing is started for it) -------------------------------
+# -- a resume refuses instead of guessing (without Spark and Kafka) ---------------------------------
 
 
 def chain(folder: Path, conf: dict | None = None, tasks: int = 2, resume: bool = True) -> TopologyDriver:

@@ -1,4 +1,4 @@
-"""The driver killed with SIGKILL: nothing of it stays, and a resumed topology ends with the exact result."""
+"""The driver is killed with SIGKILL: no process of it survives, and a resumed topology has the exact result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Driver:
         )
 
     def expect(self, line: str) -> None:
-        """Wait until the driver says ``line``; it gives up by itself."""
+        """Wait until the driver prints ``line``; the driver has a time limit of its own."""
         assert self.process.stdout.readline().strip() == line
 
     def tree(self) -> set[int]:
@@ -47,14 +47,14 @@ class Driver:
         return {self.process.pid, *descendants(self.process.pid)}
 
     def kill(self) -> set[int]:
-        """Kill the driver alone; return what its process tree was."""
+        """Kill only the driver; return its former process tree."""
         tree = self.tree()
         self.process.kill()
         self.process.wait()
         return tree
 
     def end(self) -> None:
-        """Let it end in good order."""
+        """Let the driver end properly."""
         self.process.communicate("\n", timeout=60)
         assert self.process.returncode == 0
 
@@ -116,10 +116,10 @@ def test_after_the_death_of_its_driver_or_its_jvm_nothing_stays_and_a_topology_g
         wait_for(lambda: count(setting) > TOTAL * 0.4, 60, "output")
         tree = second.tree()
         os.kill(next(p.pid for p in descendants(second.process.pid).values() if p.name == "java"), signal.SIGKILL)
-        said = second.process.stdout.read()  # it ends by itself, and says why
+        said = second.process.stdout.read()  # it ends, and says why
         assert second.process.wait(30) == 3 and "Spark's JVM has ended (exit code -9)" in said, said
         assert count(setting) < TOTAL, "it was killed too late to tell anything"
-    with driver(**setting) as last:  # at once: what the others have left running must not disturb
+    with driver(**setting) as last:  # at once: processes that the earlier drivers have left must not disturb it
         last.expect("running")
         last.expect("done")
         assert not alive(tree)
@@ -134,11 +134,11 @@ def test_a_driver_may_die_between_the_write_of_the_sink_and_its_commit(setting):
         killed.expect("running")
         wait_for(lambda: count(setting) > TOTAL // 10, 60, "output")
         jvm = next(p for p in descendants(killed.process.pid).values() if p.name == "java")
-        # What its producers have sent is there, but a stopped JVM commits nothing; it cannot even see that its driver is gone.
+        # Records that its producers have sent are in Kafka, but a stopped JVM commits nothing, and cannot see that its driver is dead.
         os.kill(jvm.pid, signal.SIGSTOP)
         tree = killed.kill()
         assert jvm.pid in alive(tree)
-    with driver(**setting) as second:  # ends what the killed one has left
+    with driver(**setting) as second:  # ends processes that the killed one has left
         second.expect("running")
         assert not alive(tree)
         second.expect("done")

@@ -1,4 +1,4 @@
-"""Options of Kafka components that the runtime cannot honour are refused before anything runs; what is dangerous in topics is told."""
+"""Options of Kafka components that the runtime cannot honour are refused before anything runs; dangerous settings of topics give warnings."""
 
 from pathlib import Path
 
@@ -60,13 +60,13 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
         builder.set_bolt(f"out-{index}", KafkaBolt(f"{name}-{topic}")).shuffle_grouping("made")
     plan = TopologyPlan.build("t", "t-1-0", {}, builder.create_topology())
     try:
-        warnings = TopologyTopics(plan, kafka).make_external(admin)
+        warnings = TopologyTopics(plan, kafka).create_external(admin)
         made = admin.configs([f"{name}-made", f"{name}-written"])
         assert (made[f"{name}-made"]["compression.type"], made[f"{name}-made"]["max.message.bytes"]) == ("uncompressed", "300000")
         assert (made[f"{name}-written"]["compression.type"], made[f"{name}-written"]["max.message.bytes"]) == ("producer", str(16 << 20))
         assert [warning.partition(" records")[0] for warning in warnings] == [
-            f"topic '{name}-large' takes",
-            f"topic '{name}-others' takes compressed",
+            f"topic '{name}-large' accepts",
+            f"topic '{name}-others' accepts compressed",
             f"topic '{name}-small' refuses",
         ]
         with kafka.producer(compression_type="gzip", max_request_size=64 << 20) as producer, pytest.raises(MessageSizeTooLargeError):

@@ -1,4 +1,4 @@
-"""Files that tasks read are copied when a topology starts, and what has changed is refused when it is resumed."""
+"""Files that tasks read are copied when a topology starts; changed files are refused when it is resumed."""
 
 import hashlib
 import json
@@ -159,7 +159,7 @@ def test_files_are_told_by_component_and_key(words):
 
 
 class Backend:
-    """A backend that cannot be opened."""
+    """A backend that raises when it is opened."""
 
     stats = None
 

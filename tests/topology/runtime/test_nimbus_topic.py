@@ -1,4 +1,4 @@
-"""Topologies seen and commanded from another shell, on a real broker: whose driver is alive, and what anybody may have written."""
+"""Topologies listed and commanded from another shell, on a real broker: whose driver is alive, and arbitrary records in the topic."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
         assert [t for t in client.topologies() if t["name"].startswith("junk")] == []
         (line,) = [t for t in client.topologies() if t["name"] == name]
         assert line["driver_alive"] and line["health"]["why"] == ["task 2 waits"]
-        client.send({"name": name, "event": "INACTIVATE"})  # the thread that takes commands has survived
+        client.send({"name": name, "event": "INACTIVATE"})  # the thread that handles commands has survived
         assert client.state(name).status == "INACTIVE"
         with pytest.raises(TransitionException):
             client.send({"name": name, "event": "DO_REBALANCE"})
@@ -111,7 +111,7 @@ def test_what_is_no_record_is_left_out_by_everybody(kafka, name):
 
 @contextlib.contextmanager
 def elsewhere(kafka: KafkaSettings, name: str, *, beats: bool) -> Iterator[list[dict]]:
-    """Publish a topology as a driver on another host does whose clock is far behind; yield the commands that it got."""
+    """Publish a topology like a driver on another host with a clock that is far behind; yield the commands that it gets."""
     nimbus_topic._ensure_topic(kafka)
     record = {
         "v": 1,

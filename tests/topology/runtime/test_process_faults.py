@@ -1,4 +1,4 @@
-"""Processes killed with SIGKILL under load: the result is exact, and nothing stands still for long."""
+"""Processes are killed with SIGKILL under load: the result is exact, and no task stalls for long."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kill_all_workers() -> None:
 
 
 def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None]], look: Callable[[TopologyDriver], None] = lambda driver: None) -> None:
-    """Run the chain, let the faults happen on its way, and check the result."""
+    """Run the chain, inject the faults meanwhile, and check the result."""
     kafka = cluster.environment.kafka
     out = make_topic(kafka, f"{name}-out")
     topology, conf = sum_chain(out, TOTAL, RATE)
@@ -63,7 +63,7 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
             fault()
         driver.wait_until(lambda stats: stats.total("sink", "executed") >= TOTAL, 60, "the last tuple at the sink")
         records = wait_for(lambda: len(found := output(kafka, out)) >= TOTAL and found, 10, "the last record")
-        time.sleep(0.5)  # what is too much would come now
+        time.sleep(0.5)  # superfluous records would arrive now
         records = output(kafka, out)
         for fault, at in zip(faults, times):
             print(f"{fault.__name__}: longest gap {longest_gap_s(records, at):.1f} s", flush=True)
@@ -87,6 +87,6 @@ def test_one_kind_of_process_after_the_other_changes_nothing(cluster, name, monk
         begins.update({c: admin.begin_and_end(inbox_topic(name, c)) for c in driver.plan.component_ids})
         admin.close()
 
-    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # what no snapshot needs goes while all this happens
+    monkeypatch.setattr(driver_module, "_JANITOR_EVERY_S", 1)  # records that no snapshot needs are dropped meanwhile
     run_through(cluster, name, [kill_an_executor, kill_the_supervisor, kill_all_workers, kill_all_executors], note_begins)
     assert all(any(begin for begin, _ in partitions.values()) for partitions in begins.values()), f"nothing was dropped from an inbox: {begins}"

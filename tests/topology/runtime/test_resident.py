@@ -35,7 +35,7 @@ class Stand:
     def pending_snapshots(self, batch_id):
         return [PendingSnapshot(3, 7, lambda: b"")]
 
-    def snapshots_took(self, cpu_ms):
+    def delay_snapshots(self, cpu_ms):
         pass
 
     def snapshots_failed(self, failed, reason):

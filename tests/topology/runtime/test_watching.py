@@ -11,7 +11,7 @@ import pytest
 
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.runtime import restarts, stalls
-from dskype.topology.runtime.liveness import DEAD_AFTER_S, Watched, describe_driver, here_alive
+from dskype.topology.runtime.liveness import DEAD_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 from dskype.topology.runtime.reports import DriverReports
 from dskype.topology.runtime.restarts import Restarts
 from dskype.topology.runtime.stalls import StallWatch
@@ -28,23 +28,23 @@ def test_the_examples_of_the_docstrings(module):
 
 def test_restarts_come_later_and_later_and_end():
     counter = Restarts(most=10)
-    assert [counter.failed("c", {1: 5}, {1}) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, None]
+    assert [counter.record_failure("c", {1: 5}, {1}) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, None]
     assert counter.total["c"] == 10 and counter.in_a_row("c") == 10
 
 
 def test_a_task_that_gets_on_begins_anew():
     counter = Restarts(most=2)
-    assert [counter.failed("c", {1: version}, {1}) for version in range(20)] == [0] * 20
+    assert [counter.record_failure("c", {1: version}, {1}) for version in range(20)] == [0] * 20
 
 
 def test_others_that_get_on_do_not_hide_the_one_that_does_not():
     counter = Restarts(most=3)
-    assert [counter.failed("c", {1: 5, 2: version}, {1, 2}) for version in (1, 2, 3)] == [0, 0.5, None]
+    assert [counter.record_failure("c", {1: 5, 2: version}, {1, 2}) for version in (1, 2, 3)] == [0, 0.5, None]
 
 
 def test_components_count_for_themselves():
     counter = Restarts(most=2)
-    assert [counter.failed(c, {}, set()) for c in "abab"] == [0, 0, None, None]
+    assert [counter.record_failure(c, {}, set()) for c in "abab"] == [0, 0, None, None]
 
 
 # -- stalls ---------------------------------------------------------------------------------------
@@ -52,9 +52,9 @@ def test_components_count_for_themselves():
 
 def test_a_task_without_input_or_with_progress_does_not_stall():
     watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b", 3: "c"}
-    watch.look(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
-    found = watch.look(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
-    assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, and yet something waits for it
+    watch.find(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
+    found = watch.find(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
+    assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, but tuples wait for it
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
 
 
@@ -67,14 +67,14 @@ def remote(heartbeat: int) -> dict:
 
 def test_a_driver_elsewhere_is_alive_when_its_heartbeat_changes_whatever_the_clocks_say():
     now = [0.0]
-    watched = Watched(lambda: now[0])
-    watched.note("t", remote(7))
+    watched = HeartbeatWatch(lambda: now[0])
+    watched.update("t", remote(7))
     assert watched.verdict("t", remote(7)) is None
     now[0] = 2
-    watched.note("t", remote(8))
+    watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
     now[0] += DEAD_AFTER_S - 0.1
-    watched.note("t", remote(8))
+    watched.update("t", remote(8))
     assert watched.verdict("t", remote(8)) is True
     now[0] += 0.2
     assert watched.verdict("t", remote(8)) is False
@@ -83,14 +83,14 @@ def test_a_driver_elsewhere_is_alive_when_its_heartbeat_changes_whatever_the_clo
 def test_a_driver_here_is_alive_while_its_process_is_and_no_other_has_its_number():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         driver = {**describe_driver(), "pid": other.pid, "started": None}
-        assert here_alive(describe_driver()) is True
-        assert here_alive(driver) is True
-        assert here_alive({**driver, "started": 1}) is False  # the number was given to another process since
+        assert alive_on_this_machine(describe_driver()) is True
+        assert alive_on_this_machine(driver) is True
+        assert alive_on_this_machine({**driver, "started": 1}) is False  # the number was given to another process since
         other.kill()
         other.wait()
-        assert here_alive(driver) is False
-    assert here_alive(remote(1)["driver"]) is None
-    assert here_alive({**describe_driver(), "machine": "other boot"}) is None
+        assert alive_on_this_machine(driver) is False
+    assert alive_on_this_machine(remote(1)["driver"]) is None
+    assert alive_on_this_machine({**describe_driver(), "machine": "other boot"}) is None
     assert describe_driver()["pid"] == os.getpid()
 
 
@@ -107,8 +107,8 @@ def test_reports_are_written_again_until_they_are():
     def broken(key, value):
         raise KafkaConnectionError
 
-    reports.error("count", "it broke")
-    reports.restarted("count")
+    reports.add_error("count", "it broke")
+    reports.count_restart("count")
     with pytest.raises(KafkaConnectionError):
         reports.write(broken)
     reports.write(lambda key, value: written.append((key, value)))
@@ -119,12 +119,12 @@ def test_reports_are_written_again_until_they_are():
     assert reader.driver["restarts"] == {"count": 1} and reader.driver["problems"] == {"query": 1}
     reports.write(lambda key, value: written.append("again"))
     assert "again" not in written
-    reports.health("stalled", ["task 1 does nothing"])
-    reports.health("stalled", ["task 1 does nothing, still"])
+    reports.set_health("stalled", ["task 1 does nothing"])
+    reports.set_health("stalled", ["task 1 does nothing, still"])
     assert len(told) == 1 and "stalled" in told[0] and "task 1" in told[0]
 
 
-# -- what anybody may write to the metrics topic --------------------------------------------------
+# -- arbitrary records in the metrics topic ------------------------------------------------------
 
 
 def test_a_record_of_an_unknown_task_or_of_no_shape_is_left_out_and_counted():

@@ -1,4 +1,4 @@
-"""Small topologies whose end result does not depend on the order in which things happen."""
+"""Small topologies whose final result does not depend on the order of events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NumberSpout(Spout):
 
 
 class DrawingSpout(NumberSpout):
-    """Emits its share of the numbers in an order that nobody can foresee, and that is another one in another process."""
+    """Emits its share of the numbers in an unpredictable order, which differs between processes."""
 
     draws = random.Random()
 
@@ -65,7 +65,7 @@ class DrawingSpout(NumberSpout):
 
 
 class KeyedSum(BasicBolt):
-    """Adds up numbers by key and emits (key, number): a stateful stage."""
+    """Sums numbers by key and emits (key, number): a stateful stage."""
 
     def prepare(self, conf, context):
         self.sums, self.seen = {}, []
@@ -87,7 +87,7 @@ class KeyedSum(BasicBolt):
 
 
 class Recorder(Bolt):
-    """The sink: keeps what came and writes it to an external topic."""
+    """The sink: keeps its inputs and writes them to an external topic."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.seen = collector, []
@@ -159,7 +159,7 @@ class Joiner(Bolt):
 
 
 class Asker(Bolt):
-    """Half of a cycle: asks a task of its own choice, and notes the answer."""
+    """One half of a cycle: asks a task of its own choice, and records the answer."""
 
     def prepare(self, conf, context, collector):
         self.collector = collector

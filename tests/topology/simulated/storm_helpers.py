@@ -1,4 +1,4 @@
-"""Components and helpers of the scenario tests: what Storm's own integration tests define beside them."""
+"""Components and helpers of the scenario tests, like those of Storm's own integration tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Run:
         self.sim = handle.backend
 
     def advance(self, secs: float, increment_secs: float = 0.1) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.cluster.advance_cluster_time(secs, increment_secs)
 
     def components(self, component: str) -> list[Any]:
@@ -51,14 +51,14 @@ def running(builder: TopologyBuilder, conf: Mapping[str, Any] | None = None, *, 
 
 
 def fed(*fields: str) -> tuple[FeederSpout, AckFailMapTracker]:
-    """Return a spout to feed, and what tells which of its trees are complete or failed."""
+    """Return a spout to feed, and a tracker of which of its trees are complete or failed."""
     spout, tracker = FeederSpout(Fields(*fields)), AckFailMapTracker()
     spout.set_ack_fail_delegate(tracker)
     return spout, tracker
 
 
 class AckTrackingFeeder:
-    """A spout to feed whose acks are counted since the last look."""
+    """A spout to feed, with the number of acks since the last query."""
 
     def __init__(self, *fields: str) -> None:
         self.spout, self._tracker = FeederSpout(Fields(*fields)), AckTracker()
@@ -79,7 +79,7 @@ def words(*values: str, field: str = "word") -> FixedTupleSpout:
 
 
 def captured(capture: TupleCaptureBolt, component: str) -> list[list[Any]]:
-    """Return the values that came from a component."""
+    """Return the values that a component has emitted."""
     return [t.values for t in capture.get_results().get(component, [])]
 
 
@@ -134,7 +134,7 @@ class AggBolt(Bolt):
 
 
 class AckBolt(Bolt):
-    """Acks."""
+    """Acks its inputs."""
 
     def prepare(self, conf, context, collector):
         self.collector = collector
@@ -144,7 +144,7 @@ class AckBolt(Bolt):
 
 
 class Script(Bolt):
-    """Does what a function says: ``script(tup, collector, count)``, count from 1; ticks are ignored.
+    """Calls ``script(tup, collector, count)`` for each input, with a count from 1; ticks are ignored.
 
     :param streams: stream -> fields that it declares; direct streams by ``direct``.
     """
@@ -166,7 +166,7 @@ class Script(Bolt):
 
 
 class Life(Spout):
-    """Writes down its life; emits ``limit`` numbers, tracked."""
+    """Logs its lifecycle; emits ``limit`` numbers, tracked."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit

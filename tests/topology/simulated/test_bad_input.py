@@ -1,4 +1,4 @@
-"""What breaks in one place and must not spread: exceptions, tuples that cannot travel, damaged records."""
+"""Local failures that must not spread: exceptions, tuples that cannot be sent, damaged records."""
 
 import random
 import re
@@ -135,7 +135,7 @@ def test_report_error_shows_the_error_and_stops_nothing():
         assert len(run.cluster.get_topology_info("t")["errors"]["2"]) == 2
 
 
-# --- tuples that cannot travel ----------------------------------------------------------------------------------------
+# --- tuples that cannot be sent ---------------------------------------------------------------------------------------
 
 
 class Emits(Spout):
@@ -303,7 +303,7 @@ def test_a_frame_damaged_on_its_way_loses_its_own_tuples_only(how):
         for i in range(12):
             spout.feed(["same"], i)
             run.advance(1)
-        for i in range(12, 21):  # where the header is lost, the frames behind it are held back for a while
+        for i in range(12, 21):  # if the header is damaged, the frames behind it are held back for a while
             run.advance(5)
             spout.feed(["same"], i)
         run.advance(1)
@@ -367,7 +367,7 @@ def test_stray_garbage_changes_nothing_under_faults_either(seed):
 
 
 class Measured(Bolt):
-    """Registers a gauge and a counter, and breaks once."""
+    """Registers a gauge and a counter, and raises once."""
 
     def prepare(self, conf, context, collector):
         self.seen = []
@@ -402,7 +402,7 @@ def test_a_component_that_breaks_registers_its_metrics_anew_and_its_counters_go_
 
 
 class Chain(Bolt):
-    """Keeps its inputs as a chain of tuples, ``((((), 1), 2), 3)``, or what ``shape`` makes of them."""
+    """Keeps its inputs as a chain of tuples, ``((((), 1), 2), 3)``, or as the result of ``shape``."""
 
     def __init__(self, shape=None):
         self.shape = shape

@@ -1,4 +1,4 @@
-"""The machines' clocks are set while a topology runs: what depends on time goes on as if nothing had happened.
+"""The machines' clocks are set while a topology runs: nothing that depends on time is disturbed.
 
 The log's timestamps are the machines' clocks here; the topology's own clock is not set (``steady_clock``).
 """
@@ -45,7 +45,7 @@ def windowed(window):
     "steps", [(-HOUR_MS, 0), (HOUR_MS, 0), (-HOUR_MS, HOUR_MS), (HOUR_MS, -HOUR_MS)], ids=["back", "forward", "back, forward", "forward, back"]
 )
 def test_windows_by_time_go_on(steps):
-    """A tuple may come to lie in the next window, where its task had not been told the time yet; but in one, and none is early or late by more."""
+    """A tuple may be in the next window if its task did not know the time yet; but it is in exactly one, and not further off."""
     conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.idle.interval.ms": 20}
     numbers, windows = [], []
     for first, second in ((0, 0), steps):
@@ -95,19 +95,19 @@ def test_what_failed_is_tried_again_when_it_is_due(step):
 
 
 def test_a_frame_that_waits_for_one_that_is_lost_waits_no_longer():
-    """Patience with a gap is counted between records, whatever their clock did in between."""
+    """The time that a gap has lasted is counted from record to record, however their clock was set in between."""
     from dskype.topology.core.receiver import PATIENCE_MS, Receiver
 
     waits = []
     for step in (0, -HOUR_MS, HOUR_MS):
         receiver, records = Receiver(None, lambda text: None), 0
-        receiver.pass_time(10 * HOUR_MS)
+        receiver.advance_time(10 * HOUR_MS)
         start = receiver._waited_ms
         while receiver._waited_ms - start < PATIENCE_MS:
             records += 1
-            receiver.pass_time(10 * HOUR_MS + records * 1000 + (step if records > 10 else 0))
+            receiver.advance_time(10 * HOUR_MS + records * 1000 + (step if records > 10 else 0))
         waits.append(records)
-    assert waits == [30, 31, 26]  # the step itself counts for nothing, or for 5 s at most
+    assert waits == [30, 31, 26]  # the step itself counts for at most 5 s
 
 
 def test_snapshots_are_taken_as_often(monkeypatch):

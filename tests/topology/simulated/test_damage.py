@@ -41,7 +41,7 @@ class Run:
         return self
 
     def restart(self):
-        """Start all queries again, as after a crash of the driver."""
+        """Restart all queries, as after a crash of the driver."""
         for query in self.sim._queries.values():
             self.sim._restart(query)
 
@@ -70,14 +70,14 @@ def test_a_spout_without_a_readable_journal_entry_does_not_begin_anew(damage):
     names = run.files("journal", run.task("numbers"))
     assert len(names) == 3
     run.damage(DAMAGE[damage], names)
-    with pytest.raises(SnapshotError, match="None of the journal entries of task .* hint: bring .* back from a backup") as error:
+    with pytest.raises(SnapshotError, match="None of the journal entries of task .* hint: restore .* from a backup") as error:
         run.restart()
     assert all(name in str(error.value) for name in names)
 
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE))
 def test_a_damaged_journal_entry_that_released_nothing_is_passed_over(damage):
-    run = Run().go(30)  # all is emitted by now
+    run = Run().go(30)  # everything is emitted by now
     before = len(run.files("journal", run.task("numbers")))
     run.damage(DAMAGE[damage], run.files("journal", run.task("numbers"))[-1:])
     run.restart()
@@ -91,7 +91,7 @@ def test_a_damaged_journal_entry_that_released_tuples_is_an_error(damage):
     run = Run().go(4)
     run.damage(DAMAGE[damage], run.files("journal", run.task("numbers"))[-2:])
     run.restart()
-    with pytest.raises(LostStateError, match="journal of spout 'numbers' has lost its newest entries.*hint: bring"):
+    with pytest.raises(LostStateError, match="journal of spout 'numbers' has lost its newest entries.*hint: restore"):
         run.go(2)
 
 
@@ -128,7 +128,7 @@ def test_a_bolt_without_a_readable_snapshot_and_without_its_inbox_is_an_error():
     query = run.sim._queries["first"]
     query.executors.clear()
     run.log.drop_before("t.first", 0, run.store.versions(task)[0])
-    with pytest.raises(LostInputError, match="None of the snapshots of task .* component: 'first'; hint: bring"):
+    with pytest.raises(LostInputError, match="None of the snapshots of task .* component: 'first'; hint: restore"):
         run.sim.components("first")
 
 
@@ -148,7 +148,7 @@ def test_a_log_that_has_lost_what_was_processed_is_noticed():
     task = run.task("first")
     run.log.lose_tail("t.first", 0, versions[task] - 2)
     [problem] = lost_tails(run.sim.plan, versions, run.log.end)
-    assert "lost records of t.first/0 that task" in problem and f"those below {versions[task] - 2}" in problem and "hint" in problem
+    assert "lost records of t.first/0 that task" in problem and f"the log ends at offset {versions[task] - 2}" in problem and "hint" in problem
 
 
 def test_tuples_that_the_log_has_lost_are_missed_by_their_receiver():
@@ -163,4 +163,4 @@ def test_tuples_that_the_log_has_lost_are_missed_by_their_receiver():
         run.log.append("t.first", 0, None, encode_control("snapshot", run.now_ms))
         run.go(5)
     reported = [e["error"] for e in run.sim.stats.errors]
-    assert len(reported) == 2 and all("does not come, though later ones did 30 s ago" in e and "start the topology afresh" in e for e in reported)
+    assert len(reported) == 2 and all("has not arrived, though later ones did 30 s ago" in e and "start the topology afresh" in e for e in reported)

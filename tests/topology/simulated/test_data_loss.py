@@ -1,4 +1,4 @@
-"""Input that is gone before a Kafka spout has emitted it: the topology ends with an explanation, or goes on and counts."""
+"""Input is gone before a Kafka spout has emitted it: the topology ends with an explanation, or continues and counts the loss."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ SKIP = {"topology.emulator.on.data.loss": "skip"}
 
 
 class Numbers(KafkaSpout):
-    """Emits numbers one by one, or many at once; counts how often it was opened."""
+    """Emits numbers singly or as columns; counts how often it was opened."""
 
     opened = 0
 
@@ -69,7 +69,7 @@ def write(log, first, stop):
 
 @pytest.fixture(autouse=True)
 def small_backlog(monkeypatch):
-    """Let a task hold three records that wait, and read a few at once."""
+    """Let a task hold only three waiting records, and read only a few at once."""
     monkeypatch.setattr(spouts, "_BACKLOG_BYTES", 1_000)
     monkeypatch.setattr(spouts, "_READ_RECORDS", 5)
     Numbers.opened = Batches.opened = 0
@@ -134,7 +134,7 @@ def test_records_that_aged_out_are_counted_once_and_the_others_are_emitted(start
 def test_a_topic_that_was_deleted_and_made_again(started, conf):
     run = started(conf)
     run.cluster.log.delete("in")
-    for query in run.sim._queries.values():  # as the driver does: the old position is behind the end
+    for query in run.sim._queries.values():  # like the driver: the old position is behind the end
         if ("in", 0) in query.positions:
             query.positions["in", 0] = 0
     write(run.cluster.log, 1000, 1010)
@@ -151,7 +151,7 @@ def test_a_topic_that_was_deleted_and_made_again(started, conf):
 
 
 class FailsTwo(KeepAlways):
-    """Fails number 2; from then on it is gone, and what stands before it."""
+    """Fails number 2; from then on, this record and those before it are gone."""
 
     log = None
 

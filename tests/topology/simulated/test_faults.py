@@ -1,4 +1,4 @@
-"""Thousands of seeded schedules with crashes, repetitions and cuts: the result is always that of a plain run.
+"""Seeded schedules with crashes, repetitions and cuts: the result is always that of a plain run.
 
 A failing seed is printed and runs alone with ``DSKYPE_FAULT_SEED=<topology>:<seed>``; ``DSKYPE_FAULT_SEEDS``
 sets how many are drawn per topology.
@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from dskype.topology.core.clock import TopologyClock  # noqa: F401  (the engine's own parts are under test)
+from dskype.topology.core.clock import TopologyClock  # noqa: F401 - parts of the engine are under test
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.engine import Faults, SimulatedTopology
 from dskype.topology.simulated.log import MemoryLog
@@ -33,7 +33,7 @@ def run(name, seed=None, faults=Faults()):
         sim.tick_clock()
         sim.run_until_quiet()
         time_ms[0] += 200
-    for _ in range(4):  # four message timeouts: nothing may time out, and the acker forgets what is over
+    for _ in range(4):  # four message timeouts: no tree may time out, and the acker forgets settled trees
         time_ms[0] += 31_000
         sim.tick_clock()
         sim.run_until_quiet()

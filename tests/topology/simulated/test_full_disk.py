@@ -1,4 +1,4 @@
-"""No room for snapshots and journals: the topology goes on as far as that is right, says so, and goes on by itself when there is room."""
+"""A full disk: the topology continues as far as it safely can, reports the problem, and recovers when there is room."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def disk(monkeypatch):
 
 
 def go(run, steps):
-    """Run; return the errors of batches, which are run again as Spark would, after the death of the process."""
+    """Run the topology; return the errors of batches, which are run again in new processes, as Spark would do."""
     errors = []
     for _ in range(steps):
         run.sim.tick_clock()

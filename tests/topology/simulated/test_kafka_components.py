@@ -232,7 +232,7 @@ def test_partitions_are_dealt_out_over_the_tasks():
         assert len(run.components("out")[0].seen) == 30
 
 
-# --- acks, fails and what is committed --------------------------------------------------------------------------------
+# --- acks, fails and commits ------------------------------------------------------------------------------------------
 
 
 def test_a_failed_record_is_emitted_again_and_holds_the_committed_position_back():
@@ -257,7 +257,7 @@ def test_a_failed_record_is_emitted_again_and_holds_the_committed_position_back(
 
 
 class Told(KafkaSpout):
-    """Writes down what it is told."""
+    """Logs acks and fails."""
 
     def open(self, conf, context, collector):
         self.told = []
@@ -369,7 +369,7 @@ def test_a_deactivated_kafka_spout_reads_on_later():
 
 
 class Messages(Bolt):
-    """Turns records into what a KafkaBolt writes."""
+    """Turns records into inputs of a KafkaBolt."""
 
     def prepare(self, conf, context, collector):
         self.collector = collector
@@ -437,7 +437,7 @@ def test_a_kafka_bolt_needs_a_topic():
 
 
 class Moody(Bolt):
-    """Fails every fifth record at its first sight."""
+    """Fails every fifth record at its first attempt."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.known = collector, []
@@ -474,7 +474,7 @@ def test_every_record_is_written_exactly_once_by_id_under_faults(seed):
     sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for step in range(40):
-        if step in (1, 3):  # then the topic is quiet: what waits must not depend on further records
+        if step in (1, 3):  # then there are no further records, on which waiting ones must not depend
             for number in range(30):
                 log.append("in", number % 3, None, f"{number % 3}/{number // 3}/{step}".encode())
         sim.tick_clock()

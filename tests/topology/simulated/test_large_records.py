@@ -1,4 +1,4 @@
-"""Records and texts that are too large, or cannot be encoded: each is reported or a dead letter, and never more than a sink can take."""
+"""Records and texts that are too large or cannot be encoded: each is reported or becomes a dead letter that a sink accepts."""
 
 import json
 
@@ -16,7 +16,7 @@ LETTER = 65536
 
 
 def refuse(topic, partition, offset, key, value, timestamp_ms, headers):
-    """Take numbers only."""
+    """Accepts numbers only."""
     return [("default", (json.loads(value),))]
 
 
@@ -86,7 +86,7 @@ def test_a_null_record_is_a_null_dead_letter_without_a_size():
 
 
 class Says(BasicBolt):
-    """Raises an exception with a text of one's own."""
+    """Raises an exception with a given text."""
 
     def __init__(self, text):
         self.text = text
@@ -122,7 +122,7 @@ def test_whatever_an_exception_says_its_tuple_is_one_dead_letter(text, header):
 
 
 class Sends(Bolt):
-    """Sends every number as a record of so many bytes."""
+    """Sends every number as a record of that many bytes."""
 
     def __init__(self, sizes, columns=False):
         self.sizes, self.columns = sizes, columns
@@ -175,8 +175,8 @@ def test_a_kafka_bolt_fails_a_tuple_whose_record_is_too_large():
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (("no topic!", None, b"v"), "no topic's name"),
-        ((None, None, b"v"), "no topic's name"),
+        (("no topic!", None, b"v"), "invalid name of a topic"),
+        ((None, None, b"v"), "invalid name of a topic"),
         (("t", 5, b"v"), "key"),
         (("t", None, 5), "value"),
         (("t", None, b"v", [("h", 7)]), "header"),

@@ -1,4 +1,4 @@
-"""Two processes that both believe that they own a spout's task, step by step."""
+"""Two processes that both believe that they own a spout task, step by step."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_who_comes_second_writes_nothing_and_goes_on_behind_the_first(numbers):
     assert len(released) == 3 and again_and_more[:3] == released
     assert len(again_and_more) == len({row for *_, row in again_and_more}) == 6
     numbers.pulse(3)
-    assert emitted(a.handle(1, numbers.records(3)))[:6] == again_and_more  # it has noticed that it was overtaken
+    assert emitted(a.handle(1, numbers.records(3)))[:6] == again_and_more  # it has noticed that another process was faster
 
 
 def test_a_process_that_was_overtaken_while_it_worked_releases_nothing(numbers, monkeypatch):
@@ -106,11 +106,11 @@ def test_a_process_that_was_overtaken_while_it_worked_releases_nothing(numbers, 
     with pytest.raises(JournalTakenError, match="nothing was released"):
         a.handle(0, numbers.records())
     assert len(b_said) == 3
-    assert emitted(a.handle(0, numbers.records())) == b_said  # were it to go on: from the other's entry
+    assert emitted(a.handle(0, numbers.records())) == b_said  # if it continued, it would be from the other's entry
 
 
 def test_what_was_answered_twice_goes_again_with_the_next_batch(tmp_path):
-    """Both hosts run a batch; the sink writes the first answer, the second one was longer, and the second host gets the next batch."""
+    """Both hosts run a batch, and the second answer is longer; the sink writes the first one, and the second host gets the next batch."""
     builder = TopologyBuilder()
     builder.set_spout("in", Read(topics=["words"]))
     builder.set_bolt("drop", Drop()).shuffle_grouping("in")
@@ -166,7 +166,7 @@ def test_a_spout_does_not_begin_anew_when_its_journal_is_removed(numbers):
     a.handle(0, numbers.records())
     FileSnapshotStore(numbers.folder).clear()
     numbers.pulse(2)
-    with pytest.raises(LostStateError, match="journal of a spout's task is gone.*component: 'numbers'"):
+    with pytest.raises(LostStateError, match="journal of a spout task has disappeared.*component: 'numbers'"):
         a.handle(1, numbers.records(2))
     with pytest.raises(LostStateError, match="has no journal, but its inbox has been read before.*offset 2"):
         numbers.start("b").handle(1, numbers.records(2))

@@ -1,4 +1,4 @@
-"""Tuples that a bolt cannot process: they alone become dead letters, and all others are processed once, whatever crashes."""
+"""Tuples that a bolt cannot process: only these become dead letters, and all others are processed once, despite crashes."""
 
 import os
 from collections import Counter
@@ -22,12 +22,12 @@ GOOD = frozenset(range(N)) - POISON
 
 
 class SumsUp(BatchBolt):
-    """Adds numbers up by key, row by row, and leaves traces of all kinds before it breaks in the middle of a batch."""
+    """Sums numbers by key, row by row, and has effects of all kinds before it raises in the middle of a batch."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.sums, self.seen = collector, {}, []
         self.counter = context.register_counter("rows")
-        collector.emit((-1, -1), stream="hello")  # of prepare: not to be repeated
+        collector.emit((-1, -1), stream="hello")  # emitted by prepare, and must not be repeated
 
     def execute_batch(self, batch):
         for row, (number, key) in enumerate(batch.rows()):
@@ -52,7 +52,7 @@ class SumsUp(BatchBolt):
 
 
 class SumsUpFast(SumsUp):
-    """The same, all rows at once; breaks at the end."""
+    """The same with all rows at once; raises at the end."""
 
     def execute_batch(self, batch):
         numbers, keys = (np.asarray(c) for c in batch.columns)
@@ -68,7 +68,7 @@ class SumsUpFast(SumsUp):
 
 
 class RowByRow(BasicBolt):
-    """An ordinary bolt: breaks before it does anything."""
+    """An ordinary bolt that raises before it has any effect."""
 
     def prepare(self, conf, context):
         self.sums, self.seen = {}, []
@@ -176,7 +176,7 @@ def test_crashes_change_nothing_about_poison_tuples(which, tracked, cheap_ns, mo
 
 
 class Counts(BatchBolt):
-    """Counts how often it was prepared; breaks on what ``bad`` says."""
+    """Counts how often it was prepared; raises if ``bad`` says so."""
 
     prepared = 0
     bad = frozenset()

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.topology import BatchBolt, TopologyBuilder
-from dskype.topology.core.frames import OutRecord, OutRecords, one_by_one
+from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.wire import OUTPUT, decode_batches, encode_batches, out_batches
@@ -16,7 +16,7 @@ from .storm_helpers import Run
 
 
 class Writer(BatchBolt):
-    """Writes every number twice: one by one, and as columns."""
+    """Writes every number twice: as single records, and as columns."""
 
     def prepare(self, conf, context, collector):
         self.collector, self.counts = collector, []
@@ -89,7 +89,7 @@ def test_rows_for_the_sink_are_the_same_as_one_by_one():
     ]
     [batch] = decode_batches(encode_batches(out_batches(records)))
     assert batch.schema == OUTPUT and batch.num_rows == 6
-    assert batch.to_pylist() == out_batches(list(one_by_one(records)))[0].to_pylist()
+    assert batch.to_pylist() == out_batches(list(expand_records(records)))[0].to_pylist()
     assert batch.to_pylist()[2] == {
         "topic": "t",
         "partition": None,

@@ -22,7 +22,7 @@ def test_snapshots_that_take_long_are_taken_less_often():
         assert not executor.snapshot_due(1)
         now_ms = 10_000
         assert executor.snapshot_due(1)
-        executor.snapshots_took(4_000)
+        executor.delay_snapshots(4_000)
         now_ms = 89_999
         assert not executor.snapshot_due(1)
         now_ms = 90_000

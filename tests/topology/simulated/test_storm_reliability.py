@@ -1,4 +1,4 @@
-"""Trees of tuples: acked exactly when complete, failed at once or by timeout; and what is not tracked."""
+"""Trees of tuples: acked exactly when complete, failed explicitly or by timeout; and untracked tuples."""
 
 import pytest
 
@@ -377,7 +377,7 @@ def test_max_spout_pending_has_no_effect_on_untracked_tuples():
 
 
 class Picky(BasicBolt):
-    """Fails 1 quietly, 2 with a report, and breaks on 3."""
+    """Fails 1 quietly, 2 with a report, and raises on 3."""
 
     def __init__(self):
         self.prepared = []
@@ -413,7 +413,7 @@ def test_basic_bolts_anchor_and_ack_and_fail_by_exception():
         assert [tracker.is_failed(i) for i in range(5)] == [False, True, True, False, False]
         errors = run.errors("2")
         assert any("loud" in e for e in errors) and not any("quiet" in e for e in errors)
-        assert run.components("2")[0].executed == [4]  # made again after the one that broke it
+        assert run.components("2")[0].executed == [4]  # created again after the tuple on which it raised
         run.advance(20)
         assert tracker.is_failed(3)
         assert run.components("3")[0].seen == [(0,), (4,)]

@@ -1,4 +1,4 @@
-"""Storm's own integration tests, retold: word count, tasks, groupings, ticks, configuration, life of a topology.
+"""Scenarios of Storm's own integration tests: word count, tasks, groupings, ticks, configuration, life of a topology.
 
 After ``TopologyIntegrationTest``, ``TickTupleTest`` and ``GroupingTest`` of Apache Storm.
 """

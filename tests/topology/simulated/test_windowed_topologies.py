@@ -1,4 +1,4 @@
-"""Windowed bolts in running topologies: timing, acks, late streams, exceptions, and the same windows whatever fails."""
+"""Windowed bolts in running topologies: timing, acks, late streams, exceptions, and equal windows despite faults."""
 
 from collections import Counter
 from functools import cache
@@ -172,7 +172,7 @@ def test_an_exception_in_a_window_lets_its_tuples_time_out_and_the_next_windows_
         run.advance(1)
         lines = [eval(r.value) for r in run.cluster.log.records(OUT)]
         assert [line[4] for line in lines] == [[0, 1, 2], [6, 7, 8], [9, 10, 11]]
-        assert [line[1] for line in lines] == [1, 2, 3]  # the user's own state went on
+        assert [line[1] for line in lines] == [1, 2, 3]  # the user's own state has continued
         assert "ValueError: four" in run.errors("window")[0]
         run.advance(12)
         assert [i for i in range(12) if tracker.is_acked(i)] == [0, 1, 2, 6, 7, 8]
@@ -244,7 +244,7 @@ def expected(form):
 
 
 def replayed(sim):
-    """Run the whole inbox of the windowed bolt through new tasks, and return the windows they write."""
+    """Run the whole inbox of the windowed bolt through new tasks, and return the windows that they write."""
     windows = Counter()
     for index in range(sim.plan.num_executors("window")):
         executor = Executor(sim.plan, "window", index, MemorySnapshotStore(3), sim.log, sim.now_ms, owner="test", term=0)

@@ -1,10 +1,11 @@
 """Kernels are compiled once, by a small DSkype."""
 
-from dskype.deploy.machine import paths, warmup
+from dskype.deploy.cli import warmup
+from dskype.deploy.machine import paths
 
 
 def test_the_small_topology_takes_everything_it_is_given():
-    warmup._run_small_topology()  # raises where there is a dead letter
+    warmup._run_small_topology()  # raises where there is a dead letter or a wrong result
 
 
 def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monkeypatch):

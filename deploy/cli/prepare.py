@@ -1,13 +1,13 @@
-"""Fetch the jars, write the broker's class archive and compile the kernels: ``python -m dskype.deploy.machine.prepare``."""
+"""Fetch the jars, write the broker's class archive and compile the kernels: ``python -m dskype.deploy.cli.prepare``."""
 
 from __future__ import annotations
 
 import sys
 
+from dskype.deploy.cli.warmup import compile_kernels
 from dskype.deploy.machine.broker import prepare
 from dskype.deploy.machine.errors import DeployError
 from dskype.deploy.machine.terminal import Progress
-from dskype.deploy.machine.warmup import compile_kernels
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Compile every kernel once, into the cache folder, so that no topology has to wait for it.
 
-A small DSkype on the simulated log calls the kernels: it handles messages, both kinds of subscriptions, evaluations, and a snapshot that is
-restored.
+A small DSkype on the simulated log calls the kernels: it handles points and areas, both kinds of subscriptions, evaluations, and a snapshot that
+is restored. Then its output is verified.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def compile_kernels(progress: Callable[[str], None]) -> bool:
 
 
 def _run_small_topology() -> None:
+    from dskype.deploy.verification import verify
+    from dskype.deploy.verification.inputs import Inputs
+    from dskype.spouts.settings import Settings
     from dskype.spouts.topics import Topics
     from dskype.topology.flux import load
     from dskype.topology.planning.plan import TopologyPlan
@@ -57,15 +60,16 @@ def _run_small_topology() -> None:
 
     flux = load("dskype.yaml", registry=registry(), resources=[TOPOLOGIES], resource=True)
     time_ms = [1_000_000]
-    log, topics = MemoryLog(lambda: time_ms[0]), Topics.of("dskype")
-    conf = {**flux.config, "dskype.window.messages": 12, "topology.emulator.snapshot.interval.ms": 200}
+    log, topics = MemoryLog(lambda: time_ms[0]), Topics.for_topology("dskype")
+    conf = {**flux.config, "dskype.window.messages": 12, "dskype.results.matches": "grouped", "topology.emulator.snapshot.interval.ms": 200}
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
     for number in range(60):
         words = [_WORDS[number % 6], _WORDS[number * 7 % 6]]
         place = {"lat": number % 9, "lon": number % 7}
-        log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **place}).encode())
+        where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
+        log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
         if number % 4 == 0:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place}
@@ -78,8 +82,16 @@ def _run_small_topology() -> None:
         simulation.run_until_quiet()
         if number == 30:
             simulation.rebalance(plan)  # every task continues from a snapshot
+    for _ in range(5):  # until the lists of the last message are published
+        time_ms[0] += 1_000
+        simulation.tick_clock()
+        simulation.run_until_quiet()
     if letters := simulation.dead_letters():
         msg = f"the warm-up has dead letters: {letters[0].headers}"
+        raise RuntimeError(msg)
+    report = verify(Inputs.read("dskype", log.records), Settings.from_conf(plan.conf), final=True)
+    if not report.ok:
+        msg = f"the warm-up is not verified: {report.as_text()}"
         raise RuntimeError(msg)
 
 
@@ -88,6 +100,7 @@ def _distribute() -> None:
     import numpy as np
 
     from dskype.distribution import make_distributor
+    from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
@@ -95,5 +108,5 @@ def _distribute() -> None:
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
     prefix.message_tasks(MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer())))
     terms, weights = vocabulary.weigh(_WORDS)
-    prefix.place("s", {"type": "topk", "k": 3, "alpha": 0.5, "lat": 0.0, "lon": 0.0, "terms": terms, "weights": weights}, 0.5)
-    prefix.place("s", {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": ["or", 1, 2]})
+    prefix.place("s", TopkSubscription(3, 0.5, 0.0, 0.0, terms, weights, None), 0.5)
+    prefix.place("s", BooleanSubscription([0, 0, 9, 9], ["or", 1, 2], None, None))

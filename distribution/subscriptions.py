@@ -1,4 +1,4 @@
-"""What subscriptions ask for, as it travels from the distribution bolt to the subscription bolt."""
+"""Subscriptions with term ids: what distributors place, and what travels from the distribution bolt to the subscription bolt."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["BooleanSubscription", "Subscription", "TopkSubscription", "decode_su
 
 
 class TopkSubscription(NamedTuple):
-    """What a top-k subscription asks for.
+    """A top-k subscription.
 
-    :ivar k: how many messages it wants, >= 1.
+    :ivar k: number of messages, >= 1.
     :ivar alpha: weight of the distance, 0..1.
     :ivar lat, lon: degrees.
     :ivar terms: int64[], ids of its keywords, rising.
-    :ivar weights: float64[], theirs, of unit norm.
-    :ivar meta: JSON text that comes back with every delta; None: it gave none.
+    :ivar weights: float64[], weights of the keywords, of unit norm.
+    :ivar meta: JSON text that comes back with every delta, or None.
     """
 
     k: int
@@ -28,17 +28,17 @@ class TopkSubscription(NamedTuple):
     meta: str | None
 
     def encode(self) -> dict[str, Any]:
-        """Return the map that travels, and that distributors place by."""
+        """Return the map that travels."""
         return {"type": "topk", **self._asdict()}
 
 
 class BooleanSubscription(NamedTuple):
-    """What a boolean subscription asks for.
+    """A boolean subscription.
 
     :ivar bbox: [west, south, east, north], degrees.
     :ivar expression: a term id, ``["and", e, ...]`` or ``["or", e, ...]``.
-    :ivar expires_ms: when it ends, in ms since 1970; None: when it is unregistered.
-    :ivar meta: JSON text that comes back with every match; None: it gave none.
+    :ivar expires_ms: time of expiry, in ms since 1970; None: it lives until it is unregistered.
+    :ivar meta: JSON text that comes back with every match, or None.
     """
 
     bbox: Any
@@ -47,7 +47,7 @@ class BooleanSubscription(NamedTuple):
     meta: str | None
 
     def encode(self) -> dict[str, Any]:
-        """Return the map that travels, and that distributors place by."""
+        """Return the map that travels."""
         return {"type": "boolean", **self._asdict()}
 
 
@@ -57,10 +57,10 @@ _SUBSCRIPTIONS: dict[str, type[Subscription]] = {"topk": TopkSubscription, "bool
 
 
 def decode_subscription(record: Mapping[str, Any]) -> Subscription:
-    """Return the subscription in a map; what else the map says is left out."""
+    """Return the subscription in a map; other keys of the map are ignored."""
     return from_map(_SUBSCRIPTIONS[record["type"]], record)
 
 
 def from_map(kind: Any, record: Mapping[str, Any]) -> Any:
-    """Return a tuple of a kind whose fields are keys of a map."""
+    """Return a named tuple of class ``kind`` with the values that a map has for its fields."""
     return kind(*map(record.__getitem__, kind._fields))

@@ -1,0 +1,1 @@
+"""Boolean indexes of the literature, which the default is measured against."""

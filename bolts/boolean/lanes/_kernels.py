@@ -1,0 +1,351 @@
+"""Layout of the lanes index and the pools that its parts come from. Imports numpy and numba only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+LANES = 16
+GROUP_LANES = 256
+FAN_OUT = 16
+"""Children of a node."""
+SHORT = 16
+"""Postings up to which a list is a run of records."""
+FAR_DEG = 1e9
+"""West and east of a half of a rectangle that crosses the antimeridian, where it has no end."""
+CODES_MOST = 65535
+"""Codes are below; 0 stands for no keyword, and this one for none that a message can have."""
+
+# Places of ``Stores.state``: where what is in use of each pool ends, the first free part of each pool, more one (0: none), and the
+# partitions of the term table: two numbers each, where it starts, and (log2 of its rows) << 32 | rows in use.
+BLOCKS_END, GROUPS_END, NODES_END, RECORDS_END, PROGRAMS_END, TABLE_END, CODES_END = 0, 1, 2, 3, 4, 5, 6
+FREE_GROUP, FREE_NODE, FREE_CODE, FREE_CODES = 8, 9, 10, 11
+FREE_BLOCKS, FREE_RECORDS, FREE_TABLE, FREE_PROGRAMS = 16, 34, 40, 72
+PARTITIONS = 256
+PARTITION = 216
+STATE_SIZE = PARTITION + 2 * PARTITIONS
+
+# Kinds of lists.
+NONE, RECORDS, GROUP, TREE = 0, 1, 2, 3
+
+# A group: int64[24], of which these are int64 (TERM), float64 (X0 to SCALE_Y), int32 (BLOCK to CLAMPED), and from uint16 place BOUNDS on the
+# bounds of its 16 blocks: 16 times west, then south, east, north.
+TERM, X0, Y0, SCALE_X, SCALE_Y = 0, 1, 2, 3, 4
+BLOCK, BLOCKS, USED, DEAD, PARENT, CLAMPED = 10, 11, 12, 13, 14, 15
+BOUNDS = 32
+
+# A block: uint16[160]: 16 times west, south, east, north, then 16 times the first code, the second, ..., then int32 16 slots.
+CODE, SLOT = 64, 64
+# A node: float32[96]: bounds of 16 children, 16 ids of children as int32 (a group, or ~node), COUNT, UPPER (its parent, or -1).
+CHILD, COUNT, UPPER = 64, 80, 81
+# A record: float32[8]: west, south, east, north, 4 codes as uint16, slot and hash of the term as int32.
+RECORD_CODE, RECORD_SLOT, RECORD_HASH = 8, 6, 7
+
+# What ``places`` says of a slot: 0 it is free, above 0 where its posting is, below 0 ~program - ... see program_of.
+RECORD_PLACE = 1 << 30
+FLAG = -(1 << 31)
+"""Marks the slot of a posting whose subscription has a program."""
+DEAD_SLOT = -1
+
+# Kinds of programs: all of what follows as codes; as terms; any of the terms; jumps (see dskype.bolts.boolean.programs).
+ALL_CODES, ALL_TERMS, ANY_TERM, JUMPS = 1, 2, 3, 4
+
+
+class Stores(NamedTuple):
+    """The arrays of an index.
+
+    :ivar boxes: float64[slots, 4]: west, south, east, north in degrees.
+    :ivar places: int32[slots], where the one posting of a slot is, or its program.
+    :ivar table: int64[rows, 2]: a term, and its code, the kind of its list and where that is; see :func:`packed`.
+    :ivar records: float32[records, 8], postings of short lists.
+    :ivar blocks: uint16[blocks, 160], 16 postings each.
+    :ivar groups: int64[groups, 24], up to 16 blocks each.
+    :ivar nodes: float32[nodes, 96], the trees of groups.
+    :ivar programs: int64[units], of subscriptions that are more than a few keywords in one rectangle.
+    :ivar codes: int64[codes, 2]: the term of each code, and how many postings and programs use it.
+    :ivar state: int64[STATE_SIZE].
+    """
+
+    boxes: np.ndarray
+    places: np.ndarray
+    table: np.ndarray
+    records: np.ndarray
+    blocks: np.ndarray
+    groups: np.ndarray
+    nodes: np.ndarray
+    programs: np.ndarray
+    codes: np.ndarray
+    state: np.ndarray
+
+
+class Terms(NamedTuple):
+    """What says where the list of a term is, and its code; see :class:`Stores`."""
+
+    table: np.ndarray
+    codes: np.ndarray
+    state: np.ndarray
+
+
+class Index(NamedTuple):
+    """The arrays of an index in all types that their rows are made of."""
+
+    boxes: np.ndarray
+    places: np.ndarray
+    terms: Terms
+    record: np.ndarray
+    record_u2: np.ndarray
+    record_i4: np.ndarray
+    block: np.ndarray
+    block_i4: np.ndarray
+    group: np.ndarray
+    group_f8: np.ndarray
+    group_i4: np.ndarray
+    group_u2: np.ndarray
+    node: np.ndarray
+    node_i4: np.ndarray
+    program: np.ndarray
+    program_i4: np.ndarray
+    program_u2: np.ndarray
+    state: np.ndarray
+
+
+@njit(cache=True)
+def opened(stores):
+    """Return the arrays of an index with all their types."""
+    records, blocks, groups, nodes, programs = stores.records, stores.blocks, stores.groups, stores.nodes, stores.programs
+    return Index(
+        stores.boxes,
+        stores.places,
+        Terms(stores.table, stores.codes, stores.state),
+        records,
+        records.view(np.uint16),
+        records.view(np.int32),
+        blocks,
+        blocks.view(np.int32),
+        groups,
+        groups.view(np.float64),
+        groups.view(np.int32),
+        groups.view(np.uint16),
+        nodes,
+        nodes.view(np.int32),
+        programs,
+        programs.view(np.int32),
+        programs.view(np.uint16),
+        stores.state,
+    )
+
+
+# -- pools ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def new_blocks(index, n):
+    """Return the first of ``n`` blocks in a row, 1 to 16: free ones, a part of a longer free run, or new ones."""
+    state = index.state
+    for size in range(n, LANES + 1):
+        head = state[FREE_BLOCKS + size]
+        if head:
+            first = head - 1
+            state[FREE_BLOCKS + size] = index.block_i4[first, 0]
+            if size > n:
+                free_blocks(index, first + n, size - n)
+            return first
+    first = state[BLOCKS_END]
+    state[BLOCKS_END] = first + n
+    return first
+
+
+@njit(cache=True)
+def free_blocks(index, first, n):
+    """Give ``n`` blocks in a row back."""
+    index.block_i4[first, 0] = index.state[FREE_BLOCKS + n]
+    index.state[FREE_BLOCKS + n] = first + 1
+
+
+@njit(cache=True)
+def new_group(index, term, parent):
+    """Return an empty group without blocks."""
+    state = index.state
+    head = state[FREE_GROUP]
+    if head:
+        g = head - 1
+        state[FREE_GROUP] = index.group[g, TERM]
+    else:
+        g = state[GROUPS_END]
+        state[GROUPS_END] = g + 1
+    index.group[g, TERM] = term
+    for field in (BLOCK, BLOCKS, USED, DEAD, CLAMPED):
+        index.group_i4[g, field] = 0
+    index.group_i4[g, PARENT] = parent
+    return g
+
+
+@njit(cache=True)
+def free_group(index, g):
+    """Give a group and its blocks back."""
+    if index.group_i4[g, BLOCKS]:
+        free_blocks(index, np.int64(index.group_i4[g, BLOCK]), np.int64(index.group_i4[g, BLOCKS]))
+    index.group_i4[g, USED] = -1
+    index.group[g, TERM] = index.state[FREE_GROUP]
+    index.state[FREE_GROUP] = g + 1
+
+
+@njit(cache=True)
+def new_node(index, parent):
+    """Return a node without children."""
+    state = index.state
+    head = state[FREE_NODE]
+    if head:
+        node = head - 1
+        state[FREE_NODE] = index.node_i4[node, CHILD]
+    else:
+        node = state[NODES_END]
+        state[NODES_END] = node + 1
+    for j in range(FAN_OUT):
+        clear_child(index, node, j)
+    index.node_i4[node, COUNT], index.node_i4[node, UPPER] = 0, parent
+    return node
+
+
+@njit(cache=True)
+def clear_child(index, node, j):
+    """Let a node have no child at a place: no rectangle overlaps its bounds."""
+    index.node[node, j] = index.node[node, 16 + j] = np.inf
+    index.node[node, 32 + j] = index.node[node, 48 + j] = -np.inf
+    index.node_i4[node, CHILD + j] = 0
+
+
+@njit(cache=True)
+def free_node(index, node):
+    """Give a node back."""
+    index.node_i4[node, COUNT] = -1
+    index.node_i4[node, CHILD] = index.state[FREE_NODE]
+    index.state[FREE_NODE] = node + 1
+
+
+@njit(cache=True)
+def new_records(index, size_class):
+    """Return the first of ``1 << size_class`` records in a row."""
+    state = index.state
+    head = state[FREE_RECORDS + size_class]
+    if head:
+        state[FREE_RECORDS + size_class] = index.record_i4[head - 1, 0]
+        return head - 1
+    first = state[RECORDS_END]
+    state[RECORDS_END] = first + (1 << size_class)
+    return first
+
+
+@njit(cache=True)
+def free_records(index, first, size_class):
+    """Give ``1 << size_class`` records in a row back."""
+    index.record_i4[first, 0] = index.state[FREE_RECORDS + size_class]
+    index.state[FREE_RECORDS + size_class] = first + 1
+
+
+@njit(cache=True)
+def program_size(units):
+    """Return (size class, units) of the smallest part of the pool of programs that holds so many units; four classes per octave above 32."""
+    if units <= 32:
+        return units, units
+    octave = 5
+    while units >> (octave + 1):
+        octave += 1
+    quarters = (units + (1 << (octave - 2)) - 1) >> (octave - 2)
+    return 29 + 4 * (octave - 5) + quarters, quarters << (octave - 2)
+
+
+@njit(cache=True)
+def new_program(index, units):
+    """Return the first of so many units for a program."""
+    state = index.state
+    size_class, units = program_size(units)
+    head = state[FREE_PROGRAMS + size_class]
+    if head:
+        state[FREE_PROGRAMS + size_class] = index.program[head - 1]
+        return head - 1
+    first = state[PROGRAMS_END]
+    state[PROGRAMS_END] = first + units
+    return first
+
+
+@njit(cache=True)
+def free_program(index, first, units):
+    """Give the units of a program back."""
+    size_class, units = program_size(units)
+    index.program[first] = index.state[FREE_PROGRAMS + size_class]
+    index.state[FREE_PROGRAMS + size_class] = first + 1
+
+
+# -- programs ---------------------------------------------------------------------------------------
+# The head of a program is int32: kind | postings << 4, length; then the place of each posting; then what is asked for: uint16 codes right
+# behind, or int64, from the next unit on.
+
+
+@njit(cache=True)
+def program_units(kind, postings, length):
+    """Return how many units a program takes."""
+    if kind == ALL_CODES:
+        return (8 + 4 * postings + 2 * length + 7) >> 3
+    return 1 + ((postings + 1) >> 1) + length
+
+
+@njit(cache=True)
+def program_of(index, slot):
+    """Return where the program of a slot begins."""
+    return -np.int64(index.places[slot]) - 1
+
+
+@njit(cache=True)
+def program_head(index, first):
+    """Return (kind, postings, length, place of what is asked for: in uint16 for codes, else in int64)."""
+    head, length = np.int64(index.program_i4[2 * first]), np.int64(index.program_i4[2 * first + 1])
+    kind, postings = head & 15, head >> 4
+    if kind == ALL_CODES:
+        return kind, postings, length, 4 * first + 4 + 2 * postings
+    return kind, postings, length, first + 1 + ((postings + 1) >> 1)
+
+
+@njit(cache=True)
+def nth_posting(index, slot, place):
+    """Return which posting of a slot's program is at a place, -1: none."""
+    first = program_of(index, slot)
+    for k in range(np.int64(index.program_i4[2 * first]) >> 4):
+        if index.program_i4[2 * first + 2 + k] == place:
+            return k
+    return -1
+
+
+@njit(cache=True)
+def move(index, mark, old, new):
+    """Note that a posting (its slot, with the flag) goes from one place to another; :func:`settle` follows if it is flagged."""
+    if mark >= 0:
+        index.places[mark] = new
+    else:
+        slot = np.int64(mark) - FLAG
+        index.program_i4[2 * program_of(index, slot) + 2 + nth_posting(index, slot, old)] = -new
+
+
+@njit(cache=True)
+def settle(index, mark):
+    """Let new places of a slot count. Until then they are negative: others may still be looked for by old places that are equal."""
+    if mark < 0:
+        first = program_of(index, np.int64(mark) - FLAG)
+        for k in range(np.int64(index.program_i4[2 * first]) >> 4):
+            if index.program_i4[2 * first + 2 + k] < 0:
+                index.program_i4[2 * first + 2 + k] = -index.program_i4[2 * first + 2 + k]
+
+
+@njit(cache=True)
+def box_of_posting(index, mark, place):
+    """Return west, south, east, north of the posting at a place: of its slot, or of the half of it east or west of the antimeridian."""
+    slot = np.int64(mark) if mark >= 0 else np.int64(mark) - FLAG
+    west, south, east, north = index.boxes[slot, 0], index.boxes[slot, 1], index.boxes[slot, 2], index.boxes[slot, 3]
+    if west > east:
+        if nth_posting(index, slot, place) & 1:
+            west = -FAR_DEG
+        else:
+            east = FAR_DEG
+    return west, south, east, north

@@ -1,0 +1,1 @@
+"""Workloads for boolean indexes, drawn from seeds, and a comparison of all indexes on them."""

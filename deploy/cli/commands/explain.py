@@ -1,0 +1,200 @@
+"""``dskype explain``: why a message does or does not match a boolean subscription, or what it scores for a top-k subscription.
+
+Message and subscription are JSON, files of JSON or ids. Ids are looked up in the topics of a topology; JSON for both needs no broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dskype.deploy.cli.arguments import UsageError, check_options, client_options, open_client, output
+from dskype.deploy.machine.terminal import Progress, clean, clock_text, put
+from dskype.topology.errors import IllegalArgumentException, explain
+
+__all__ = ["add_arguments", "run"]
+
+_DEFAULT_ID = re.compile(r"(\d{1,9})-(\d{1,18})")
+
+
+class _Message(NamedTuple):
+    """A message, and where it is from.
+
+    :ivar id: what results call it; None: it has not been published.
+    :ivar arrived_ms: when it came, epoch ms; None: it has not been published.
+    :ivar place: (partition, offset) of its record.
+    """
+
+    value: bytes
+    id: str | int | None = None
+    arrived_ms: int | None = None
+    place: tuple[int, int] | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    client_options(parser)
+    check_options(parser)
+    output(parser)
+    parser.add_argument("--json", action="store_const", const="json", dest="output", help="the same as -o json")
+    parser.add_argument("--vocabulary", metavar="FILE", help="weigh words by this vocabulary; default: the topology's, else all words weigh the same")
+    parser.add_argument(
+        "message", metavar="MESSAGE", help='{"text", "lat", "lon"} or {"text", "bbox"} as JSON, @FILE with that, or the id of a message in the topic'
+    )
+    parser.add_argument(
+        "subscription",
+        metavar="SUBSCRIPTION",
+        help='{"text", "lat", "lon", "k", "alpha"} or {"bbox", "expression"} as JSON, @FILE with that, or the id of a subscription',
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain, as text or as JSON."""
+    from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_topk
+    from dskype.spouts.records import BooleanSubscription
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    given_message, given_subscription = _json_of(args.message), _json_of(args.subscription)
+    if args.vocabulary:
+        args.conf = [*args.conf, ("dskype.vocabulary", args.vocabulary)]
+    with open_client(args, offline=given_message is not None and given_subscription is not None) as client:
+        registered = None if given_subscription is not None else _registered(client, args.subscription)
+        name, value = (args.subscription, registered.value) if registered is not None else _subscription(given_subscription or b"")
+        subscription = client.parse_subscription(name.encode(errors="surrogatepass") or b"-", value)
+        message = _Message(given_message) if given_message is not None else _find(client, args.message)
+        parsed = client.parse_message(message.value)
+        settings = client.settings
+        tokens = Tokenizer(settings.stop_words).tokens(parsed.text)
+        explained: dict[str, Any]
+        if isinstance(subscription, BooleanSubscription):
+            explained = explain_boolean(subscription, parsed, tokens)
+            if registered is not None and message.place is not None:
+                _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
+        else:
+            vocabulary = Vocabulary.load(settings.vocabulary) if settings.vocabulary else Vocabulary.empty()
+            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg)
+            if registered is not None:
+                _add_list(explained, client, registered, message)
+        explained["notes"] = _notes(client, settings, registered, explained)
+    id = message.id if message.id is not None else _id_of(message.value)
+    if args.output == "json":
+        put(json.dumps({"message": id, "subscription": name or None, "tokens": tokens, **explained}, ensure_ascii=False))
+    else:
+        put(*as_lines(explained, clean(name, 60) if name else "this subscription", "this message" if id is None else f"message {clean(id, 60)}"))
+    return 0
+
+
+# --- what is meant ----------------------------------------------------------------------------------------------------
+
+
+def _json_of(text: str) -> bytes | None:
+    """Return the JSON that an argument is or that the file has which it names; None for an id."""
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_bytes().strip()
+        except OSError as ex:
+            raise UsageError(f"{text[1:]} cannot be read: {ex}") from ex
+    return text.encode(errors="surrogatepass") if text.lstrip().startswith("{") else None
+
+
+def _subscription(value: bytes) -> tuple[str, bytes]:
+    """Return (id, record) of a subscription as JSON; its type is seen from its fields, and it needs no id."""
+    from dskype.deploy.client.records import json_object, subscription_type
+
+    fields = json_object(value)
+    if fields is None:
+        raise UsageError(f"expected a subscription as a JSON object, given: {value[:60].decode(errors='replace')!r}")
+    id = str(fields.pop("id", ""))
+    return id, json.dumps({"k": 10, "alpha": 0.5, **fields, "type": subscription_type(fields)}, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _registered(client: Any, id: str) -> Any:
+    found = client.subscription(id)
+    if found is None:
+        raise IllegalArgumentException(explain(f"There is no such subscription in topology {client.name!r}.", given=id, hint="'dskype sub list' lists them"))
+    return found
+
+
+def _find(client: Any, id: str) -> _Message:
+    """Return the newest message of an id that the topic still has."""
+    topic = client.topics.messages
+    place = _DEFAULT_ID.fullmatch(id)
+    progress = Progress(clear=True)
+    found = None
+    for record in client.scan(topic, progress=lambda read, size: progress(f"looking for message {clean(id, 60)}: {read:,} of {size:,} read")):
+        if place is not None and (record.partition, record.offset) == (int(place[1]), int(place[2])) and _id_of(record.value) is None:
+            found = _Message(record.value, id, record.timestamp, (record.partition, record.offset))
+            break
+        if id.encode() in (record.value or b"") and (own := _id_of(record.value)) is not None and str(own) == id:
+            found = _Message(record.value, own, record.timestamp, (record.partition, record.offset))
+    progress.end()
+    if found is None:
+        raise IllegalArgumentException(
+            explain(f"There is no such message in {topic}.", given=id, hint="it may have left the topic; give its JSON instead of its id")
+        )
+    return found
+
+
+def _id_of(value: bytes | None) -> Any:
+    from dskype.deploy.client.records import json_object
+
+    fields = json_object(value)
+    return None if fields is None else fields.get("id")
+
+
+# --- what a topology knows --------------------------------------------------------------------------------------------
+
+
+def _position(client: Any, message: _Message) -> int | None:
+    """Return where a message stands for the window; None where that is its time, or the topology has not read it yet."""
+    from dskype.deploy.client.records import json_object
+    from dskype.deploy.client.sequence import sequence_numbers
+
+    if message.place is None or client.settings.window_kind != "count":
+        return None
+    runs = (json_object(record.value) for record in client.scan(client.topics.sequence))
+    partition, offset = message.place
+    return sequence_numbers([run for run in runs if run is not None], partition)(offset)
+
+
+def _add_times(explained: dict[str, Any], ttl_s: float | None, message: _Message, registered: Any, position: int | None) -> None:
+    """Say whether the subscription lived when the message came."""
+    arrived_ms = message.arrived_ms or 0
+    arrived, began = clock_text(arrived_ms, True), clock_text(registered.registered_ms, True)
+    text = f"the message came at {arrived}, the subscription at {began}; only messages that come after it match"
+    times = [{"held": arrived_ms >= registered.registered_ms, "text": text}]
+    if position is not None and registered.status == "active" and registered.since is not None:
+        times.append({"held": position > registered.since, "text": f"this is message {position}; the subscription is active behind message {registered.since}"})
+    if ttl_s is not None:
+        ends_ms = registered.registered_ms + round(ttl_s * 1000)
+        times.append({"held": arrived_ms < ends_ms, "text": f"the subscription lives until {clock_text(ends_ms, True)}"})
+    explained["times"] = times
+    explained["matches"] = explained["matches"] and all(time["held"] for time in times)
+
+
+def _add_list(explained: dict[str, Any], client: Any, registered: Any, message: _Message) -> None:
+    """Say where the message stands in the newest published list."""
+    from dskype.deploy.client.explanation import explain_list
+
+    state = client.topk(registered.id)
+    if state is not None and state.registration in (None, registered.registration):
+        position = _position(client, message)
+        explained["list"] = explain_list(explained, message.id, state.entries, state.watermark, position, client.settings.extent)
+
+
+def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any]) -> list[str]:
+    notes = []
+    if registered is not None and registered.status != "active":
+        notes.append(f"the subscription is {registered.status}, not active")
+        if registered.status == "pending" and (refusal := client.refusal(registered.registration)):
+            notes.append(f"the topology refused it: {refusal}")
+    if explained["type"] == "topk":
+        if settings.vocabulary is None:
+            notes.append("there is no vocabulary: all words weigh the same (--vocabulary names one)")
+        if registered is not None and "list" not in explained:
+            notes.append("no list has been published for this subscription yet")
+    return notes

@@ -1,0 +1,288 @@
+"""Why a message does or does not match a boolean subscription, or what it scores for a top-k subscription: the parts of the answer, and as text.
+
+Scores come from the functions that the indexes use (:mod:`dskype.bolts._kernels`) and from the vocabulary, so they are those of the results, to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dskype.bolts import _kernels
+from dskype.deploy.machine.terminal import clean, counted
+from dskype.spouts import expression as expressions
+from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.vocabulary import Vocabulary
+
+__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
+
+_KM_PER_DEG = 111.195
+_EARTH_KM = 6371.0
+
+
+def explain_boolean(subscription: BooleanSubscription, message: Message, tokens: Sequence[str]) -> dict[str, Any]:
+    """Say whether a message matches a boolean subscription, and why.
+
+    :param tokens: of the message's text.
+    :returns: ``type``, ``matches``, ``rectangle`` (``bbox``, ``place``: [lat, lon] or None, ``area`` or None, ``inside``, and ``outside``: a map ``border``,
+        ``by_deg`` and ``by_km`` of each border that lies between the two) and ``expression`` (``text``, ``satisfied``, ``tree`` and ``needs``: the fewest words that
+        are missing). A node of the tree has ``satisfied`` and either ``word``, or ``operator`` and ``parts``.
+    """
+    area = message.bbox
+    outside = _outside(subscription.bbox, area or (message.lon, message.lat, message.lon, message.lat))
+    words = set(tokens)
+    tree = _tree(subscription.expression, words)
+    return {
+        "type": "boolean",
+        "matches": not outside and tree["satisfied"],
+        "rectangle": {
+            "bbox": list(subscription.bbox),
+            "place": None if area else [message.lat, message.lon],
+            "area": list(area) if area else None,
+            "inside": not outside,
+            "outside": outside,
+        },
+        "expression": {
+            "text": expressions.to_text(subscription.expression),
+            "satisfied": tree["satisfied"],
+            "tree": tree,
+            "needs": sorted(_needs(subscription.expression, words)),
+        },
+    }
+
+
+def explain_topk(subscription: TopkSubscription, message: Message, tokens: Sequence[str], vocabulary: Vocabulary, diagonal_deg: float) -> dict[str, Any]:
+    """Say what a message scores for a top-k subscription, and of which parts the score is made.
+
+    :param tokens: of the message's text.
+    :param diagonal_deg: of the data space.
+    :returns: ``type``, ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
+        ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
+        (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
+    """
+    wanted, weights = _weights(subscription.keywords, vocabulary)
+    found = dict(zip(*_weights(tokens, vocabulary)))
+    of_id = dict(zip(vocabulary.ids(subscription.keywords).tolist(), subscription.keywords))
+    df = dict(zip(wanted, vocabulary.df(wanted).tolist()))
+    common, missing, textual = [], [], 0.0
+    for term, weight in zip(wanted, weights):  # in rising order of the terms, as indexes add them up
+        if term in found:
+            textual += weight * found[term]
+            common.append({"word": of_id[term], "df": df[term], "subscription": weight, "message": found[term], "product": weight * found[term]})
+        else:
+            missing.append({"word": of_id[term], "df": df[term]})
+    area = message.bbox
+    dx, dy = message.lon - subscription.lon, message.lat - subscription.lat
+    spatial = float(_kernels.ssim(dx, dy, diagonal_deg))
+    return {
+        "type": "topk",
+        "score": float(_kernels.score(subscription.alpha, spatial, textual)) if common else None,
+        "alpha": subscription.alpha,
+        "k": subscription.k,
+        "place": {
+            "subscription": [subscription.lat, subscription.lon],
+            "message": [message.lat, message.lon],
+            "area": list(area) if area else None,
+            "distance_deg": math.hypot(dx, dy),
+            "distance_km": _distance_km(subscription.lat, subscription.lon, message.lat, message.lon),
+            "diagonal_deg": diagonal_deg,
+            "ssim": spatial,
+        },
+        "words": {"common": common, "missing": missing, "documents": vocabulary.documents, "tsim": textual},
+    }
+
+
+def explain_list(
+    explained: Mapping[str, Any],
+    message: str | int | None,
+    entries: Sequence[tuple[str | int, float]],
+    watermark: int,
+    position: int | None = None,
+    extent: int | None = None,
+) -> dict[str, Any]:
+    """Say where a message stands in a published top-k list, or what keeps it out.
+
+    :param explained: what :func:`explain_topk` returned.
+    :param message: the message's id; None: it has not been published.
+    :param entries: (message id, score) of the list, best first.
+    :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
+    :returns: ``watermark``, ``position``, ``size``, ``rank`` (None: not in the list), ``threshold`` (the score of the last entry of a full list, else None), ``would_be``
+        (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``below the threshold``, ``left the window``,
+        ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
+    """
+    score, full = explained["score"], len(entries) >= explained["k"]
+    rank = next((i for i, (id, _) in enumerate(entries, 1) if message is not None and id == message), None)
+    threshold = entries[-1][1] if full and entries else None
+    would_be = None if score is None or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
+    if rank is not None:
+        reason = "listed"
+    elif score is None:
+        reason = "no common word"
+    elif message is None:
+        reason = "below the threshold" if would_be is None else "not published"
+    elif position is not None and position > watermark:
+        reason = "came later"
+    elif position is not None and extent is not None and position <= watermark - extent:
+        reason = "left the window"
+    elif would_be is None:
+        reason = "below the threshold"
+    else:
+        reason = "not in the window" if position is None else "due"
+    return {"watermark": watermark, "position": position, "size": len(entries), "rank": rank, "threshold": threshold, "would_be": would_be, "reason": reason}
+
+
+# -- parts --------------------------------------------------------------------------------------------------------------
+
+
+def _weights(words: Sequence[str], vocabulary: Vocabulary) -> tuple[list[int], list[float]]:
+    terms, weights = vocabulary.weigh(words)
+    return terms.tolist(), weights.tolist()
+
+
+def _outside(bbox: Sequence[float], area: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the borders of a rectangle that lie between it and an area, with the gap."""
+    west, south, east, north = bbox
+    found = []
+    for border, gap_deg in (("south", south - area[3]), ("north", area[1] - north)):
+        if gap_deg > 0:
+            found.append({"border": border, "by_deg": gap_deg, "by_km": gap_deg * _KM_PER_DEG})
+    gaps = [
+        (max(w - other_e, other_w - e), "west" if w - other_e > other_w - e else "east")
+        for w, e in _spans(west, east)
+        for other_w, other_e in _spans(area[0], area[2])
+    ]
+    gap_deg, border = min(gaps)
+    if gap_deg > 0:
+        found.append({"border": border, "by_deg": gap_deg, "by_km": gap_deg * _KM_PER_DEG * math.cos(math.radians((area[1] + area[3]) / 2))})
+    return found
+
+
+def _spans(west: float, east: float) -> list[tuple[float, float]]:
+    return [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
+
+
+def _distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
+    """Return the length of the great circle between two points."""
+    a, b = math.radians(lat), math.radians(other_lat)
+    h = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(math.radians(other_lon - lon) / 2) ** 2
+    return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(h)))
+
+
+def _tree(expression: Any, words: set[str]) -> dict[str, Any]:
+    if not isinstance(expression, list):
+        return {"satisfied": expression in words, "word": expression}
+    parts = [_tree(part, words) for part in expression[1:]]
+    satisfied = (all if expression[0] == "and" else any)(part["satisfied"] for part in parts)
+    return {"satisfied": satisfied, "operator": expression[0], "parts": parts}
+
+
+def _needs(expression: Any, words: set[str]) -> set[str]:
+    """Return few words that a message lacks to satisfy an expression: all that an AND lacks, what the nearest part of an OR lacks."""
+    if not isinstance(expression, list):
+        return set() if expression in words else {expression}
+    needs = [_needs(part, words) for part in expression[1:]]
+    return set().union(*needs) if expression[0] == "and" else min(needs, key=len)
+
+
+# -- as text ------------------------------------------------------------------------------------------------------------
+
+
+def as_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
+    """Return an explanation as lines of text: the answer first, then its parts.
+
+    :param explained: what :func:`explain_boolean` or :func:`explain_topk` returned; ``list``, ``times`` and ``notes`` are shown if they are there.
+    :param subscription: what to call it, and ``message`` alike: ``message 17``.
+    """
+    lines = _boolean_lines(explained, subscription, message) if explained["type"] == "boolean" else _topk_lines(explained, subscription, message)
+    return lines + [f"note: {clean(note)}" for note in explained.get("notes", ())]
+
+
+def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
+    rectangle, expression = explained["rectangle"], explained["expression"]
+    lines = [f"{message} {'matches' if explained['matches'] else 'does not match'} {subscription}", ""]
+    where = f"the area {_numbers(rectangle['area'])}" if rectangle["area"] else f"the place {_numbers(rectangle['place'])}"
+    bbox = f"the rectangle {_numbers(rectangle['bbox'])}"
+    if rectangle["inside"]:
+        lines.append(f"rectangle   yes   {where} {'overlaps' if rectangle['area'] else 'is in'} {bbox}")
+    else:
+        lines.append(f"rectangle   no    {where} {'does not overlap' if rectangle['area'] else 'is outside'} {bbox}:")
+        for border in rectangle["outside"]:
+            beyond = "; west > east would cross the antimeridian" if border["by_deg"] > 180 else ""
+            lines.append(
+                f"                  it lies {border['by_deg']:.6g} degrees ({border['by_km']:,.3g} km) {border['border']} of the {border['border']} border{beyond}"
+            )
+    lines.append(f"expression  {_yes(expression['satisfied'])}   {clean(expression['text'])}")
+    if expression["tree"].get("parts") or not expression["satisfied"]:
+        lines += _tree_lines(expression["tree"], 12)
+    if expression["needs"]:
+        lines.append(f"            missing: {clean(' AND '.join(expression['needs']))}")
+    for time in explained.get("times", ()):
+        lines.append(f"time        {_yes(time['held'])}   {clean(time['text'])}")
+    return lines
+
+
+def _tree_lines(node: Mapping[str, Any], indent: int) -> list[str]:
+    what = clean(node["word"]) if "word" in node else ("all of" if node["operator"] == "and" else "any of")
+    lines = [f"{'':{indent}}{_yes(node['satisfied'])}   {what}"]
+    for part in node.get("parts", ()):
+        lines += _tree_lines(part, indent + 6)
+    return lines
+
+
+def _yes(held: bool) -> str:
+    return "yes" if held else "no "
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.10g}" for value in values)
+
+
+def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
+    place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
+    head = "has no word in common with" if score is None else f"scores {score:.6f} for"
+    lines = [f"{message} {head} {subscription}", ""]
+    centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
+    lines.append(
+        f"place   {_numbers(place['message'])}{centre} is {place['distance_deg']:.6g} degrees ({place['distance_km']:,.4g} km) from {_numbers(place['subscription'])}"
+    )
+    lines.append(
+        f"        SSim = 1 - {place['distance_deg']:.6g} / {place['diagonal_deg']:.6g} = {place['ssim']:.6f} (the diagonal of the space is {place['diagonal_deg']:.6g})"
+    )
+    if words["common"]:
+        width = max(4, *(len(clean(w["word"], 30)) for w in words["common"]))
+        lines.append(f"words   {'word':<{width}}  {'in texts':>10}  {'subscription':>12}  {'message':>8}  {'product':>8}")
+        lines += [
+            f"        {clean(w['word'], 30):<{width}}  {w['df']:>10,}  {w['subscription']:>12.6f}  {w['message']:>8.6f}  {w['product']:>8.6f}"
+            for w in words["common"]
+        ]
+        lines.append(
+            f"        TSim = the sum of the products = {words['tsim']:.6f} (rare words weigh more; the vocabulary is of {counted(words['documents'], 'text')})"
+        )
+    if words["missing"]:
+        lines.append(f"        not in the message: {', '.join(clean(w['word'], 30) for w in words['missing'])}")
+    if score is not None:
+        lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
+    else:
+        lines.append("score   none: a message without a common word enters no list, however near it is")
+    if "list" in explained:
+        lines.append(_list_line(explained))
+    return lines
+
+
+def _list_line(explained: Mapping[str, Any]) -> str:
+    found = explained["list"]
+    last = "" if found["threshold"] is None else f"; the last entry has {found['threshold']:.6f}"
+    held = f"the list holds {found['size']} of {explained['k']}{last}"
+    enough = f"its score is enough for rank {found['would_be']}, but " if found["would_be"] is not None else ""
+    texts = {
+        "listed": f"it has rank {found['rank']}: {held}",
+        "no common word": held,
+        "below the threshold": f"it is not in the list: the last of {explained['k']} entries has {found['threshold'] or 0:.6f}, which is more",
+        "not published": f"it would have rank {found['would_be']}: {held}",
+        "came later": f"the list is not as far: this is message {found['position']} ({held})",
+        "left the window": f"{enough}message {found['position']} has left the window ({held})",
+        "not in the window": f"{enough}the message is not in the window: it has left it, or came later ({held})",
+        "due": f"{enough}the list with it is not published yet ({held})",
+    }
+    return f"list    at watermark {found['watermark']} {texts[found['reason']]}"

@@ -1,0 +1,189 @@
+"""Explanations: they say what matches, with the scores of the indexes, and what is missing would be enough."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from dskype.bolts.skype import Skype
+from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_list, explain_topk
+from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.text import Tokenizer
+from dskype.spouts.vocabulary import Vocabulary
+from tests import naive
+
+TOKENIZER = Tokenizer()
+TEXTS = ["coffee by the lake", "lake park", "coffee coffee park", "museum of coffee", "harbour museum", "late night coffee"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.build(TEXTS, TOKENIZER)
+
+
+def message(text="", lat=0.0, lon=0.0, bbox=None):
+    return Message(None, text, lat, lon, None, bbox)
+
+
+def boolean(bbox, expression):
+    return BooleanSubscription("s", bbox, expression)
+
+
+# -- boolean --------------------------------------------------------------------------------------
+
+
+def any_expression(rng, depth=3):
+    if depth == 0 or rng.random() < 0.3:
+        return f"w{rng.randrange(8)}"
+    return [rng.choice(["and", "or"]), *(any_expression(rng, depth - 1) for _ in range(rng.randrange(2, 4)))]
+
+
+def any_area(rng, point):
+    south, north = sorted(rng.randrange(-6, 7) * 15.0 for _ in range(2))
+    west, east = (rng.randrange(-6, 7) * 30.0 for _ in range(2))
+    return (west, south, west, south) if point else (west, south, east, north)
+
+
+def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
+    rng, seen = random.Random(5), set()
+    for _ in range(2000):
+        bbox, expression, area = any_area(rng, rng.random() < 0.1), any_expression(rng), any_area(rng, rng.random() < 0.5)
+        tokens = [f"w{rng.randrange(8)}" for _ in range(rng.randrange(5))]
+        is_point = area[0] == area[2] and area[1] == area[3]
+        given = message(" ".join(tokens), area[1], area[0]) if is_point else message(" ".join(tokens), 0.0, 0.0, area)
+        found = explain_boolean(boolean(bbox, expression), given, tokens)
+        inside, satisfied = naive.overlapping(bbox, area), naive.satisfies(expression, set(tokens))
+        assert (found["matches"], found["rectangle"]["inside"], found["expression"]["satisfied"]) == (inside and satisfied, inside, satisfied)
+        assert inside == (not found["rectangle"]["outside"]) and satisfied == (not found["expression"]["needs"])
+        assert naive.satisfies(expression, set(tokens) | set(found["expression"]["needs"]))
+        lines = as_lines(found, "s", "m")
+        assert lines[0] == f"m {'matches' if inside and satisfied else 'does not match'} s" and all(line == line.rstrip() for line in lines)
+        seen.add((inside, satisfied))
+    assert len(seen) == 4
+
+
+def test_borders_are_named_with_their_gaps():
+    found = explain_boolean(boolean((10.0, 40.0, 20.0, 50.0), "x"), message("x", 51.0, 8.0), ["x"])
+    borders = {b["border"]: (b["by_deg"], round(b["by_km"], 1)) for b in found["rectangle"]["outside"]}
+    assert borders == {"north": (1.0, 111.2), "west": (2.0, 140.0)}
+    assert found["rectangle"]["inside"] is False and found["matches"] is False
+    text = "\n".join(as_lines(found, "s", "m"))
+    assert "it lies 1 degrees (111 km) north of the north border" in text and "2 degrees (140 km) west of the west border" in text
+    far = explain_boolean(boolean((170.0, -5.0, 180.0, 5.0), "x"), message("x", 0.0, -179.0), ["x"])
+    assert "west > east would cross the antimeridian" in "\n".join(as_lines(far, "s", "m"))
+    assert explain_boolean(boolean((170.0, -5.0, -178.0, 5.0), "x"), message("x", 0.0, -179.0), ["x"])["matches"]
+    on_the_border = explain_boolean(boolean((10.0, 40.0, 20.0, 50.0), "x"), message("x", 50.0, 20.0), ["x"])
+    assert on_the_border["matches"] and on_the_border["rectangle"]["outside"] == []
+
+
+def test_the_parts_of_an_expression_are_shown_with_what_is_missing():
+    found = explain_boolean(
+        boolean((0.0, 0.0, 1.0, 1.0), ["and", "coffee", ["or", "wifi", ["and", "late", "night"]]]), message("late coffee", 0.5, 0.5), ["late", "coffee"]
+    )
+    assert found["expression"]["needs"] == ["wifi"] and not found["matches"]
+    assert as_lines(found, "s", "m") == [
+        "m does not match s",
+        "",
+        "rectangle   yes   the place 0.5, 0.5 is in the rectangle 0, 0, 1, 1",
+        "expression  no    coffee AND (wifi OR late AND night)",
+        "            no    all of",
+        "                  yes   coffee",
+        "                  no    any of",
+        "                        no    wifi",
+        "                        no    all of",
+        "                              yes   late",
+        "                              no    night",
+        "            missing: wifi",
+    ]
+
+
+# -- top-k ----------------------------------------------------------------------------------------
+
+
+def test_the_score_is_that_of_the_oracle(vocabulary):
+    rng = random.Random(2)
+    words = [vocabulary.term(i) for i in range(len(vocabulary))] + ["unknown", "stranger"]
+    df = {w: int(vocabulary.df(vocabulary.ids([w]))[0]) for w in words}
+    scored = 0
+    for _ in range(300):
+        tokens, keywords = [rng.choice(words) for _ in range(rng.randrange(6))], rng.sample(words, rng.randrange(1, 4))
+        s = TopkSubscription("s", keywords, 1, rng.choice([0.0, 1.0, rng.random()]), rng.uniform(-5, 5), rng.uniform(-5, 5))
+        m = message(" ".join(tokens), rng.uniform(-5, 5), rng.uniform(-5, 5))
+        found = explain_topk(s, m, tokens, vocabulary, 20.0)
+        counts = {t: tokens.count(t) for t in tokens}
+
+        def by_id(weights):
+            return {int(vocabulary.ids([w])[0]): value for w, value in weights.items()}
+
+        expected = naive.score(
+            {"lat": s.lat, "lon": s.lon, "alpha": s.alpha, "weights": by_id(naive.norm_weights(dict.fromkeys(keywords, 1), df, vocabulary.documents))},
+            {"lat": m.lat, "lon": m.lon, "weights": by_id(naive.norm_weights(counts, df, vocabulary.documents)) if counts else {}},
+            20.0,
+        )
+        if expected is None:
+            assert found["score"] is None and not found["words"]["common"]
+            continue
+        scored += 1
+        assert found["score"] == pytest.approx(expected, abs=1e-12)
+        assert found["words"]["tsim"] == sum(w["product"] for w in found["words"]["common"])
+        assert {w["word"] for w in found["words"]["common"]} | {w["word"] for w in found["words"]["missing"]} == set(keywords)
+        assert f"scores {found['score']:.6f} for s" in as_lines(found, "s", "m")[0]
+    assert scored > 100
+
+
+def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
+    skype = Skype.from_texts(TEXTS, window=10)
+    vocabulary = Vocabulary.build(TEXTS, TOKENIZER)
+    skype.subscribe("s", "coffee park", lat=48.1, lon=11.6, k=10, alpha=0.3)
+    skype.publish([(str(i), text, 48.0 + i, 11.0 - i) for i, text in enumerate(TEXTS)])
+    s = TopkSubscription("s", ["coffee", "park"], 10, 0.3, 48.1, 11.6)
+    found = {}
+    for i, text in enumerate(TEXTS):
+        explained = explain_topk(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.skype.engine.diagonal_deg)
+        if explained["score"] is not None:
+            found[str(i)] = explained["score"]
+    assert found == dict(skype.results("s")) and len(found) == 5
+
+
+def test_places_and_words_are_shown(vocabulary):
+    s = TopkSubscription("s", ["coffee", "harbour", "zebra"], 3, 0.5, 48.0, 11.0)
+    found = explain_topk(s, message("harbour coffee, coffee!", 48.0, 12.0), ["harbour", "coffee", "coffee"], vocabulary, 402.0)
+    assert found["place"]["distance_deg"] == 1.0 and found["place"]["distance_km"] == pytest.approx(74.4, abs=0.1)
+    assert [w["word"] for w in found["words"]["common"]] == ["harbour", "coffee"] and found["words"]["missing"] == [{"word": "zebra", "df": 1}]
+    text = "\n".join(as_lines(found, "s", "m"))
+    assert "1 degrees (74.4" in text and "not in the message: zebra" in text and "SSim = 1 - 1 / 402" in text and f"= {found['score']:.6f}" in text
+    none = explain_topk(s, message("tea", 48.0, 11.0), ["tea"], vocabulary, 402.0)
+    assert none["score"] is None and "has no word in common with s" in as_lines(none, "s", "m")[0]
+
+
+def test_the_list_says_what_keeps_a_message_out(vocabulary):
+    s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0)
+    found = explain_topk(s, message("coffee", 0.0, 10.0), ["coffee"], vocabulary, 100.0)  # scores 0.9
+    none = explain_topk(s, message("tea", 0.0, 10.0), ["tea"], vocabulary, 100.0)
+
+    def reason(explained, id, *entries, **where):
+        answer = explain_list(explained, id, entries, 7, **where)
+        text = as_lines({**explained, "list": answer}, "s", "m")[-1]
+        assert "at watermark 7" in text and "None" not in text
+        return answer["reason"], answer["rank"], answer["threshold"], answer["would_be"]
+
+    assert reason(found, 5, ("a", 0.95), (5, 0.9)) == ("listed", 2, 0.9, 2)
+    assert reason(found, 5, ("5", 0.95), ("b", 0.94)) == ("below the threshold", None, 0.94, None)
+    assert reason(found, 5, ("a", 0.95)) == ("not in the window", None, None, 2)
+    assert reason(found, None, ("a", 0.95), ("b", 0.5)) == ("not published", None, 0.5, 2)
+    assert reason(found, None, ("a", 0.95), ("b", 0.94)) == ("below the threshold", None, 0.94, None)
+    assert reason(none, 5) == ("no common word", None, None, None)
+    for position, expected in ((8, "came later"), (3, "left the window"), (4, "due"), (7, "due")):
+        assert reason(found, 5, ("a", 0.95), position=position, extent=4) == (expected, None, None, 2)
+    assert reason(found, 5, ("a", 0.95), ("b", 0.94), position=5, extent=4)[0] == "below the threshold"
+    assert reason(found, 5, (5, 0.9), position=5, extent=4)[0] == "listed"
+
+
+def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
+    s = TopkSubscription("s", ["\x1b[31mred"], 1, 0.5, 0.0, 0.0)
+    lines = as_lines(explain_topk(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
+    lines += as_lines({**explain_boolean(boolean((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"]), message("x"), ["x"]), "notes": ["\x1b"]}, "s", "m")
+    assert "\x1b" not in "".join(lines)
+    assert np.isfinite(explain_topk(s, message("x"), [], vocabulary, 1.0)["place"]["ssim"])
