@@ -183,7 +183,7 @@ def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], mon
         assert "No cluster is named. hint: use --bootstrap-servers" in capsys.readouterr().err
         assert cli.main([*verb, "--bootstrap-servers", bootstrap_servers, "-t", "cli not there"]) == 1
         assert re.search(
-            r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology makes its topics when it starts: run one of the name 'cli not there'",
+            r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology creates its topics when it starts: run one named 'cli not there'",
             capsys.readouterr().err,
         )
     admin = TopicAdmin(KafkaSettings(bootstrap_servers))
