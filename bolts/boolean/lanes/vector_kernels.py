@@ -94,7 +94,7 @@ if WIDE:
         :param x_low, ...: the other rectangle, int64s of 16 bits.
         """
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
             west, south, east, north = (_load(builder, address, _I16, skip=32 * i) for i in range(4))
             x_low, y_low, x_high, y_high = (_splat(builder, builder.trunc(a, _I16)) for a in args[2:])
@@ -105,13 +105,13 @@ if WIDE:
                 masks.append(_mask(builder, builder.and_(across, along)))
             return builder.or_(masks[0], builder.shl(masks[1], _I64(16)))
 
-        return types.int64(edges, types.int64, *[types.int64] * 4), codegen
+        return types.int64(edges, types.int64, *[types.int64] * 4), _emit
 
     @intrinsic
     def covered_floats(typingctx, edges, at, x_low, y_low, x_high, y_high):
         """Return which of 16 rectangles overlap one, in 16 bits; as :func:`covered`, of float32."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
             west, south, east, north = (_load(builder, address, _F32, skip=64 * i) for i in range(4))
             x_low, y_low, x_high, y_high = (_splat(builder, a) for a in args[2:])
@@ -119,19 +119,19 @@ if WIDE:
             along = builder.and_(builder.fcmp_ordered("<=", south, y_high), builder.fcmp_ordered("<=", y_low, north))
             return _mask(builder, builder.and_(across, along))
 
-        return types.int64(edges, types.int64, *[types.float32] * 4), codegen
+        return types.int64(edges, types.int64, *[types.float32] * 4), _emit
 
     @intrinsic
     def equal(typingctx, codes, at, code):
         """Return which of 64 uint16 are ``code``, as 64 bits of an int64."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
             value = _splat(builder, builder.trunc(args[2], _I16), 32)
             low, high = (_mask(builder, builder.icmp_unsigned("==", _load(builder, address, _I16, 32, skip), value)) for skip in (0, 64))
             return builder.or_(low, builder.shl(high, _I64(32)))
 
-        return types.int64(codes, types.int64, types.int64), codegen
+        return types.int64(codes, types.int64, types.int64), _emit
 
     @intrinsic
     def wanted_bits(typingctx, codes, at, bitmap):
@@ -141,7 +141,7 @@ if WIDE:
         :param bitmap: int32[2048].
         """
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
             base = context.make_array(signature.args[2])(context, builder, args[2]).data
             base = builder.bitcast(base, ir.IntType(8).as_pointer())
@@ -157,94 +157,94 @@ if WIDE:
                 found = bit if found is None else builder.and_(found, bit)
             return _mask(builder, builder.trunc(found, ir.VectorType(_I1, 16)))
 
-        return types.int64(codes, types.int64, bitmap), codegen
+        return types.int64(codes, types.int64, bitmap), _emit
 
     @intrinsic
     def flagged(typingctx, values, at):
         """Return which of 16 int32 are negative."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             value = _load(builder, _address(context, builder, signature.args[0], args[0], args[1]), _I32)
             return _mask(builder, builder.icmp_signed("<", value, ir.Constant(value.type, [0] * 16)))
 
-        return types.int64(values, types.int64), codegen
+        return types.int64(values, types.int64), _emit
 
     @intrinsic
     def below(typingctx, values, at, limit):
         """Return which of 16 int32 are below a limit."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             value = _load(builder, _address(context, builder, signature.args[0], args[0], args[1]), _I32)
             return _mask(builder, builder.icmp_signed("<", value, _splat(builder, builder.trunc(args[2], _I32))))
 
-        return types.int64(values, types.int64, types.int64), codegen
+        return types.int64(values, types.int64, types.int64), _emit
 
     @intrinsic
     def pack(typingctx, values, at, mask, out, n):
         """Write those of 16 int32 whose bit is set to ``out``, from ``n`` on."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             value = _load(builder, _address(context, builder, signature.args[0], args[0], args[1]), _I32)
             _store(builder, _address(context, builder, signature.args[3], args[3], args[4]), _compress(builder, value, args[2]))
             return context.get_dummy_value()
 
-        return types.void(values, types.int64, types.int64, out, types.int64), codegen
+        return types.void(values, types.int64, types.int64, out, types.int64), _emit
 
     @intrinsic
     def pack_places(typingctx, first, mask, out, n):
         """Write ``first`` plus the place of each set bit to ``out``, from ``n`` on."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             value = builder.add(_splat(builder, builder.trunc(args[0], _I32)), _indices(range(16)))
             _store(builder, _address(context, builder, signature.args[2], args[2], args[3]), _compress(builder, value, args[1]))
             return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64, out, types.int64), codegen
+        return types.void(types.int64, types.int64, out, types.int64), _emit
 
     @intrinsic
     def fill(typingctx, out, n, value):
         """Write a value 16 times to ``out`` (int32[]), from ``n`` on."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             _store(builder, _address(context, builder, signature.args[0], args[0], args[1]), _splat(builder, builder.trunc(args[2], _I32)))
             return context.get_dummy_value()
 
-        return types.void(out, types.int64, types.int64), codegen
+        return types.void(out, types.int64, types.int64), _emit
 
     @intrinsic
     def bits(typingctx, mask):
         """Return how many bits are set."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             return builder.ctpop(args[0])
 
-        return types.int64(types.int64), codegen
+        return types.int64(types.int64), _emit
 
     @intrinsic
     def lowest(typingctx, mask):
         """Return the place of the lowest bit that is set; there is one."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             return builder.cttz(args[0], _I1(1))
 
-        return types.int64(types.int64), codegen
+        return types.int64(types.int64), _emit
 
     @intrinsic
     def fetch(typingctx, array, at):
         """Let the memory bring what is at a place of an array, without waiting for it."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             pointer = builder.inttoptr(_address(context, builder, signature.args[0], args[0], args[1]), ir.IntType(8).as_pointer())
             _call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, _I32(0), _I32(3), _I32(1))
             return context.get_dummy_value()
 
-        return types.void(array, types.int64), codegen
+        return types.void(array, types.int64), _emit
 
     @intrinsic
     def order(typingctx, values, at, n):
         """Sort up to 16 int32 in place (a bitonic network)."""
 
-        def codegen(context, builder, signature, args):
+        def _emit(context, builder, signature, args):
             address = _address(context, builder, signature.args[0], args[0], args[1])
             value = _load(builder, address, _I32)
             inside = builder.icmp_signed("<", _indices(range(16)), _splat(builder, builder.trunc(args[2], _I32)))
@@ -263,7 +263,7 @@ if WIDE:
             _call(builder, "llvm.masked.store.v16i32.p0", ir.VoidType(), value, pointer, _I32(4), inside)
             return context.get_dummy_value()
 
-        return types.void(values, types.int64, types.int64), codegen
+        return types.void(values, types.int64, types.int64), _emit
 
 else:
 
