@@ -11,6 +11,7 @@ __all__ = [
     "Claim",
     "Experiment",
     "Found",
+    "LeftOutError",
     "Row",
     "Rows",
     "best",
@@ -33,6 +34,10 @@ Rows = Mapping[tuple[str, Any], Found]
 """What was measured, by (series, x)."""
 
 HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
+
+
+class LeftOutError(Exception):
+    """A row cannot be measured; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Run all rows of an experiment, and check its claims.
 
-    :param run: measures a setting.
+    :param run: measures a setting, or raises :class:`LeftOutError`.
     :param missing: what a setting names that is not there (None: nothing): its row is left out.
     :param plain: a setting as plain values.
     :param tell: called after each row with its name and what was found.
@@ -94,7 +99,11 @@ def run_experiment(
         if lacks := missing(row.setting):
             notes.append(f"{row.series} is left out: {lacks}")
             continue
-        result = run(row.setting)
+        try:
+            result = run(row.setting)
+        except LeftOutError as reason:
+            notes.append(f"{row.series} is left out: {reason}")
+            continue
         place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
         tell(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
         rows.append({"series": row.series, "x": row.x, "setting": plain(row.setting), **result})
