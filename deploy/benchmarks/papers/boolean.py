@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, warm_up
+from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, warm_up, within
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.benchmarks.papers import boolean_report
