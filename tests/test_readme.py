@@ -78,6 +78,7 @@ def test_the_client_of_the_readme_gets_the_results_of_a_topology(monkeypatch, ca
     monkeypatch.setattr(pubsub, "time", SimpleNamespace(monotonic=lambda: kafka.seconds))
     monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: kafka.send(*record))
     monkeypatch.setattr(pubsub.PubSub, "require", lambda client, *topics: None)
+    monkeypatch.setattr(pubsub.PubSub, "_exists", lambda client, *topics: True)
     monkeypatch.setattr(pubsub.PubSub, "running_conf", lambda client: kafka.simulation.conf)
     example("PubSub")
     *changes, entries = capsys.readouterr().out.splitlines()

@@ -1,7 +1,7 @@
-"""Writes messages and subscriptions for a benchmark, from a process of its own, so that its work is told apart from the topology's.
+"""Write messages and subscriptions for a benchmark from a separate process, so that its work is not counted as the topology's.
 
-Everything is encoded before it is asked for. The process takes one JSON object per line on stdin and answers with one on
-stdout: first what to write and where, then commands (``do``: ``messages``, ``paced``, ``subscriptions``, ``boolean_subscriptions``).
+Everything is encoded beforehand. The process reads one JSON object per line from stdin, and answers with one on stdout: first its configuration,
+then commands (``do``: ``messages``, ``paced``, ``subscriptions``, ``boolean_subscriptions``).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dskype.topology.errors import TopologyError
 __all__ = ["Feeder", "due"]
 
 _LINGER_MS, _STEP_S = 20, 0.05
-"""Few requests: writing must not take what is measured (Kafka's time of a message is that of its arrival)."""
+"""Few requests, so that writing takes little of the measured machine. Kafka's time of a message is that of its arrival."""
 
 
 class Feeder:
-    """The process that writes.
+    """Starts the process that writes, and sends it commands.
 
     :param kafka: the brokers (:class:`~dskype.topology.runtime.kafka.KafkaSettings`).
     :param topics: (messages, subscriptions): names of the topics.
-    :param messages: how many different messages to prepare; None: every place once. They come again when more are asked for.
-    :param places: file of places; default those of the package.
+    :param messages: how many different messages to prepare; None: every place once. They repeat if more are needed.
+    :param places: file of places; default: that of the package.
     """
 
     def __init__(self, kafka: Any, topics: tuple[str, str], *, messages: int | None = None, places: str | None = None, seed: int = 0) -> None:
@@ -40,19 +40,19 @@ class Feeder:
         self._send(servers=kafka.bootstrap_servers, options=dict(kafka.options), topics=topics, messages=messages, places=places, seed=seed)
 
     def ready(self) -> dict[str, Any]:
-        """Wait until everything is encoded; return how many messages there are, and bytes of one on average."""
+        """Wait until everything is encoded; return how many messages there are, and their average size in bytes."""
         return self._answer()
 
     def messages(self, n: int) -> dict[str, Any]:
-        """Write the next ``n`` messages as fast as possible; returns when Kafka has them: ``started_ms``, ``ended_ms``."""
+        """Write the next ``n`` messages as fast as possible; when Kafka has them, return ``started_ms`` and ``ended_ms``."""
         return self._sent(self._do(do="messages", n=n))
 
     def paced(self, rate: float, seconds: float) -> dict[str, Any]:
-        """Write at ``rate`` messages a second for so long, whatever becomes of them (open loop)."""
+        """Write ``rate`` messages per second for some seconds, however fast they are processed (open loop)."""
         return self._sent(self._do(do="paced", rate=rate, seconds=seconds))
 
     def subscriptions(self, n: int, k: int) -> dict[str, Any]:
-        """Register ``n`` top-k subscriptions of ``k`` results each as fast as possible."""
+        """Register ``n`` top-k subscriptions with this ``k`` as fast as possible."""
         return self._do(do="subscriptions", n=n, k=k)
 
     def boolean_subscriptions(self, n: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Feeder:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # the answer tells
+            pass  # reading the answer reports it
 
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline()
@@ -98,12 +98,12 @@ class Feeder:
 
 
 def due(rate: float, elapsed_s: float, seconds: float) -> int:
-    """Return how many messages have to be out by now at a fixed rate; all of them when the time is over."""
+    """Return how many messages must have been sent by now at a fixed rate; all of them after the end."""
     return int(rate * min(elapsed_s, seconds))
 
 
 class _Writer:
-    """The other end, in the process."""
+    """Executes the commands, in the process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         from dskype.deploy.demo import places
@@ -165,7 +165,7 @@ class _Writer:
 
 
 def main() -> None:
-    """Serve one benchmark until its end of stdin."""
+    """Serve one benchmark until the end of stdin."""
     lines = iter(sys.stdin.buffer.readline, b"")
     writer = _Writer(json.loads(next(lines)))
     print(json.dumps(writer.describe()), flush=True)

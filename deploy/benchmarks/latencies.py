@@ -1,4 +1,4 @@
-"""What a benchmark records of a running topology, and how long messages took to their results."""
+"""Record the reports of a running topology, and measure the times from messages to their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Recorder:
         try:
             while not self._stop.is_set():
                 self._reader.poll(200)
-        except Exception as error:  # told by whoever waits for what does not come
+        except Exception as error:  # the waiting thread reports it
             self.failure = error
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Recorder:
 class Latencies:
     """Times from a message's arrival in Kafka to its results there.
 
-    :param messages: watermark of a message -> (when Kafka took it, epoch ms; its id as JSON text).
+    :param messages: watermark of a message -> (its time in Kafka, epoch ms; its id as JSON text).
     :param op: the results that count: ``add`` of top-k subscriptions, ``match`` of boolean ones.
     """
 
@@ -54,16 +54,16 @@ class Latencies:
         self._messages = messages
         self._result = f',"op":"{op}","message":'.encode()
         self.first: dict[int, int] = {}
-        """Watermark -> ms to the first delta of that message, or to the first list that has it."""
+        """Watermark -> ms to the first delta of that message, or to the first list with it."""
         self.all: list[int] = []
-        """ms to each delta, or group of matches, that a message caused when it came."""
+        """ms to each delta, or group of matches, that a message caused at its own watermark."""
         self.records = self.bytes = self.lists = self.matches = 0
         self._watermarks = {id: watermark for watermark, (_, id) in messages.items()}
         self._listed: list[int] = []
         self._newest: dict[bytes, int] = {}  # subscription -> watermark of its last list
 
-    def add(self, value: bytes, time_ms: int) -> None:
-        """Take in a delta; what is not an ``add`` (or a ``match``) of the message at its own watermark is passed over."""
+    def add_delta(self, value: bytes, time_ms: int) -> None:
+        """Add a delta. Only an ``add`` (or a ``match``) of a message at its own watermark has a latency."""
         self.records += 1
         self.bytes += len(value)
         head, found, tail = value.partition(self._result)
@@ -73,22 +73,22 @@ class Latencies:
         message = self._messages.get(watermark)
         if message is None or not tail.startswith((message[1] + b",", message[1] + b"}")):
             return
-        self.all.append(self._came(watermark, time_ms))
+        self.all.append(self._note_result(watermark, time_ms))
 
     def add_group(self, value: bytes, time_ms: int) -> None:
-        """Take in the matches of a message that one record holds."""
+        """Add a record with all matches of a message."""
         found = json.loads(value)
         self.records += 1
         self.bytes += len(value)
         self.matches += len(found["subscriptions"])
         if found["watermark"] in self._messages:
-            self.all.append(self._came(found["watermark"], time_ms))
+            self.all.append(self._note_result(found["watermark"], time_ms))
 
     def add_list(self, value: bytes | None, time_ms: int) -> None:
-        """Take in a whole list, all in order; counted are messages that came after the last one of this subscription.
+        """Add a whole list; lists must come in order. Only messages that arrived after the subscription's previous list have a latency.
 
-        An older one that is new in the list has moved up because another expired: the time since it came says nothing. One that comes later has come
-        before, too (where there are fewer places than messages).
+        An older message that is new in the list has moved up because another one expired. A message with a later watermark has an id that occurs
+        several times, because there are more messages than places.
         """
         self.lists += 1
         if not value:
@@ -100,10 +100,10 @@ class Latencies:
         for entry in entries.split(b'{"message":')[1:]:
             watermark = self._watermarks.get(entry[: entry.index(b',"score":')], -1)
             if last < watermark <= now:
-                self._listed.append(self._came(watermark, time_ms))
+                self._listed.append(self._note_result(watermark, time_ms))
 
-    def _came(self, watermark: int, time_ms: int) -> int:
-        """Note that a result of a message came; returns after how many ms."""
+    def _note_result(self, watermark: int, time_ms: int) -> int:
+        """Note a result of a message; return its latency in ms."""
         ms = time_ms - self._messages[watermark][0]
         if ms < self.first.get(watermark, ms + 1):
             self.first[watermark] = ms
@@ -128,7 +128,7 @@ class Latencies:
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:
-    """Return the smallest value that at least ``q`` of all do not exceed; the median of an even number is between two. None of none."""
+    """Return the smallest value that at least a share ``q`` of all values does not exceed; for 0.5 the median. None if there are no values."""
     ordered = sorted(values)
     if not ordered:
         return None

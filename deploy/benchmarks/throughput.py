@@ -2,12 +2,12 @@
 
 For each number of subscriptions, on Spark and Kafka on this machine, with the topology of ``deploy/topologies/dskype.yaml``:
 
-1. the window is filled with messages (places of the world) and the subscriptions are registered, drawn as in the Skype paper:
-   1 to 5 keywords of a random message, its location, alpha ~ U(0, 1). Each is evaluated over the full window;
-2. *throughput*: more messages than can be applied lie in Kafka. Counted is what the slowest subscription task has applied, by
-   its watermark; the rate is the median of windows of some seconds, after a warm-up;
-3. *latency*: messages come at half that rate, or at a given one, whatever becomes of them. A message's latency is the time from when Kafka took
-   it to when Kafka took the first delta that it caused, or the first list with it, both by the broker's clock.
+1. The window is filled with messages (places of the world). Subscriptions are registered, drawn as in the Skype paper: 1 to 5 keywords of a
+   random message, its location, alpha ~ U(0, 1). Each is evaluated over the full window.
+2. *Throughput*: Kafka always has more messages than can be applied. What counts is how many the slowest subscription task has applied, by its
+   watermark. The rate is the median of windows of some seconds, after a warm-up.
+3. *Latency*: messages come at half that rate, or at a given one, however fast they are processed. A message's latency is the time from its
+   arrival in Kafka to that of the first delta that it caused, or of the first list with it, both by the broker's clock.
 
 Processor time, counters and memory are those of the throughput phase.
 
@@ -61,32 +61,32 @@ _TOPOLOGY = TOPOLOGIES / "dskype.yaml"
 _SPOUT, _DISTRIBUTION_BOLT, _SUBSCRIPTION_BOLT = "message-spout", "distribution-bolt", "subscription-bolt"
 _STEP_S = 0.25
 _LEAST_BACKLOG, _LEAST_BACKLOG_S = 10_000, 4
-"""More messages are written when fewer wait, or what waits is worth less than so many seconds."""
+"""More messages are written when fewer than this wait, or when they last for fewer seconds than this."""
 _FASTER = 1.4
-"""Than during the warm-up; else messages would have to be written while it is measured."""
+"""The backlog is sized for a rate this many times that of the warm-up, so that hardly any messages must be written during the measurement."""
 _LARGEST_BATCH = 25_000
 _FRAMES = 400
-"""Records of each inbox partition that are looked into for the sizes of streams."""
+"""How many records of each inbox partition are decoded to measure the sizes of streams."""
 _READ_AT_MOST = 3_000_000
-"""Deltas that are read for latencies."""
+"""How many deltas are read for latencies."""
 
 _WARM_UP_S = 5.0
-"""At the rate at which latency is measured, before."""
+"""Warm-up before latency is measured, at the same rate."""
 _LISTS_AT_MOST = 600_000
-"""Lists that are read for latencies."""
+"""How many lists are read for latencies."""
 _READING_S = 15
-"""More than it takes until so many have been read as are written meanwhile."""
+"""Added to the delay of compaction, so that lists are read before they are compacted."""
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
 class _Run:
-    """One number of subscriptions on a topology of its own.
+    """The measurement of one number of subscriptions, on its own topology.
 
     :param cluster: a LocalCluster.
     :param n: how many subscriptions.
-    :param conf: configuration above the file's.
+    :param conf: configuration that overrides the file's.
     """
 
     def __init__(self, cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class _Run:
         self._topic_config = topic_config(Settings.from_conf(self.flux.config))
 
     def measure(self) -> dict[str, Any]:
-        """Run it all and return what was found."""
+        """Run all phases, and return the measures."""
         args, result = self.args, self.result
         result["load_average"] = [os.getloadavg()[0]]
         made = self._make_topics()
@@ -119,28 +119,28 @@ class _Run:
                     self._latency()
                 if args.verify:
                     self._verify()
-                result["dead_letters"] = sum(self.history.now(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
+                result["dead_letters"] = sum(self.history.total(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
                 result["errors"] = [e["error"] for e in self.history.errors]
                 result["restarts"] = len(self.handle.backend.restarts)
         finally:
-            if self.cluster.environment.broker is None:  # an embedded broker ends with its data
+            if self.cluster.environment.broker is None:  # an embedded broker is removed with its data
                 self._delete(made)
         result["load_average"].append(os.getloadavg()[0])
         return result
 
     def _make_topics(self) -> list[str]:
-        """Make the topics; results get the broker's time, as messages have it, so that latencies are by one clock.
+        """Create the topics. Results get the broker's time, as messages do, so that latencies are by one clock.
 
-        Lists are compacted as much, but later: the first list with a message must still be there when it is looked for. With a warm-up that is
-        longer than that, throughput is measured with compaction, too.
+        Lists are compacted as usual, but later: the first list with a message must still exist when it is read. If the warm-up is longer than
+        that delay, throughput is measured with compaction, too.
         """
         with closing(TopicAdmin(self.kafka)) as admin:
             if existing := admin.existing(self.topics):
                 raise TopologyError(
                     explain(
-                        f"Topics of a topology {self.name} are there already.",
+                        f"Topics of a topology {self.name} exist already.",
                         given=", ".join(existing),
-                        hint="delete them, or leave --bootstrap-servers away: the benchmark then has a broker of its own",
+                        hint="delete them, or omit --bootstrap-servers: then the benchmark has its own broker",
                     )
                 )
             clock = {"message.timestamp.type": "LogAppendTime"}
@@ -168,7 +168,7 @@ class _Run:
                 raise TopologyError(f"the metrics of {self.name} cannot be read: {self._recorder.failure}") from self._recorder.failure
             if time.monotonic() > deadline:
                 errors = [e["error"][-800:] for e in self.history.errors][-2:]
-                raise TopologyError(f"{what} did not come about within {self.args.timeout:g} s; {state()}; errors: {errors}")
+                raise TopologyError(f"{what} not reached within {self.args.timeout:g} s; {state()}; errors: {errors}")
             if time.monotonic() - told > 10:
                 told = time.monotonic()
                 say(f"  waiting for {what}: {state()}")
@@ -191,19 +191,19 @@ class _Run:
 
         def active() -> bool:
             return (
-                history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions") >= self.n
-                and not history.now(_SUBSCRIPTION_BOLT, "metrics/pending_evaluations")
+                history.total(_SUBSCRIPTION_BOLT, "metrics/subscriptions") >= self.n
+                and not history.total(_SUBSCRIPTION_BOLT, "metrics/pending_evaluations")
                 and self._end(self.topics.registrations) >= self.n
             )
 
         self._wait(
             active,
             f"{self.n:,} active subscriptions",
-            lambda: ", ".join(f"{history.now(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")),
+            lambda: ", ".join(f"{history.total(_SUBSCRIPTION_BOLT, f'metrics/{m}'):,.0f} {m}" for m in ("subscriptions", "pending_evaluations")),
         )
         last = self._read(self.topics.registrations, max(0, self._end(self.topics.registrations) - 1))
         result["all_active_s"] = (next(last).timestamp - started_ms) / 1000
-        result["placements"] = history.now(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
+        result["placements"] = history.total(_SUBSCRIPTION_BOLT, "metrics/subscriptions")
         say(f"  {self.n:,} subscriptions: active after {result['all_active_s']:.1f} s")
         if self.args.register == "empty" and not boolean:
             self._fill()
@@ -217,7 +217,7 @@ class _Run:
 
     def _throughput(self) -> None:
         args, result, feeder, history = self.args, self.result, self.feeder, self.history
-        # The warm-up shows how fast it is; then so much is written that next to nothing has to be while it is measured.
+        # The warm-up shows the rate. Then enough messages are written that hardly any must be written during the measurement.
         rate, backlog = self._warm_up(), []
         self._keep_backlog(_FASTER * rate, args.seconds + _LEAST_BACKLOG_S)
         written, meter = feeder.written, Meter(history.pids)
@@ -261,9 +261,9 @@ class _Run:
             result["streams"] = self._streams(start_ms, stop_ms, applied)
 
     def _warm_up(self) -> float:
-        """Keep the topology busy until it has applied messages for the time of the warm-up; return how many a second.
+        """Keep the topology busy for the time of the warm-up; return the rate, messages per second.
 
-        A micro-batch may take seconds, and what it has done shows at its end: so the rate is taken between two ends.
+        A micro-batch may take seconds, and its work is reported at its end, so the rate is measured between two such ends.
         """
         first = self.feeder.written
         started_ms, rate = _now_ms(), 0.0
@@ -278,53 +278,53 @@ class _Run:
         return rate
 
     def _keep_backlog(self, rate: float, least_s: float) -> None:
-        """Write messages when what is left is worth less than ``least_s`` seconds, or less than two micro-batches: one may be under way unseen."""
+        """Write messages if those that wait last for less than ``least_s`` seconds, or for about two micro-batches, one of which may be running."""
         batch = min(_LARGEST_BATCH, self.history.largest_step(_SUBSCRIPTION_BOLT, "watermark"))
         least, left = max(_LEAST_BACKLOG, rate * least_s, 2.5 * batch), self.feeder.written - self._applied()
         if left < least:
             self.feeder.messages(int(least - left + _LEAST_BACKLOG / 2))
 
     def _waiting(self, backlog: list[tuple[int, int]]) -> dict[str, float]:
-        """Return how many messages waited before each stage, at the median: the queue stands before the slowest.
+        """Return the median number of messages that waited before each stage; the queue is before the slowest one.
 
         :param backlog: (time, messages written until then).
         """
         history, found = self.history, defaultdict(list)
         for at, written in backlog:
-            numbered = history.at(history.tasks(_SPOUT)[0], "emitted/messages", at) or 0
-            distributed = sum(history.at(t, f"executed/{_SPOUT}/messages", at) or 0 for t in history.tasks(_DISTRIBUTION_BOLT))
+            numbered = history.value_at(history.tasks(_SPOUT)[0], "emitted/messages", at) or 0
+            distributed = sum(history.value_at(t, f"executed/{_SPOUT}/messages", at) or 0 for t in history.tasks(_DISTRIBUTION_BOLT))
             for stage, n in ((_SPOUT, written - numbered), (_DISTRIBUTION_BOLT, numbered - distributed), (_SUBSCRIPTION_BOLT, distributed - self._applied(at))):
                 found[stage].append(max(0, n))
         return {stage: median(ns) for stage, ns in found.items()}
 
     def _components(self, start_ms: int, stop_ms: int, applied: float) -> dict[str, dict[str, Any]]:
-        """Return what the components did, and how large their newest snapshots are."""
+        """Return the measures of the components, and the sizes of their newest snapshots."""
         found = {}
         plan, folder = self.handle.backend.plan, self.handle.backend.snapshots
         for component in plan.component_ids:
             entry: dict[str, Any] = {
                 "tasks": len(plan.component_tasks(component)),
-                "busy_us_per_message": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1000 / applied,
-                "busy_cores": self.history.grown(component, "busy_ns", start_ms, stop_ms) / 1e6 / (stop_ms - start_ms),
-                **{f"{key}_per_message": self.history.grown(component, key, start_ms, stop_ms) / applied for key in ("in_bytes", "out_bytes", "frames")},
+                "busy_us_per_message": self.history.growth(component, "busy_ns", start_ms, stop_ms) / 1000 / applied,
+                "busy_cores": self.history.growth(component, "busy_ns", start_ms, stop_ms) / 1e6 / (stop_ms - start_ms),
+                **{f"{key}_per_message": self.history.growth(component, key, start_ms, stop_ms) / applied for key in ("in_bytes", "out_bytes", "frames")},
                 "batches_per_s": self.history.batches(component, start_ms, stop_ms) * 1000 / (stop_ms - start_ms),
                 "snapshot_bytes": sum(_newest_bytes(folder / str(task)) for task in plan.component_tasks(component)),
             }
             entry["metrics_per_message"] = {
-                key.partition("/")[2]: self.history.grown(component, key, start_ms, stop_ms) / applied
+                key.partition("/")[2]: self.history.growth(component, key, start_ms, stop_ms) / applied
                 for key in sorted(self.history.keys(component, "metrics/"))
             }
             found[component] = entry
         return found
 
     def _streams(self, start_ms: int, stop_ms: int, applied: float) -> list[dict[str, Any]]:
-        """Return tuples and bytes of each stream; bytes are those of the newest frames, per tuple."""
+        """Return tuples and bytes of each stream; bytes per tuple are those of the newest frames."""
         sizes = self._sizes()
         found = []
         for component in self.handle.backend.plan.component_ids:
             for key in sorted(self.history.keys(component, "transferred/")):
                 stream = key.partition("/")[2]
-                tuples = self.history.grown(component, key, start_ms, stop_ms) / applied
+                tuples = self.history.growth(component, key, start_ms, stop_ms) / applied
                 size = sizes.get((component, stream))
                 found.append(
                     {
@@ -367,7 +367,7 @@ class _Run:
         behind = self.feeder.written - self._applied()
         self._wait_applied(self.feeder.written)
         applied = max(1.0, self._applied(meter.stop_ms) - self._applied(meter.start_ms))
-        time.sleep(2)  # the last results are on their way
+        time.sleep(2)  # for the last results
         found = self._read_latencies(first, self.feeder.written, begin)
         result["latency"] = {
             "rate": rate,
@@ -388,7 +388,7 @@ class _Run:
             if (watermark := number(record.offset)) is not None:
                 arrived[watermark] = record.timestamp, json.dumps(json.loads(record.value)["id"]).encode()
         found = Latencies(arrived, "match" if self.args.boolean else "add")
-        reading = {"results": (found.add, _READ_AT_MOST), "topk": (found.add_list, _LISTS_AT_MOST), "matches": (found.add_group, _LISTS_AT_MOST)}
+        reading = {"results": (found.add_delta, _READ_AT_MOST), "topk": (found.add_list, _LISTS_AT_MOST), "matches": (found.add_group, _LISTS_AT_MOST)}
         for name, start in begin.items():
             topic, (add, at_most) = getattr(self.topics, name), reading[name]
             for record in self._read(topic, start, min(self._end(topic), start + at_most)):
@@ -396,13 +396,13 @@ class _Run:
         return found
 
     def _verify(self) -> None:
-        """Compare what was published for some subscriptions with what a plain program finds."""
+        """Compare the results of some subscriptions with a plain computation."""
         settings = Settings.from_conf(self.handle.backend.plan.conf)
-        time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # the last lists are on their way
+        time.sleep(2 + 2 * settings.topk_interval_ms / 1000)  # for the last lists
         chosen = {f"s{i}".encode() for i in random.Random(self.args.seed).sample(range(self.n), min(self.args.verify, self.n))}
         keyed = (self.topics.subscriptions, self.topics.registrations, self.topics.results, self.topics.topk)
         grouped = self.topics.matches
-        for topic in keyed:  # with its first record a topic does not look as if its beginning were gone
+        for topic in keyed:  # without its first record, a topic would look as if old records had been dropped
             chosen.update(record.key for record in self._read(topic, 0, min(1, self._end(topic))))
         if "matches" in self._topic_config:
             chosen.update(json.loads(record.value)["subscriptions"][0].encode() for record in self._read(grouped, 0, min(1, self._end(grouped))))
@@ -451,12 +451,12 @@ class _Run:
 
 
 def segment_bytes(frame: Any) -> list[tuple[str, int, int]]:
-    """Return (stream, tuples, bytes on the wire) of the segments of a frame, watermarks left out."""
+    """Return (stream, tuples, bytes on the wire) of the segments of a frame, without watermarks."""
     return [(s.stream, s.n, len(encode_segment(s.stream, s.n, s.columns, s.anchors))) for s in frame.segments if s.stream is not None]
 
 
 def _newest_bytes(folder: Path) -> int:
-    """Return the size of the newest snapshot, or journal entry, of a task."""
+    """Return the size of a task's newest snapshot or journal entry."""
     for kind in ("snapshot-", "journal-"):
         for path in sorted(folder.glob(f"{kind}*"), reverse=True):
             try:
@@ -482,7 +482,7 @@ def _now_ms() -> int:
 
 
 def measure(cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]) -> dict[str, Any]:
-    """Measure one number of subscriptions on a topology of its own; return what was found.
+    """Measure one number of subscriptions on its own topology, and return the measures.
 
     :param cluster: a LocalCluster.
     :param conf: see :func:`configuration`.
@@ -494,9 +494,9 @@ def measure(cluster: Any, args: argparse.Namespace, n: int, conf: dict[str, Any]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure every number of subscriptions; print tables, or JSON.
+    """Measure every number of subscriptions; print tables or JSON.
 
-    :returns: 0; 1 when components reported errors or messages were refused: the figures are not to be trusted then.
+    :returns: 0; 1 if components reported errors or messages were refused, so that the figures cannot be trusted.
     """
     if not 0 < args.latency_load <= 1:
         raise UsageError(f"--latency-load: expected a share above 0, at most 1; given: {args.latency_load:g}")
@@ -521,9 +521,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def problems(r: Mapping[str, Any]) -> list[str]:
-    """Return why the figures of a run are not to be trusted."""
+    """Return why the figures of a run cannot be trusted; [] if they can."""
     counted = [("errors", len(r["errors"])), ("dead letters", r["dead_letters"]), ("restarts of queries", r["restarts"])]
     found = [f"{n:.0f} {what}" for what, n in counted if n] + r["errors"][-1:]
     if not r.get("verified", {}).get("ok", True):
-        found += ["what was published differs from what a plain program finds", *r["verified"]["differences"][:1]]
+        found += ["published results differ from a plain computation", *r["verified"]["differences"][:1]]
     return found

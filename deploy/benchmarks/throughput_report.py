@@ -1,4 +1,4 @@
-"""What the throughput benchmark found, as tables."""
+"""Tables of the throughput benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUBSCRIPTION_BOLT = "subscription-bolt"
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine's shape and the versions that matter."""
+    """Return the machine's cores and memory, and the versions that matter."""
     from importlib.metadata import version
 
     return {
@@ -37,7 +37,7 @@ def _processor() -> str:
 
 
 def print_tables(found: Mapping[str, Any]) -> None:
-    """Print one table of all runs, and two of each: where the time goes, and what travels."""
+    """Print a table of all runs, then tables of each run: where the time goes, and what travels."""
     from dskype.deploy.benchmarks.emulator.measure import print_table
 
     m, s, runs = found["machine"], found["settings"], found["runs"]
@@ -81,7 +81,7 @@ def print_tables(found: Mapping[str, Any]) -> None:
 
 
 def _summary(r: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run's column of the first table says."""
+    """Return a run's column of the first table."""
     latency, metrics = r.get("latency"), r.get("components", {}).get(_SUBSCRIPTION_BOLT, {}).get("metrics_per_message", {})
     processes, windows = r.get("processes", {}).values(), r["windows"] or [0]
     found = {

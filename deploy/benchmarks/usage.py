@@ -1,4 +1,4 @@
-"""What a topology's processes use: processor time and memory, by the part of the product that each belongs to (Linux)."""
+"""The processes of a topology (Linux): their tree, and their processor time and memory by the part of the product that each belongs to."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
     "by_kind",
     "kinds",
     "processes",
+    "tree",
     "usage",
 ]
 
@@ -38,10 +39,11 @@ class Process(NamedTuple):
     """One process at one moment.
 
     :ivar name: as ``ps`` shows it, 15 bytes.
-    :ivar command: its command line.
+    :ivar command: its command line, arguments separated by zero bytes.
     :ivar cpu_s: its own processor time.
     :ivar reaped_s: processor time of its children that have ended.
-    :ivar rss: resident bytes, shared ones included.
+    :ivar rss: resident bytes, including shared ones.
+    :ivar zombie: it has ended, and its parent has not waited for it yet.
     """
 
     pid: int
@@ -51,15 +53,16 @@ class Process(NamedTuple):
     cpu_s: float
     reaped_s: float
     rss: int
+    zombie: bool = False
 
 
 @dataclass
 class Usage:
     """What the processes of one kind use together.
 
-    :ivar cpu_s: processor seconds since they began.
-    :ivar rss: resident bytes; what forked processes share counts in each.
-    :ivar pss: resident bytes, shared ones divided by those who share them; 0 where the kernel does not say.
+    :ivar cpu_s: processor seconds since they started.
+    :ivar rss: resident bytes; memory that forked processes share counts for each of them.
+    :ivar pss: resident bytes, with shared ones divided among the processes that share them; 0 if the kernel does not say.
     """
 
     cpu_s: float = 0.0
@@ -83,8 +86,26 @@ def processes() -> dict[int, Process]:
             fields = rest.split()
             user, system, reaped_user, reaped_system = map(int, fields[11:15])
             found[int(entry)] = Process(
-                int(entry), int(fields[1]), name, command, (user + system) / _TICKS, (reaped_user + reaped_system) / _TICKS, int(fields[21]) * _PAGE
+                int(entry),
+                int(fields[1]),
+                name,
+                command,
+                (user + system) / _TICKS,
+                (reaped_user + reaped_system) / _TICKS,
+                int(fields[21]) * _PAGE,
+                fields[0] == "Z",
             )
+    return found
+
+
+def tree(table: Mapping[int, Process], root: int) -> list[Process]:
+    """Return ``root`` and all processes below it, parents before their children; [] if there is no such process."""
+    children: dict[int, list[Process]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process)
+    found = [table[root]] if root in table else []
+    for process in found:
+        found += children.get(process.pid, ())
     return found
 
 
@@ -92,17 +113,11 @@ def kinds(table: Mapping[int, Process], root: int, components: Mapping[int, str]
     """Return process id -> kind of ``root`` and all processes below it.
 
     :param root: the process that runs the topology's driver.
-    :param components: process id of an executor -> its component's id; that is its kind.
+    :param components: process id of an executor -> its component's id, which is its kind.
     """
-    children: dict[int, list[int]] = {}
-    for process in table.values():
-        children.setdefault(process.parent, []).append(process.pid)
-    found, stack = {root: BENCHMARK}, [root]
-    while stack:
-        parent = stack.pop()
-        for pid in children.get(parent, []):
-            found[pid] = _kind(table[pid], found[parent], parent in components, components)
-            stack.append(pid)
+    found = {root: BENCHMARK}
+    for process in tree(table, root)[1:]:
+        found[process.pid] = _kind(process, found[process.parent], process.parent in components, components)
     return found
 
 
@@ -125,7 +140,7 @@ def _kind(process: Process, parent_kind: str, of_executor: bool, components: Map
 
 
 def by_kind(table: Mapping[int, Process], kind_of: Mapping[int, str], components: Mapping[int, str]) -> dict[str, Usage]:
-    """Return kind -> what its processes use. Ended children count for their parents, those of executors as snapshots."""
+    """Return kind -> what its processes use. Ended children count for their parents, those of executors for :data:`SNAPSHOTS`."""
     found: dict[str, Usage] = {}
     for pid, kind in kind_of.items():
         if pid in table:
@@ -138,10 +153,10 @@ def by_kind(table: Mapping[int, Process], kind_of: Mapping[int, str], components
 
 
 def usage(components: Mapping[int, str], *, memory: bool = False) -> dict[str, Usage]:
-    """Return kind -> what the processes of this one and below use now.
+    """Return kind -> what this process and all below it use now.
 
     :param components: executors; see :func:`kinds`.
-    :param memory: read ``pss`` as well, which takes the kernel some milliseconds a process.
+    :param memory: also read ``pss``, which takes the kernel some milliseconds per process.
     """
     table = processes()
     kind_of = kinds(table, os.getpid(), components)
@@ -153,13 +168,13 @@ def usage(components: Mapping[int, str], *, memory: bool = False) -> dict[str, U
 
 
 class Meter:
-    """What is spent between its making and :meth:`stop`.
+    """Measures what is used from its creation until :meth:`stop`.
 
     :param components: executors; see :func:`kinds`.
     :ivar start_ms: epoch ms.
     :ivar stop_ms: epoch ms.
-    :ivar used: kind -> usage at the end, with the processor seconds of the time between.
-    :ivar others_s: processor seconds that the rest of the machine took.
+    :ivar used: kind -> usage at the end, with the processor seconds of the measured time.
+    :ivar others_s: processor seconds of all other processes of the machine.
     """
 
     def __init__(self, components: Mapping[int, str]) -> None:
@@ -170,7 +185,10 @@ class Meter:
         self.others_s = 0.0
 
     def stop(self, *, memory: bool = False) -> None:
-        """Take the end of the time; see :func:`usage`."""
+        """End the measurement.
+
+        :param memory: see :func:`usage`.
+        """
         self.stop_ms = time.time_ns() // 1_000_000
         busy_s, self.used = busy_seconds() - self._busy_s, usage(self._components, memory=memory)
         for kind, entry in self.used.items():
@@ -180,7 +198,7 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """The time between."""
+        """How long was measured."""
         return max(0.001, (self.stop_ms - self.start_ms) / 1000)
 
     @property
@@ -190,9 +208,9 @@ class Meter:
 
 
 def busy_seconds(stat: str | None = None) -> float:
-    """Return the processor seconds that the whole machine has spent, whoever for.
+    """Return the processor seconds that the whole machine has spent.
 
-    :param stat: text of ``/proc/stat``; default: as it is now.
+    :param stat: text of ``/proc/stat``; default: read it now.
     """
     if stat is None:
         with open("/proc/stat") as file:

@@ -1,6 +1,6 @@
-"""The fault suite: a topology runs on real Spark and Kafka, one thing after another breaks, and everything that came out is checked.
+"""The fault suite: break things while a topology runs on real Spark and Kafka, and check its whole output.
 
-``schedule`` draws what happens from a seed, ``faults`` does it and heals it, ``system`` is what runs (the command line in a process of
-its own, and a broker), ``workloads`` feeds and checks it, ``run`` brings them together, ``report`` is the table at the end. ``soak`` looks
-at what grows over time. ``python -m dskype.deploy.chaos -h`` has the options.
+``schedule`` draws faults from a seed, ``faults`` has the faults, ``system`` is what runs (the command line in its own process, and a broker),
+``workloads`` feed it and check its output, ``run`` combines all of them, and ``report`` is the table at the end. ``soak`` looks for things that
+grow over time. ``python -m dskype.deploy.chaos -h`` lists the options.
 """

@@ -1,6 +1,6 @@
-"""``python -m dskype.deploy.chaos``: break things while a topology runs, and check what comes out.
+"""``python -m dskype.deploy.chaos``: break things while a topology runs, and check its output.
 
-Exit code 0: nothing was lost, nothing came twice, everything caught up in time; 1: something is wrong; 2: the arguments make no sense.
+Exit code 0: nothing was lost, nothing came twice, everything caught up in time; 1: something is wrong; 2: wrong arguments.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<17} {fault.text}" for name, fault in sorted(FAULTS.items()))
     parser = argparse.ArgumentParser(
         prog="python -m dskype.deploy.chaos",
-        description="Break things while a topology runs on Spark and Kafka, and check what comes out.",
+        description="Break things while a topology runs on Spark and Kafka, and check its output.",
         epilog=f"faults:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "what", nargs="?", choices=("run", "soak"), default="run", help="run: break things (default); soak: break nothing, and look at what grows"
-    )
+    parser.add_argument("what", nargs="?", choices=("run", "soak"), default="run", help="run: break things (default); soak: break nothing, and look for growth")
     parser.add_argument("--topology", choices=sorted(WORKLOADS), action="append", help="repeatable; default: all, one after the other")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs; default: 1")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many runs, each with another seed; default: 1")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first run's seed; default: 1")
-    parser.add_argument("--minutes", type=float, default=5, metavar="M", help="how long strikes begin, in each run; default: 5")
-    parser.add_argument("--strikes", type=int, metavar="N", help="so many at most, in each run")
-    parser.add_argument("--faults", type=lambda text: text.split(","), metavar="A,B", help="these only; default: all that this machine allows")
-    parser.add_argument("--long", action="store_true", help="with faults that last longer than a minute")
+    parser.add_argument("--minutes", type=float, default=5, metavar="M", help="how long new strikes begin, in each run; default: 5")
+    parser.add_argument("--strikes", type=int, metavar="N", help="at most N strikes in each run")
+    parser.add_argument("--faults", type=lambda text: text.split(","), metavar="A,B", help="only these faults; default: all that this machine allows")
+    parser.add_argument("--long", action="store_true", help="also faults that last longer than a minute")
     parser.add_argument("--rate", type=float, default=200, metavar="R", help="input records per second; default: 200")
-    parser.add_argument("--patience", type=float, default=150, metavar="S", help="how long nothing may come through while the output is behind; default: 150")
+    parser.add_argument("--patience", type=float, default=150, metavar="S", help="longest time without any output while it is behind; default: 150")
     parser.add_argument("--folder", type=Path, help="keep logs and data below this folder; default: a temporary one")
-    parser.add_argument("--verbose", action="store_true", help="what the suite itself does")
+    parser.add_argument("--verbose", action="store_true", help="log what the suite itself does")
     return parser
 
 
@@ -58,14 +56,14 @@ def _soak(name: str, seed: int, args: argparse.Namespace, folder: Path | None, s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit code."""
+    """Run the suite; return the exit code."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if unknown := sorted(set(args.faults or ()) - set(FAULTS)):
         parser.error(f"unknown faults, given: {', '.join(unknown)}; legal: {', '.join(sorted(FAULTS))}")
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is taken down, as after Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up, as after Ctrl-C
     began, right = time.monotonic(), True
     results: list[Result] = []
 

@@ -1,6 +1,6 @@
-"""A wall clock that can be set, for a Python process and all Python processes that it starts: driver, supervisor, executors, workers.
+"""A wall clock that can be set, for a Python process and all Python processes below it: driver, supervisor, executors, workers.
 
-The JVM and the broker keep the true time, as other machines would.
+The JVM and the broker keep the real time, as other machines would.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if os.environ.get("{_FILE_VARIABLE}"):
 
 
 class SetClock:
-    """The clock of the processes that run with :meth:`environ`; their monotonic clocks go on as they are.
+    """The clock of the processes that run with :meth:`environ`; their monotonic clocks do not change.
 
-    :param folder: an empty or missing folder; the processes look into it five times a second.
+    :param folder: an empty or missing folder, which the processes read five times a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,11 +52,11 @@ class SetClock:
         self.step(0)
 
     def step(self, seconds: int) -> None:
-        """Let the clock jump ahead, or back."""
+        """Move the clock forward, or back."""
         self._offset_s += seconds
         paths.write_whole(self._file, str(self._offset_s))
 
     def environ(self) -> dict[str, str]:
-        """Return variables for a process that shall have this clock."""
+        """Return the environment variables of a process with this clock."""
         path = [str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {_FILE_VARIABLE: str(self._file), "PYTHONPATH": os.pathsep.join(path)}

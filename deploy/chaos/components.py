@@ -1,4 +1,4 @@
-"""The components of the chain of running sums: whatever is lost or counted twice shows in all that follows."""
+"""The components of the chain of running sums: any lost or repeated number changes all later sums."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PACED_KEYS = 5
 
 
 def paced_key(number: int) -> str:
-    """Return the key of a number that the spout makes itself."""
+    """Return the key of a number of :class:`PacedNumbers`."""
     return f"paced-{number % PACED_KEYS}"
 
 
 class PacedNumbers(Spout):
-    """Emits (i, key of i) for i = 0 .. total-1, at a rate of its own time: nobody can ask it for them again.
+    """Emits (i, key of i) for i = 0 .. total-1 at a fixed rate. Nothing can be read again: the numbers come from the spout itself.
 
     :param total: how many.
     :param rate: numbers per second.
@@ -45,7 +45,7 @@ class PacedNumbers(Spout):
         return self.next
 
     def restore(self, state: int) -> None:
-        """Go on at a number."""
+        """Continue with a number."""
         self.next = state
 
     def declare_output_fields(self, declarer: Any) -> None:
@@ -83,7 +83,7 @@ class RunningSum(BasicBolt):
         return self.sums
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Take the sums over."""
+        """Restore the sums."""
         self.sums = dict(state)
 
     def declare_output_fields(self, declarer: Any) -> None:
@@ -100,7 +100,7 @@ class SumWriter(KafkaBolt):
 
 
 def expected_sums(numbers: Iterable[int]) -> Iterator[int]:
-    """Yield what the chain writes for the numbers of one key, one after another: running sums of running sums."""
+    """Yield the chain's output for the numbers of one key: running sums of running sums."""
     first = second = 0
     for number in numbers:
         first += number

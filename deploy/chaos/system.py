@@ -1,4 +1,4 @@
-"""What runs while things break: a broker, and ``dskype submit`` in a process of its own, which is started again whenever it ends."""
+"""The system under test: a broker, and ``dskype submit`` in its own process, which is restarted whenever it ends."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.topology.runtime.kafka import KafkaSettings
+from dskype.topology.runtime.restarts import RESTARTED
 
 __all__ = ["System"]
 
 log = logging.getLogger(__name__)
 
-_RESTARTED = "failed and starts again"
 _END_S = 60
 
 
 class System:
-    """A topology on a broker of its own: ``with System(...) as system``.
+    """A topology with its own broker: ``with System(...) as system``.
 
-    :param folder: everything is below it; must be empty.
+    :param folder: an empty folder for everything.
     :param name: the topology's name.
     :param flux: the topology as a Flux document.
     :param modules: modules whose classes the document names.
-    :param disk_mib: size of a file system of its own for the topology's folder; 0, or where mounting is not allowed: none.
+    :param disk_mib: size of a separate file system for the topology's folder; 0, or if mounting is not allowed: none.
     :param steps_clock: run with a clock that can be set.
     """
 
@@ -48,7 +48,7 @@ class System:
         self.starts: list[float] = []
         """When the driver was started, by the monotonic clock."""
         self.ended_by_suite = 0
-        """How often it had to be ended because it did not notice that it could not work."""
+        """How often the suite had to end a driver that did not notice that it could not work."""
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = threading.Event()
         self._hold = threading.Event()
@@ -86,7 +86,7 @@ class System:
 
     def _unmount(self) -> None:
         if self.mounted:
-            for _ in range(50):  # what the driver has left running ends a moment later
+            for _ in range(50):  # processes that the driver has left end a moment later
                 if subprocess.run(["umount", str(self.data)], capture_output=True, check=False).returncode == 0:
                     break
                 time.sleep(0.2)
@@ -97,7 +97,7 @@ class System:
     # -- the driver -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the topology, and start it again whenever its process ends, as an init system does."""
+        """Start the topology, and restart it whenever its process ends, as an init system does."""
         self._start()
         self._keeper.start()
 
@@ -140,23 +140,23 @@ class System:
         return processes.find(kind, self.pid)
 
     def memory_mib(self) -> float:
-        """Return what the driver and all below it have of memory; shared pages count for each."""
-        return sum(map(processes.resident_bytes, processes.tree(self.pid))) / (1 << 20)
+        """Return the resident memory of the driver and all processes below it; shared pages count for each."""
+        return sum(process.rss for process in processes.tree(self.pid).values()) / (1 << 20)
 
     def end_driver(self) -> None:
-        """Kill a driver that does not notice by itself that it cannot work."""
+        """Kill a driver that has not noticed that it cannot work."""
         self.ended_by_suite += 1
         processes.send(self.find("driver"), signal.SIGKILL)
 
     def query_restarts(self) -> int:
-        """Return how often a query was started again, by the driver's log."""
+        """Return how often queries were restarted, according to the driver's log."""
         try:
-            return self.log.read_text(errors="replace").count(_RESTARTED)
+            return self.log.read_text(errors="replace").count(RESTARTED)
         except OSError:
             return 0
 
     def finish(self) -> bool:
-        """End the topology with ``dskype kill``; return whether its process ended well."""
+        """End the topology with ``dskype kill``; return whether its process ended without an error."""
         self._hold.set()
         env = {**os.environ, paths.HOME_VARIABLE: str(self.home)}
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What runs: input at a rate, how far the output has come, and whether it is right."""
+"""The workloads: they feed input at a rate, follow the output, and check it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from dskype.deploy.chaos.system import System
 from dskype.deploy.demo import places
 from dskype.deploy.machine.registry import TOPOLOGIES
 from dskype.deploy.verification import Inputs, Record, Report, verify
+from dskype.deploy.verification.report import WRITTEN_AGAIN
 from dskype.deploy.verification.topics import at_rest
 from dskype.deploy.verification.writes import Dump, check_writes, delta_place
 from dskype.spouts.settings import Settings
@@ -46,9 +47,9 @@ _RATE_SPAN_S = 2.0
 
 
 class Check(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
-    :ivar records: records that were looked at, each once.
+    :ivar records: how many different records were checked.
     :ivar repeated: records that were written again, equal to the first.
     :ivar problems: what is wrong, in words; empty: nothing.
     """
@@ -59,17 +60,17 @@ class Check(NamedTuple):
 
 
 class Workload(ABC):
-    """A topology with its input and its expectations.
+    """A topology with its input and the check of its output.
 
     :param rate: input records per second.
     :param planned_s: about how long it will run, in seconds.
-    :param seed: of everything that is drawn.
+    :param seed: of everything random.
     """
 
     name: str
     modules: tuple[str, ...] = ()
     store: HangingStore | None = None
-    """A store that can be hung; None: there is none."""
+    """A result store that can hang; None: there is none."""
 
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         self.rate, self.planned_s, self._rng = rate, planned_s, random.Random(seed)
@@ -87,15 +88,15 @@ class Workload(ABC):
 
     @abstractmethod
     def flux(self, folder: Path) -> dict[str, Any]:
-        """Return the topology as a Flux document; ``folder``: for files that it needs."""
+        """Return the topology as a Flux document; files that it needs may be written to ``folder``."""
 
     @abstractmethod
     def topics(self) -> dict[str, tuple[int, dict[str, str]]]:
-        """Return the external topics to make: name -> (partitions, configuration)."""
+        """Return the external topics to create: name -> (partitions, configuration)."""
 
     @contextlib.contextmanager
     def opened(self, folder: Path) -> Iterator[None]:
-        """Run what the topology needs besides brokers; default: nothing."""
+        """Run servers that the topology needs besides brokers; default: none."""
         yield
 
     # -- input ------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Workload(ABC):
         """Return the next ``n`` records of the input: topic, partition, key, value."""
 
     def begin(self, system: System) -> None:
-        """Make the topics, and feed and look from now on."""
+        """Create the topics, and start to feed input and to follow the output."""
         self._kafka = system.kafka
         with contextlib.closing(TopicAdmin(system.kafka)) as admin:
             for topic, (partitions, config) in self.topics().items():
@@ -116,15 +117,15 @@ class Workload(ABC):
             self._threads.append(thread)
 
     def feed_at(self, rate: float | None) -> None:
-        """Feed so many records per second; None: as at the beginning."""
+        """Set the input rate, records per second; None: the usual rate."""
         self._now_rate = self.rate if rate is None else rate
 
     def stop_feeding(self) -> None:
-        """Feed no more."""
+        """Stop the input."""
         self._now_rate = 0
 
     def close(self) -> None:
-        """Stop feeding and looking."""
+        """Stop all threads."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=15)
@@ -140,11 +141,11 @@ class Workload(ABC):
                 if not n:
                     continue
                 futures = [producer.send(topic, key=key, value=value, partition=partition) for topic, partition, key, value in self.records(n)]
-                for future in futures:  # counted when it is in the log
+                for future in futures:  # count only records that are in the log
                     future.get(timeout=600)
                 self.fed += n
                 self._fed_at.append((time.monotonic(), self.fed))
-                last = max(last, time.monotonic() - 1)  # what was not fed while the broker was away is not made up for
+                last = max(last, time.monotonic() - 1)  # do not catch up after an outage of the broker
         except Exception:
             if not self._stop.is_set():
                 log.exception("the feeder of the fault suite failed")
@@ -155,11 +156,11 @@ class Workload(ABC):
 
     @abstractmethod
     def out_topic(self) -> str:
-        """Return the topic in which progress is seen."""
+        """Return the topic that shows progress."""
 
     @abstractmethod
     def progress(self, record: Any) -> int:
-        """Take an output record in; return how many input records have come through by now."""
+        """Add an output record; return how many input records have been processed so far."""
 
     def _look(self) -> None:
         done, consumer = 0, None
@@ -195,7 +196,7 @@ class Workload(ABC):
 
     @property
     def done(self) -> int:
-        """How many input records have come through."""
+        """How many input records have been processed."""
         return self._seen[-1][1] if self._seen else 0
 
     @property
@@ -209,7 +210,7 @@ class Workload(ABC):
         return max(b - a for a, b in itertools.pairwise(times))
 
     def capacity(self) -> float:
-        """Return the highest rate that was seen at the output, records per second; at least twice the usual input."""
+        """Return the highest output rate so far, records per second, but at least twice the usual input rate."""
         return max(self._best, 2 * self.rate)
 
     def caught_up(self) -> bool:
@@ -223,13 +224,13 @@ class Workload(ABC):
 
     @abstractmethod
     def complete(self) -> bool:
-        """Tell whether everything that was fed has come through; after :meth:`stop_feeding`."""
+        """Tell whether all input has been processed; call :meth:`stop_feeding` first."""
 
     @abstractmethod
     def check(self, *, final: bool) -> Check:
-        """Compare what came out with what it must be.
+        """Compare the output with the expected one.
 
-        :param final: everything has come through.
+        :param final: all input has been processed.
         """
 
 
@@ -246,7 +247,7 @@ def _problems(report: Report) -> list[str]:
 
 
 class SumChain(Workload):
-    """Two spouts (numbers of its own; numbers from Kafka), two bolts of running sums, one after the other, and a KafkaBolt."""
+    """Two spouts (one generates numbers, one reads them from Kafka), two bolts of running sums in a row, and a KafkaBolt."""
 
     name = "chain"
     modules = ("dskype.deploy.chaos.components",)
@@ -301,14 +302,14 @@ class SumChain(Workload):
         return len(self._ids)
 
     def complete(self) -> bool:
-        """Compare the numbers of records; the spout's own numbers must be through as well."""
+        """Compare the numbers of records, including those of the spout that generates numbers."""
         if self.done < self.fed:
             return False
         ids = {r.headers[0][1] for r in read_to_end(self._kafka, self.out_topic())}
         return len(ids) >= self._paced + len(read_to_end(self._kafka, f"{self.name}-in"))
 
     def check(self, *, final: bool) -> Check:
-        """Compare the sums of every key, one after another, and how often they were written."""
+        """Compare the sums of every key in order, and look for lost and repeated records."""
         out = _plain(read_to_end(self._kafka, self.out_topic()))
         numbers: dict[str, list[int]] = {}
         for record in read_to_end(self._kafka, f"{self.name}-in"):
@@ -337,7 +338,7 @@ class SumChain(Workload):
 
 
 class Dskype(Workload):
-    """Subscriptions and messages: the world's places, verified as ``dskype verify`` does."""
+    """DSkype on the world's places, verified as by ``dskype verify``."""
 
     name = "dskype"
     WINDOW, SUBSCRIPTIONS, K = 2_000, 400, 5
@@ -345,7 +346,7 @@ class Dskype(Workload):
     def __init__(self, rate: float, planned_s: float, seed: int) -> None:
         super().__init__(rate, planned_s, seed)
         self._topics = Topics.for_topology(self.name)
-        count = int(rate * (planned_s + 2_000))  # a slow machine starts and recovers for far longer than strikes are planned
+        count = int(rate * (planned_s + 2_000))  # on a slow machine, start and recovery take far longer than the planned strikes
         world = places.places(seed=seed, count=count)
         self._texts = world.texts.slice(0, 10_000).to_pylist()
         self._messages = iter(world.records())
@@ -373,7 +374,7 @@ class Dskype(Workload):
 
     @contextlib.contextmanager
     def opened(self, folder: Path) -> Iterator[None]:
-        """Keep whole lists in Redis, too, where a server is installed."""
+        """Also keep whole lists in Redis if a server is installed."""
         if server_program() is None:
             yield
             return
@@ -385,7 +386,7 @@ class Dskype(Workload):
         return {getattr(self._topics, name): (1, config) for name, config in TOPIC_CONFIG.items()}
 
     def records(self, n: int) -> list[tuple[str, int | None, bytes | None, bytes]]:
-        """Return messages, and between them now and then a subscription: new, unregistered or registered again."""
+        """Return messages, and between them some subscriptions: new, unregistered or registered again."""
         found: list[tuple[str, int | None, bytes | None, bytes]] = []
         for _ in range(n):
             if self._waiting and (len(self._known) < self.SUBSCRIPTIONS // 4 or self._rng.random() < self._often):
@@ -402,13 +403,13 @@ class Dskype(Workload):
         return self._topics.results
 
     def progress(self, record: Any) -> int:
-        """Take the watermark of a delta: nearly every message makes some."""
+        """Use the watermark of a delta: nearly every message causes some."""
         if (place := delta_place(record)) is not None:
             self._newest = max(self._newest, place[1])
         return self._newest + 1
 
     def complete(self) -> bool:
-        """Every message is numbered, and nothing has come out for some seconds."""
+        """Tell whether every message is numbered, and there has been no output for some seconds."""
         if time.monotonic() - self.newest < 5:
             return False
         ends: dict[int, int] = {}
@@ -428,10 +429,10 @@ class Dskype(Workload):
             problems += self._check_store()
         if letters := read_to_end(self._kafka, self._topics.dead_letters):
             problems.append(f"{len(letters)} dead letters, the first one: {dict(letters[0].headers).get('error', b'')!r:.200}")
-        return Check(report.compared["written records"], report.notes["records that were written again (record-id)"], problems)
+        return Check(report.compared["written records"], report.notes[WRITTEN_AGAIN], problems)
 
     def _check_store(self) -> list[str]:
-        """Compare what Redis holds with the newest list of every subscription in the topic; what waited during an outage comes within seconds."""
+        """Compare Redis with the newest list of every subscription in the topic. Lists that waited during an outage arrive within seconds."""
         newest = {r.key.decode(): r.value for r in read_to_end(self._kafka, self._topics.topk)}
         store = make_store("redis", self._conf["dskype.store.options"])
         store.open(Opening(self.name))

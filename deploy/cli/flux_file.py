@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dskype.deploy.cli.arguments import Ignored, UsageError, common, file_conf, split, target
-from dskype.deploy.cli.commands.version import own_version
 from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.registry import TOPOLOGIES, registry
 from dskype.deploy.machine.terminal import say
+from dskype.deploy.machine.versions import own_version
 
 __all__ = ["add_arguments", "dry_run", "load"]
 

@@ -1,4 +1,4 @@
-"""Fetch and write what the first start needs: ``python -m dskype.deploy.cli.prepare``."""
+"""Fetch the jars, write the broker's class archive and compile the kernels: ``python -m dskype.deploy.cli.prepare``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dskype.deploy.machine.terminal import Progress
 
 
 def main() -> int:
-    """Prepare, with progress on standard error; returns the exit code."""
+    """Prepare, with progress on standard error; return the exit code."""
     progress = Progress(2, at_once=True)
     try:
         prepare(progress)

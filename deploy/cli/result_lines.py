@@ -164,7 +164,7 @@ def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, a
             texts = stack.enter_context(contextlib.closing(Texts(pubsub, "beginning" if start == "beginning" else None)))
         while True:
             records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]
-            states = [(id, r, TopK.of(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
+            states = [(id, r, TopK.from_json(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
             yield [_state_text(id, r.timestamp, state, texts, as_json) for id, r, state in states if state is not None or r.value is None]
 
 

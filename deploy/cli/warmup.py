@@ -1,7 +1,7 @@
-"""Compiles every kernel once, into the cache folder, so that no topology has to wait for it.
+"""Compile every kernel once, into the cache folder, so that no topology has to wait for it.
 
-The kernels are called by what calls them: a small DSkype on the simulated log, which meets points and areas, both kinds of
-subscriptions, evaluations, and a snapshot that is restored; then what it published is verified.
+A small DSkype on the simulated log calls the kernels: it handles points and areas, both kinds of subscriptions, evaluations, and a snapshot that
+is restored. Then its output is verified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORDS = ["lake", "park", "river", "hill", "old", "new"]
 
 
 def _state() -> str:
-    """Return a digest of everything that compiled code depends on."""
+    """Return a digest of all that the compiled code depends on."""
     import llvmlite
     import numba
     import numpy
@@ -32,7 +32,7 @@ def _state() -> str:
 
 
 def compile_kernels(progress: Callable[[str], None]) -> bool:
-    """Compile all kernels unless the cache folder has them; returns whether there was something to do.
+    """Compile all kernels unless the cache folder has them; return whether there was anything to do.
 
     :param progress: gets one line of text.
     """
@@ -81,8 +81,8 @@ def _run_small_topology() -> None:
         simulation.tick_clock()
         simulation.run_until_quiet()
         if number == 30:
-            simulation.rebalance(plan)  # every task goes on from a snapshot
-    for _ in range(5):  # the lists of the last message are published
+            simulation.rebalance(plan)  # every task continues from a snapshot
+    for _ in range(5):  # until the lists of the last message are published
         time_ms[0] += 1_000
         simulation.tick_clock()
         simulation.run_until_quiet()
@@ -96,7 +96,7 @@ def _run_small_topology() -> None:
 
 
 def _distribute() -> None:
-    """Place and route as distribution bolts with partitions do."""
+    """Place and route as distribution bolts with partitions do, which the small topology does not."""
     import numpy as np
 
     from dskype.distribution import make_distributor

@@ -18,7 +18,7 @@ __all__ = ["Band", "Change", "balance", "decide", "watch"]
 
 
 def balance(loads: np.ndarray) -> float:
-    """Return the greatest load through the mean; 1 without any load."""
+    """Return the greatest load divided by the mean; 1 without any load."""
     return float(loads.max() / loads.mean()) if loads.any() else 1.0
 
 
@@ -26,24 +26,24 @@ def balance(loads: np.ndarray) -> float:
 class Change:
     """A change of a plan: several moves at once. Partitions are named by their numbers.
 
-    :ivar given: partition -> the tasks that it is with from now on.
+    :ivar moved: partition -> its new tasks.
     :ivar halved: partition -> the task that gets half of it.
     """
 
-    given: Mapping[int, Sequence[int]]
+    moved: Mapping[int, Sequence[int]]
     halved: Mapping[int, int]
 
     def __str__(self) -> str:
-        parts = [counted(len(self.given), "partition") + " to other tasks"] if self.given else []
+        parts = [counted(len(self.moved), "partition") + " to other tasks"] if self.moved else []
         return ", ".join(parts + [f"half of {partition} to task {task}" for partition, task in self.halved.items()])
 
 
 class Band:
-    """Decides when there is something to change: hysteresis between two limits of max / mean.
+    """Decides when to change the plan: hysteresis between two limits of max / mean.
 
-    Changes begin when the balance was above ``high`` for ``patience`` measurements in a row, and end when it is below ``low``, or when the last
-    ``futile`` ones made it no better than it had been: then they begin again when it is by a tenth worse than it was at its best. After each change
-    ``patience`` measurements are passed over: it has to have an effect first.
+    Changes begin when the balance has been above ``high`` for ``patience`` measurements in a row. They end when it is below ``low``, or when the
+    last ``futile`` changes brought no improvement; then they begin again only when the balance is a tenth worse than its best value. After each
+    change, ``patience`` measurements are ignored, so that it can take effect.
 
     >>> band = Band(high=1.5, low=1.2, patience=2)
     >>> [band.due(x) for x in (1.6, 1.6, 9.9, 9.9, 1.3, 1.1, 1.3)]
@@ -58,7 +58,7 @@ class Band:
         self._changing, self._best, self._given_up = False, math.inf, 0.0
 
     def due(self, measured: float) -> bool:
-        """Take in a measurement, and return whether to change something now."""
+        """Add a measurement, and return whether to change the plan now."""
         if self._rest:
             self._rest -= 1
             return False
@@ -76,21 +76,22 @@ class Band:
 
 
 _NEAR = 1.1
-"""A task whose load is not above this times the mean gives nothing."""
+"""A task gives partitions away only if its load is above this times the mean."""
 
 
 def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change | None:
-    """Return what helps: partitions of the busiest task go to the idlest one, as many as both are away from the mean at most; and so on with the next ones.
+    """Return the moves that balance the loads; pure.
 
-    If whole partitions are no half of what should go, or there are none that small, half of the largest one goes, and no more from there. Each is changed once. Pure. A task's load counts
-    for its partitions in proportion to what the plan says of them.
+    The busiest task gives partitions to the idlest one: as much load as the nearer of the two is away from the mean. Then this repeats with the
+    new loads. If whole partitions make up less than half of that load, half of the largest one moves instead, and the task gives nothing more. No
+    partition is moved twice. A task's measured load is divided among its partitions as the plan estimates them.
 
     :param loads: float64[tasks], measured.
-    :param partitions: of :meth:`Partitioned.partitions`.
-    :returns: None: nothing is above the mean, or busy tasks share all they have with every other.
+    :param partitions: as :meth:`Partitioned.partitions` returns them.
+    :returns: None if no task is above the mean, or the busy ones share all their partitions with every other task.
     """
     loads, mean = np.array(loads, np.float64), float(np.mean(loads))
-    left: dict[int, dict[int, float]] = {}  # of each task: partition -> its load there; unchanged ones
+    left: dict[int, dict[int, float]] = {}  # task -> partition -> load there; only partitions that have not moved yet
     tasks = {int(p["number"]): list(p["tasks"]) for p in partitions}
     planned = np.zeros(len(loads))
     for p in partitions:
@@ -100,7 +101,7 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
         for task in p["tasks"]:
             share = p["load"] / len(p["tasks"]) / planned[task] if planned[task] else 1 / holders[task]
             left.setdefault(task, {})[int(p["number"])] = float(loads[task]) * share
-    given: dict[int, list[int]] = {}
+    reassigned: dict[int, list[int]] = {}
     halved: dict[int, int] = {}
     for _ in range(len(loads)):
         hot = int(loads.argmax())
@@ -113,26 +114,26 @@ def decide(loads: np.ndarray, partitions: Sequence[Mapping[str, Any]]) -> Change
                 break
         if surplus <= 0 or not own:
             break
-        moved, chosen = 0.0, list[int]()
+        moving, chosen = 0.0, list[int]()
         for number in sorted(own, key=lambda number: (-own[number], number)):
-            if 0 < own[number] <= 1.1 * surplus - moved and len(chosen) < len(left[hot]) - 1:
+            if 0 < own[number] <= 1.1 * surplus - moving and len(chosen) < len(left[hot]) - 1:
                 chosen.append(number)
-                moved += own[number]
-        if moved >= 0.5 * surplus:
-            given.update((number, [cold if task == hot else task for task in tasks[number]]) for number in chosen)
+                moving += own[number]
+        if moving >= 0.5 * surplus:
+            reassigned.update((number, [cold if task == hot else task for task in tasks[number]]) for number in chosen)
         else:
             chosen = [max(own, key=lambda number: (own[number], -number))]
-            moved = own[chosen[0]] / 2
-            if loads[cold] + moved >= loads[hot]:
+            moving = own[chosen[0]] / 2
+            if loads[cold] + moving >= loads[hot]:
                 break
             halved[chosen[0]] = cold
-            left[hot].clear()  # what the halves are will be seen
-        loads[hot] -= moved
-        loads[cold] += moved
+            left[hot].clear()  # the loads of the halves are unknown until they are measured
+        loads[hot] -= moving
+        loads[cold] += moving
         for number in chosen:
             for task in tasks[number]:
                 left[task].pop(number, None)
-    return Change(given, halved) if given or halved else None
+    return Change(reassigned, halved) if reassigned or halved else None
 
 
 def watch(
@@ -149,15 +150,16 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     report: Callable[[str], None] = say,
 ) -> int:
-    """Measure, decide and change, again and again.
+    """Measure, decide and change the plan, repeatedly.
 
-    :param measure: returns how long each task (by id) has been busy since it began, in ns.
+    :param measure: returns how long each task (by id) has been busy since its start, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
-    :param current: returns the version and the plan in force.
-    :param send: sends a version and a plan; None: only report.
-    :param count: end after so many measurements; None: never.
-    :param least: idle tasks count as balanced: those of which none was busy for more than this share of the time.
-    :param in_force: returns the version that all distribution tasks have changed to; nothing is changed before they have.
+    :param current: returns the current version and plan.
+    :param send: sends a version and a plan; None: change nothing, only report.
+    :param count: end after this many measurements; None: never.
+    :param least: while no task is busy for more than this share of the time, all count as balanced.
+    :param in_force: returns the version that all distribution tasks follow; there is no further change before they follow the newest one.
+    :param report: gets one line per measurement and change.
     :returns: how many changes there were.
     """
     before, changes, measured = measure(), 0, 0
@@ -183,5 +185,5 @@ def watch(
         report(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
         changes += 1
         if send is not None:
-            send(version + 1, distributor.rearranged(change.given, change.halved))
+            send(version + 1, distributor.rearranged(change.moved, change.halved))
     return changes

@@ -1,4 +1,4 @@
-"""Read topics as records come, and leave out what comes a second time."""
+"""Read topics as records come, and leave out repetitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dskype.topology.runtime.kafka import KafkaSettings
 __all__ = ["Follower", "Once", "make_consumer"]
 
 _REMEMBERED = 200_000
-"""Result ids remembered to leave out duplicates: a batch that is written again comes soon after its first time."""
+"""How many result ids are remembered: when a batch is written again, that happens soon after the first time."""
 
 
 def make_consumer(kafka: KafkaSettings) -> KafkaConsumer:
@@ -22,9 +22,9 @@ def make_consumer(kafka: KafkaSettings) -> KafkaConsumer:
 
 
 class Follower:
-    """Reads topics from a place on, for as long as it is asked to.
+    """Reads topics from a starting place on, as far as its caller polls.
 
-    :param start: ``beginning``; ``now``: only what comes from here on; or how many records before the end of each partition.
+    :param start: ``beginning``; ``now``: only new records; or how many records before the end of each partition.
     """
 
     def __init__(self, kafka: KafkaSettings, topics: Iterable[str], start: str | int = "now", consumer: KafkaConsumer | None = None) -> None:
@@ -37,19 +37,19 @@ class Follower:
             self._consumer.seek(partition, max(first[partition], self._ends[partition] - back))
 
     def poll(self, timeout_s: float = 0.5) -> list[Any]:
-        """Return what has come, in order within each partition; [] after ``timeout_s`` without anything."""
+        """Return new records, in order within each partition; [] if none comes within ``timeout_s``."""
         return [record for batch in self._consumer.poll(timeout_ms=int(timeout_s * 1000)).values() for record in batch]
 
     def at_end(self) -> bool:
-        """Tell whether everything was returned that was there when the reading began."""
+        """Tell whether all records that existed when the reading began have been returned."""
         return all(self._consumer.position(p) >= self._ends[p] for p in self._partitions)
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the next offset; -1 for a partition that is not read."""
+        """Return the next offset of a partition; -1 if it is not read."""
         return self._consumer.position(partition) if partition in self._ends else -1
 
     def size(self) -> int:
-        """Return how many records lay ahead when the reading began, at most."""
+        """Return how many records there were to read at the beginning, at most."""
         return sum(max(0, self._ends[p] - self._consumer.position(p)) for p in self._partitions)
 
     def close(self) -> None:
@@ -58,14 +58,14 @@ class Follower:
 
 
 class Once:
-    """Tells what was seen before, for the newest ``size`` ids."""
+    """Recognises repetitions: remembers the newest ``size`` ids."""
 
     def __init__(self, size: int = _REMEMBERED) -> None:
         self._size = size
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def first(self, id: str) -> bool:
-        """Tell whether an id comes for the first time, and remember it."""
+        """Tell whether an id is new, and remember it."""
         if id in self._seen:
             return False
         self._seen[id] = None

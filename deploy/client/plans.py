@@ -1,4 +1,4 @@
-"""Plans of distributors: the one that a running topology follows, and how to give it another."""
+"""Distribution plans of a running topology: read the current one, send another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SUBSCRIPTION_BOLT", "component_tasks", "distributor_of", "partitione
 SUBSCRIPTION_BOLT = "subscription-bolt"
 
 _RECORD_BYTES = 1_000_000
-"""Brokers take records of up to 1 MiB by default, with their headers."""
+"""Brokers accept records of up to 1 MiB by default, including headers."""
 
 
 def distributor_of(plan: Mapping[str, Any]) -> Any:
@@ -25,9 +25,9 @@ def distributor_of(plan: Mapping[str, Any]) -> Any:
 
 
 def partitioned(plan: Mapping[str, Any]) -> Partitioned:
-    """Return the distributor of a plan.
+    """Return the distributor of a plan with partitions.
 
-    :raises IllegalArgumentException: it has no partitions.
+    :raises IllegalArgumentException: the distributor has no partitions.
     """
     found = distributor_of(plan)
     if not isinstance(found, Partitioned):
@@ -42,10 +42,10 @@ def partitioned(plan: Mapping[str, Any]) -> Partitioned:
 
 
 def read_current(client: Any) -> tuple[int, dict[str, Any]]:
-    """Return the version and the plan that are in force in the running topology; version 0 is the one that it began with.
+    """Return version and plan that the running topology follows. Version 0 is the plan that it started with.
 
     :param client: a ``PubSub``.
-    :raises TopologyError: no such topology runs.
+    :raises TopologyError: the topology does not run.
     """
     conf = client.running_conf()
     if conf is None:
@@ -81,10 +81,10 @@ def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int
 
 
 def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
-    """Let the running topology change to a plan.
+    """Make the running topology change to a plan.
 
     :param client: a ``PubSub``.
-    :param version: above the one that is in force.
+    :param version: higher than the current version.
     :raises TopologyError: the plan is too large for a record.
     """
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()

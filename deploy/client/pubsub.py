@@ -1,4 +1,4 @@
-"""A client of DSkype: register subscriptions, publish messages, read what comes of them.
+"""A client of DSkype: register subscriptions, publish messages, read the results.
 
 >>> with PubSub("127.0.0.1:9092") as dskype:                                            # doctest: +SKIP
 ...     dskype.subscribe("lake-park", text="lake park", lat=43.04, lon=-87.9, k=10, alpha=0.5)
@@ -6,7 +6,7 @@
 ...     for change in dskype.results(follow=10):
 ...         print(change.op, change.rank, change.message)
 
-Everything goes through the topics of a topology, so the topology may start later: what was sent is waiting there.
+Everything goes through the topics of a topology, so the topology may also start later: records wait in its topics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CREATE_S = 30
 
 
 class UnknownTopicError(TopologyError):
-    """A topic is not there; the client never creates one."""
+    """A topic does not exist; the client never creates one."""
 
 
 class UnreachableError(TopologyError):
@@ -61,8 +61,8 @@ class SendError(TopologyError):
 
 _WHY = {
     "cleanup.policy": {
-        "compact": "its records are dropped by age, and what is registered or current with them",
-        "delete": "records that share a key, or have none, are dropped or refused",
+        "compact": "otherwise Kafka drops old records, and with them registered subscriptions or current lists",
+        "delete": "otherwise records that have the same key are dropped, and records without one refused",
     },
     "message.timestamp.type": {"LogAppendTime": "arrival times are those of the clients' clocks, and a ttl depends on them"},
     "compression.type": {"uncompressed": "a small record may unpack to a very large one"},
@@ -72,14 +72,14 @@ _WHY = {
 def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings: Settings | None = None) -> list[str]:
     """Create the topics of a topology that are missing; leave the others as they are.
 
-    Messages and subscriptions get the broker's time (``LogAppendTime``), so that a ttl and a latency do not depend on the clocks of
-    clients. Subscriptions and top-k lists are compacted. Doing it again changes nothing.
+    Messages and subscriptions get the broker's time (``LogAppendTime``), so that a ttl and latencies do not depend on the clocks of
+    clients. Subscriptions and top-k lists are compacted. Repeating the call changes nothing.
 
     :param kafka: the brokers.
     :param name: the topology's name.
     :param partitions: of messages, subscriptions, results and top-k lists; registrations, plans and the sequence have one.
     :param settings: of the topology: limits and retention; default: the defaults.
-    :returns: what is not right with topics that were there before, one sentence each; [] when all is well.
+    :returns: one sentence for each setting of an existing topic that is wrong; [] if none is.
     :raises IllegalArgumentException: fewer than 1 partition.
     """
     if partitions < 1:
@@ -93,12 +93,12 @@ def ensure_topics(kafka: KafkaSettings, name: str, partitions: int = 1, settings
 
 
 def _create(kafka: KafkaSettings, topics: list[NewTopic]) -> set[str]:
-    """Create what is missing in one request, wait for it; returns what was there before."""
+    """Create missing topics in one request and wait for them; return the topics that existed before."""
     client, admin = kafka.admin(), TopicAdmin(kafka)
     try:
         before = set(admin.existing(t.name for t in topics))
         if missing := [t for t in topics if t.name not in before]:
-            with contextlib.suppress(TopicAlreadyExistsError):  # somebody else is at it, too
+            with contextlib.suppress(TopicAlreadyExistsError):  # another client has just created one
                 client.create_topics(missing)
             deadline = time.monotonic() + _CREATE_S
             while left := sorted({t.name for t in missing} - set(admin.existing(t.name for t in missing))):
@@ -141,8 +141,8 @@ def _differences(kafka: KafkaSettings, expected: list[tuple[str, dict[str, str]]
 class PubSub:
     """A client of one DSkype topology.
 
-    Sending returns at once; :meth:`flush`, and the end of a ``with`` block, wait until Kafka has everything and raise what went wrong.
-    May be used by several threads.
+    Sending returns at once; :meth:`flush` and the end of a ``with`` block wait until Kafka has everything, and raise an error if it does not.
+    A client may be used by several threads.
 
     :param kafka: ``host:port,...``, or full settings.
     :param name: the topology's name: the prefix of its topics.
@@ -164,7 +164,7 @@ class PubSub:
         self._failures: list[BaseException] = []
         self._readers: list[KafkaConsumer] = []
         self.sent = self.stored = self.failed = 0
-        """Records handed over; those that Kafka has; those that it refused. The rest is on its way."""
+        """Records that were sent; those that Kafka has; those that it refused. The rest is on its way."""
 
     def __enter__(self) -> Self:
         return self
@@ -173,9 +173,9 @@ class PubSub:
         self.close(check=kind is None)
 
     def close(self, check: bool = True) -> None:
-        """Send what is waiting and close the connections.
+        """Send waiting records and close the connections.
 
-        :param check: raise what could not be sent.
+        :param check: raise an error if a record could not be sent.
         """
         try:
             if check:
@@ -201,18 +201,18 @@ class PubSub:
             return self._settings
 
     def running(self) -> dict[str, Any] | None:
-        """Return what nimbus has of the topology, see ``topology/runtime/nimbus_topic.py``; None when there is none of that name."""
+        """Return the topology's record in the nimbus topic (``topology/runtime/nimbus_topic.py``); None if there is none."""
         return load_states(self.kafka).get(self.name) if self._exists(NIMBUS_TOPIC) else None
 
     def running_conf(self) -> dict[str, Any] | None:
-        """Return the configuration of the topology as its tasks see it; None when there is none of that name."""
+        """Return the configuration of the topology as its tasks see it; None if there is no topology of that name."""
         record = self.running()
         return None if record is None else conf_of(record)
 
     def parse_subscription(self, key: bytes, value: bytes) -> Any:
-        """Check a subscription as the topology will.
+        """Parse a subscription and check it as the topology does.
 
-        :raises RecordError: it would be refused.
+        :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
         if self._tokenizer is None:
@@ -225,9 +225,9 @@ class PubSub:
         return parsed
 
     def parse_message(self, value: bytes) -> Any:
-        """Check a message as the topology will; its time is judged there.
+        """Parse a message and check it as the topology does, except for its time.
 
-        :raises RecordError: it would be refused.
+        :raises RecordError: the topology would refuse it.
         """
         settings = self.settings
         return parse_message(value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
@@ -239,12 +239,12 @@ class PubSub:
 
         :param id: any text; default: a generated one.
         :param fields: ``text`` or ``keywords``, ``lat``, ``lon``, ``k``, ``alpha`` (top-k), or ``bbox`` and ``expression`` or ``keywords``,
-            ``ttl_s`` (boolean); ``meta``: any JSON value, comes back with the results. ``type`` is seen from the others.
+            ``ttl_s`` (boolean); ``meta``: any JSON value, which comes back with the results. ``type`` follows from the other fields.
         :returns: the id.
-        :raises RecordError: the subscription makes no sense; the text says what.
+        :raises RecordError: the subscription is invalid; the text says why.
         """
         id = uuid.uuid4().hex if id is None else id
-        # What is no Unicode is refused by the check, with a reason.
+        # Surrogates are refused by the check, with a reason.
         key = id.encode(errors="surrogatepass")
         value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_subscription(key, value)
@@ -252,7 +252,7 @@ class PubSub:
         return id
 
     def unsubscribe(self, id: str) -> None:
-        """Remove a subscription; an unknown id is no error."""
+        """Remove a subscription; an unknown id is not an error."""
         self.send_subscription(id.encode(errors="surrogatepass"), None)
 
     def publish(
@@ -270,11 +270,11 @@ class PubSub:
 
         :param bbox: west, south, east, north in degrees; west > east crosses the antimeridian. Boolean subscriptions match it when the
             rectangles overlap; for top-k subscriptions it lies at its centre.
-        :param id: what results call it; default: ``"<partition>-<offset>"`` of its record.
-        :param ts: its time, epoch ms; default: its arrival. Counts with time windows.
+        :param id: its id in results; default: ``"<partition>-<offset>"`` of its record.
+        :param ts: its time, epoch ms; default: its arrival. Used by time windows.
         :param wait: wait until Kafka has it.
-        :returns: the message's id; None when only Kafka gives it one and ``wait`` is False.
-        :raises RecordError: the message makes no sense.
+        :returns: the message's id; None if it has only the default id and ``wait`` is False.
+        :raises RecordError: the message is invalid.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
         area = None if bbox is None else list(bbox)
@@ -291,28 +291,28 @@ class PubSub:
         return f"{stored.partition}-{stored.offset}" if id is None else id
 
     def send_message(self, value: bytes) -> Any:
-        """Send bytes to the topic of messages, unchecked; returns kafka-python's future."""
+        """Send bytes to the topic of messages, unchecked; return kafka-python's future."""
         return self._send(self.topics.messages, None, value)
 
     def send_subscription(self, key: bytes, value: bytes | None) -> Any:
-        """Send bytes to the topic of subscriptions, unchecked; None unregisters. Returns kafka-python's future."""
+        """Send bytes to the topic of subscriptions, unchecked; None unregisters. Return kafka-python's future."""
         return self._send(self.topics.subscriptions, key, value)
 
     def send_plan(self, value: bytes) -> Any:
-        """Send a plan of the distributor to its topic, unchecked; returns kafka-python's future."""
+        """Send a distribution plan to its topic, unchecked; return kafka-python's future."""
         return self._send(self.topics.plans, b"plan", value)
 
     def flush(self) -> None:
         """Wait until Kafka has everything that was sent.
 
-        :raises SendError: it has not; says how many records, and the first reason.
+        :raises SendError: it does not; the text says how many records are missing, and the first reason.
         """
         with self._lock:
             producer = self._producer
         if producer is None:
             return
         deadline = time.monotonic() + max(self._timeout_s, 1)
-        with contextlib.suppress(KafkaError):  # what did not arrive is counted below, also when the producer gave up
+        with contextlib.suppress(KafkaError):  # missing records are counted below
             producer.flush(timeout=max(self._timeout_s, 1))
         while self.stored + self.failed < self.sent and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -328,7 +328,7 @@ class PubSub:
         self.require(topic)
         with self._lock:
             if self._producer is None:
-                # A short linger lets records share requests; nobody waits for a single one.
+                # A short linger lets records share requests.
                 self._producer = self.kafka.producer(
                     allow_auto_create_topics=False, linger_ms=5, batch_size=1 << 17, max_block_ms=int(self._timeout_s * 1000), **self._delivery()
                 )
@@ -383,9 +383,9 @@ class PubSub:
             ) from ex
 
     def require(self, *topics: str) -> None:
-        """See to it that topics are there.
+        """Check that topics exist.
 
-        :raises UnknownTopicError: one is not.
+        :raises UnknownTopicError: one does not.
         :raises UnreachableError: the brokers do not answer.
         """
         if self._known.issuperset(topics) or self._exists(*topics):
@@ -394,8 +394,8 @@ class PubSub:
         raise UnknownTopicError(
             explain(
                 f"The topic {missing[0]} does not exist." if len(missing) == 1 else f"The topics {', '.join(missing)} do not exist.",
-                hint=f"a DSkype topology makes its topics when it starts: run one of the name {self.name!r} with 'dskype local' or 'dskype submit' "
-                "(-R dskype.yaml is one), or name the one that runs with -t ('dskype list')",
+                hint=f"a DSkype topology creates its topics when it starts: run one named {self.name!r} with 'dskype local' or 'dskype submit' "
+                "(for example -R dskype.yaml), or name the running one with -t ('dskype list')",
             )
         )
 
@@ -409,17 +409,17 @@ class PubSub:
             return admin.existing([topic])[topic]
 
     def scan(self, topic: str, start: str | int = "beginning", progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
-        """Yield the records of a topic that are there now, in order within each partition.
+        """Yield the present records of a topic, in order within each partition.
 
         :param start: see :class:`Follower`.
-        :param progress: called with (records read, records at most) now and then.
+        :param progress: called with (records read, records at most) after each batch.
         :raises UnknownTopicError: no such topic.
         :raises KafkaTimeoutError: nothing came for ``timeout_s`` although there is more.
         """
         self.require(topic)
         with self._lock:
             consumer = self._readers.pop() if self._readers else None
-        # A new connection takes a tenth of a second: finished readers are used again.
+        # A new connection takes a tenth of a second, so finished readers are reused.
         consumer = consumer or make_consumer(self.kafka)
         try:
             follower = Follower(self.kafka, [topic], start, consumer)
@@ -438,11 +438,11 @@ class PubSub:
                 self._readers.append(consumer)
 
     def subscriptions(self, type: str | None = None, ids: Iterable[str] | None = None) -> list[Registered]:
-        """Return the subscriptions that are registered now, by id, with their states.
+        """Return the registered subscriptions, by id, with their states.
 
-        Reads two topics to their ends, and keeps what it finds in memory.
+        Reads two topics to their ends, and keeps all subscriptions in memory.
 
-        :param type: only ``topk`` or ``boolean``.
+        :param type: only those of this type: ``topk`` or ``boolean``.
         :param ids: only these.
         """
         wanted = None if ids is None else set(ids)
@@ -480,20 +480,20 @@ class PubSub:
         return states
 
     def topk(self, id: str) -> TopK | None:
-        """Return the newest published top-k list of a subscription; None when there is none (yet).
+        """Return the newest published top-k list of a subscription; None if there is none (yet).
 
-        It comes from the topology's store (``dskype.store``), is written at most every ``dskype.results.topk.interval.ms``, and lags
-        behind the results by that.
+        It comes from the topology's store (``dskype.store``). A list is written at most every ``dskype.results.topk.interval.ms``, so it may lag
+        behind the results by that much.
 
         :raises StoreUnavailable: the store does not answer.
-        :raises IllegalArgumentException: it needs a secret that is not given.
+        :raises IllegalArgumentException: the store needs a secret that is not given.
         """
         if hidden := hidden_paths(self.settings.store_options):
             raise IllegalArgumentException(
                 explain(
                     "The running topology does not publish its secrets.",
                     given=f"dskype.store.options without {', '.join(hidden)}",
-                    hint='give them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
+                    hint='pass them: -c \'dskype.store.options={"password": "${ENV-NAME}", ...}\', or --config FILE',
                 )
             )
         store = make_store(self.settings.store, self.settings.store_options)
@@ -504,10 +504,10 @@ class PubSub:
             found = store.get(id)
         finally:
             store.close()
-        return None if found is None else TopK.of(found.value)
+        return None if found is None else TopK.from_json(found.value)
 
     def refusal(self, registration: str) -> str | None:
-        """Return why the topology refused a record of the subscriptions; None when it did not (yet)."""
+        """Return why the topology refused a subscription's record; None if it has not refused it (yet)."""
         partition, _, offset = registration.partition("-")
         where = {"topic": self.topics.subscriptions, "partition": partition, "offset": offset}
         if not self._exists(self.topics.dead_letters):
@@ -519,14 +519,14 @@ class PubSub:
         return None
 
     def results(self, *, subscriptions: Iterable[str] | None = None, start: str = "beginning", follow: bool | float = False) -> Iterator[Result]:
-        """Return an iterator over results, each once, in order for each subscription. The place to start is taken at the call.
+        """Return an iterator over results, each once, in order for each subscription. ``now`` is the time of the call, not of the first iteration.
 
-        Where matches are grouped each one is a result here, too; they come in the order of messages, and those of different partitions in any.
+        If matches are grouped, each one is a result here, too; they come in the order of messages within a partition.
 
-        :param subscriptions: only of these ids.
+        :param subscriptions: only results of these ids.
         :param start: ``beginning`` or ``now``.
-        :param follow: False: what is there now; True: without end; a number: until nothing has come for so many seconds.
-        :raises UnknownTopicError: the topology has not run yet.
+        :param follow: False: only present results; True: without end; a number: until none has come for that many seconds.
+        :raises UnknownTopicError: the topology has never run.
         """
         topics = self.result_topics()
         wanted = None if subscriptions is None else {subscriptions} if isinstance(subscriptions, str) else set(subscriptions)

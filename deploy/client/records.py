@@ -1,4 +1,4 @@
-"""What comes back from a topology: subscriptions and their states, results, top-k lists."""
+"""What a client reads from a topology: subscriptions and their states, results, top-k lists."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Registered", "Result", "TopK", "json_object", "subscription_type"]
 
 
 def subscription_type(fields: Mapping[str, Any]) -> str:
-    """Return the type that fields speak of when they do not say: ``boolean`` with a rectangle or an expression, else ``topk``."""
+    """Return the type of a subscription, by default ``boolean`` if there is a rectangle or an expression, else ``topk``."""
     return fields.get("type") or ("boolean" if "bbox" in fields or "expression" in fields else "topk")
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A subscription as it stands in its topic.
+    """A subscription as its topic has it.
 
     :ivar id: the subscription's id.
-    :ivar registration: ``<partition>-<offset>``, the record.
-    :ivar registered_ms: when it came, epoch ms.
+    :ivar registration: ``<partition>-<offset>`` of its record.
+    :ivar registered_ms: when the record arrived, epoch ms.
     :ivar value: the record's bytes.
-    :ivar fields: what was registered; None when it is no JSON object.
+    :ivar fields: the record's JSON object; None if it is not one.
     :ivar status: ``active``: the topology matches it; ``pending``: not yet; ``expired``: its ttl is over.
-    :ivar since: when active: the watermark behind which it is matched; when expired by the topology: the last one.
+    :ivar since: if active, the watermark after which it is matched; if the topology expired it, its last watermark.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Registered:
 
     @property
     def type(self) -> str | None:
-        """``topk``, ``boolean`` or what was given."""
+        """``topk``, ``boolean``, or whatever the record says."""
         return None if self.fields is None else self.fields.get("type")
 
     def as_json(self) -> dict[str, Any]:
@@ -49,13 +49,13 @@ class Registered:
 
 @dataclass(frozen=True)
 class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or met a boolean subscription (``match``).
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, or matched a boolean subscription (``match``).
 
-    :ivar watermark: the state after which message it belongs to; see the format of results.
-    :ivar message: the message's id, as it was given.
-    :ivar rank: from 1; of an ``add``.
+    :ivar watermark: of the list after this change (docs/pubsub.md, topics).
+    :ivar message: the message's id, as it was published.
+    :ivar rank: from 1; only with ``add``.
     :ivar time_ms: when it was written, epoch ms.
-    :ivar result_id: the same for the same result, however often it is written.
+    :ivar result_id: the same for all repetitions of a result.
     :ivar value: the whole record.
     """
 
@@ -72,13 +72,13 @@ class Result:
 
     @classmethod
     def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
-        """Read a record of the results, or one of grouped matches, which has a result for each of its subscriptions; [] for what is none.
+        """Parse a record of the results or of grouped matches, which has a result for each of its subscriptions; [] if it is neither.
 
-        :param subscriptions: only of these; None: of all.
+        :param subscriptions: only results of these; None: of all.
         """
         value = json_object(record.value)
         if value is None or "subscription" in value or not {"message", "subscriptions"} <= value.keys():
-            found = cls.of(record)
+            found = cls.from_record(record)
             return [found] if found is not None and (subscriptions is None or found.subscription in subscriptions) else []
         ids = value["subscriptions"] if isinstance(value["subscriptions"], list) else []
         message, watermark, identity = value["message"], cast("int", value.get("watermark")), _identity(record, value)
@@ -89,8 +89,8 @@ class Result:
         ]
 
     @classmethod
-    def of(cls, record: Any) -> Result | None:
-        """Read a record of the results; None for what is none."""
+    def from_record(cls, record: Any) -> Result | None:
+        """Parse a record of the results; None if it is not one."""
         value = json_object(record.value)
         if value is None or not {"subscription", "op", "message"} <= value.keys():
             return None
@@ -121,10 +121,10 @@ def _as_delta(subscription: str, watermark: int, message: Any) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class TopK:
-    """The whole answer of a top-k subscription at one watermark.
+    """The whole list of a top-k subscription at one watermark.
 
     :ivar entries: (message id, score), best first.
-    :ivar registration: the record of the subscription that it answers.
+    :ivar registration: the record of the subscription that the list belongs to.
     """
 
     subscription: str
@@ -134,17 +134,14 @@ class TopK:
     time_ms: int | None = None
 
     @classmethod
-    def of(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
-        """Read a state; None for what is none."""
+    def from_json(cls, value: bytes | None, time_ms: int | None = None) -> TopK | None:
+        """Parse the value of a record in the topic of lists; None if it is not a list."""
         found = json_object(value)
+        if found is None:
+            return None
         try:
-            return (
-                None
-                if found is None
-                else cls(
-                    str(found["subscription"]), found["watermark"], [(e["message"], e["score"]) for e in found["topk"]], found.get("registration"), time_ms
-                )
-            )
+            entries = [(e["message"], e["score"]) for e in found["topk"]]
+            return cls(str(found["subscription"]), found["watermark"], entries, found.get("registration"), time_ms)
         except (KeyError, TypeError):
             return None
 
@@ -159,7 +156,7 @@ class TopK:
 
 
 def json_object(value: bytes | None) -> dict[str, Any] | None:
-    """Return the JSON object that bytes hold; None for anything else."""
+    """Parse bytes as a JSON object; None if they are not one."""
     try:
         found = json.loads(value) if value is not None else None
     except (ValueError, RecursionError):

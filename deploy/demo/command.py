@@ -21,14 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     default = Plan()
     parser.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
-    parser.add_argument("--messages", metavar="N", type=_number(1), help=f"how many places are published; default: {default.messages}")
-    parser.add_argument("--subscriptions", metavar="N", type=_number(0), help=f"how many are registered; default: {default.subscriptions}")
+    parser.add_argument("--messages", metavar="N", type=_number(1), help=f"how many places to publish; default: {default.messages}")
+    parser.add_argument("--subscriptions", metavar="N", type=_number(0), help=f"how many subscriptions to register; default: {default.subscriptions}")
     parser.add_argument("--rate", metavar="R", type=_number(1, float), help=f"messages per second; default: {default.rate:g}")
-    parser.add_argument("--window", metavar="N", type=_number(1), help="the last messages that are searched; default: half of the messages")
-    parser.add_argument("--seed", metavar="N", type=_number(0), help=f"what is drawn follows from it; default: {default.seed}")
+    parser.add_argument("--window", metavar="N", type=_number(1), help="messages in the window; default: half of all messages")
+    parser.add_argument("--seed", metavar="N", type=_number(0), help=f"seed of everything that is drawn at random; default: {default.seed}")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="keep data and snapshots there; default: nothing is kept")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder; without it a run starts over")
-    parser.add_argument("--picture", metavar="FILE", type=Path, help="the map; default: dskype-map.svg here or, if that cannot be written, in the temp folder")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --folder; default: start over")
+    parser.add_argument(
+        "--picture", metavar="FILE", type=Path, help="where to write the map; default: dskype-map.svg here, or in the temp folder if that is not possible"
+    )
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
 
@@ -47,14 +49,14 @@ def _number(least: float, kind: type = int) -> Any:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; Ctrl-C and SIGTERM end it in order."""
+    """Run the demo. Ctrl-C and SIGTERM end it with a clean shutdown."""
     if args.resume and args.folder is None:
         say("error: --resume needs the folder of the run; expected --folder DIR")
         return 2
     from dskype.deploy.demo import run as demo
 
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # names of places are written in many scripts, which not every terminal knows
+        stream.reconfigure(errors="replace")  # names of places use many scripts, and not every terminal can encode all of them
     terminated = end_on_sigterm()
     given = {k: v for k in ("messages", "subscriptions", "rate", "window", "seed") if (v := getattr(args, k)) is not None}
     try:
@@ -64,16 +66,16 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         pass
     except Exception as ex:
-        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
+        # A signal to the whole process group also ends Spark's JVM, so that stopping it fails.
         if not terminated.is_set():
             raise
         say(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
-    say(f"stopped; to go on: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
+    say(f"stopped; to continue: dskype demo --folder {args.folder} --resume" if args.folder else "stopped; nothing is left behind")
     return 130
 
 
 def _writable(picture: Path | None) -> Path:
-    """Return where the map goes, absolute; said now, not at the end, when it cannot be written."""
+    """Return the absolute path of the map; raise now, not after the run, if it cannot be written."""
     wanted = (picture or Path("dskype-map.svg")).absolute()
     if wanted.parent.is_dir() and os.access(wanted.parent, os.W_OK) and not wanted.is_dir():
         return wanted

@@ -1,4 +1,4 @@
-"""What the demo publishes: a few readable subscriptions, many drawn ones, and places as messages at a rate."""
+"""What the demo publishes: a few readable subscriptions, many random ones, and places as messages at a rate."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STEP_S = 0.02
 
 @dataclass(frozen=True)
 class Shown:
-    """A subscription whose results are told in words.
+    """A subscription whose results are shown in words.
 
-    :ivar title: ``“lake park” near Chicago``.
-    :ivar place: what its location is called.
+    :ivar title: for example ``“lake park” near Chicago``.
+    :ivar place: the name of its location.
     :ivar record: its JSON record.
     """
 
@@ -55,7 +55,7 @@ SHOWN = (
         {"type": "boolean", "bbox": [-11, 35, 32, 60], "expression": "(saint OR santa OR sankt) AND (maria OR martin)"},
     ),
 )
-"""Readable subscriptions; the first one's results are drawn on the map."""
+"""Readable subscriptions. The map shows the results of the first one."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Plan:
     """What a run publishes.
 
     :ivar messages: how many places.
-    :ivar subscriptions: how many are drawn, beside those of :data:`SHOWN`.
+    :ivar subscriptions: how many random ones, besides those of :data:`SHOWN`.
     :ivar rate: messages per second.
     :ivar window: how many messages the window holds.
-    :ivar seed: everything that is drawn follows from it.
+    :ivar seed: of everything random.
     """
 
     messages: int = 80_000
@@ -79,17 +79,17 @@ class Plan:
 class Feeder(threading.Thread):
     """Publishes messages at a rate, and registers subscriptions in the first seconds.
 
-    One message and the subscriptions of :data:`SHOWN` go ahead; everything else waits for :meth:`go`. So the processes of a
-    topology, which are made when there is something to do, are there when it begins.
+    One message and the subscriptions of :data:`SHOWN` are sent at once; everything else waits for :meth:`go`. So the processes of the topology,
+    which start when there is something to do, run when the feeder begins.
 
     :param pubsub: the client to publish with.
     :param messages: what to publish; the message with sequence number *i* is row *i*.
     :param subscriptions: (id, record) of all subscriptions.
-    :param done: how many messages and subscriptions an earlier run has published.
     :param total: how many subscriptions there are.
     :param arrivals: gets the messages' timestamps.
-    :ivar limit: no message with this sequence number, or a later one, is published for now; to be set.
-    :ivar held: the limit is in the way.
+    :param done: how many messages and subscriptions an earlier run has published.
+    :ivar limit: messages with this sequence number or a later one wait; the owner sets it.
+    :ivar held: messages wait because of the limit.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Feeder(threading.Thread):
                 now = time.monotonic()
                 due, registered, then = due + (now - then) * self._rate, registered + (now - then) * self._total / _REGISTERING_S, now
                 self.held = due > self.limit
-                due = min(due, max(self.limit, self.published))  # what was held back is not made up for
+                due = min(due, max(self.limit, self.published))  # do not catch up after a wait
                 self._register(min(self._total, int(registered)))
                 self._publish(min(len(self._messages), int(due)))
                 self._note_arrivals()
@@ -137,7 +137,7 @@ class Feeder(threading.Thread):
                 self.failure = error
 
     def go(self) -> None:
-        """Let it begin."""
+        """Let the feeder begin."""
         self._go.set()
 
     def _register(self, until: int) -> None:
@@ -146,14 +146,14 @@ class Feeder(threading.Thread):
             self.registered += 1
 
     def _publish(self, until: int) -> None:
-        # Not too many at once: on a machine that was asleep, or cannot keep up, the rest comes with the next step.
+        # Limit one step: after a sleep of the machine, or if it cannot keep up, many messages may be due.
         until = min(until, self.published + 2000)
         for seq, value in enumerate(self._messages.records(self.published, until), self.published):
             self._sent.append((seq, self._pubsub.send_message(value)))
         self.published = max(self.published, until)
 
     def _note_arrivals(self) -> None:
-        """Take down the timestamps of what Kafka has by now."""
+        """Note the timestamps of the messages that Kafka has by now."""
         there = 0
         for seq, future in self._sent:
             if not future.is_done:
@@ -172,6 +172,6 @@ class Feeder(threading.Thread):
 
 
 def subscriptions_of(plan: Plan, messages: Places) -> Iterator[tuple[str, bytes]]:
-    """Return (id, JSON record) of all subscriptions of a run, those that are told in words first."""
+    """Return (id, JSON record) of all subscriptions of a run, those of :data:`SHOWN` first."""
     shown = ((s.id, json.dumps(s.record, ensure_ascii=False).encode()) for s in SHOWN)
     return chain(shown, subscriptions(messages, plan.subscriptions, plan.seed))

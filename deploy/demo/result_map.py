@@ -1,8 +1,8 @@
-"""Draws one subscription's results on a map, as SVG without any library.
+"""Draw one subscription's results on a map, as SVG without any library.
 
-There is no coastline in it: the dots of all messages draw the world. Above is the detail around the subscription, with its
-results numbered by rank and listed; below is the world with the detail's frame. Both are drawn in plain degrees as the score
-measures them, but for the detail's width, which is narrowed with the latitude.
+There is no coastline: the dots of all messages show the world. The upper map is the detail around the subscription, with a list of its results,
+numbered by rank. The lower map is the world, with the detail's frame. Both are drawn in plain degrees, as the score measures them, except that
+the detail's width shrinks with the latitude.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORLD_SOUTH, _WORLD_NORTH = -56.5, 78.5
 _LISTED = 20
 _BUBBLE = 10.5
 _SHADES = ((1, 0.55), (3, 0.78), (8, 1))
-"""Dots of a cell with at least so many messages get this opacity."""
+"""(messages, opacity): a dot for at least this many messages has this opacity."""
 
 _Box = tuple[float, float, float, float]
 
@@ -50,7 +50,7 @@ text{font-family:Inter,'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif
 
 @dataclass(frozen=True)
 class Pin:
-    """A result: where it is, what it is called, how well it scores. Its rank is its place among the results."""
+    """A result: its place, its name and its score. Its rank is its position in the list of results."""
 
     lat: float
     lon: float
@@ -84,12 +84,12 @@ def draw(
 ) -> str:
     """Return a map as SVG text.
 
-    :param lat: float64[n], degrees, of all messages: faint dots.
+    :param lat: float64[n], degrees, of all messages, drawn as faint dots.
     :param lon: float64[n], degrees.
     :param here: latitude and longitude of the subscription.
-    :param name: what its place is called.
+    :param name: the name of its place.
     :param pins: its results, best first.
-    :param cell_px: dots closer than this become one; larger makes the file smaller.
+    :param cell_px: dots closer than this are merged; a larger value makes a smaller file.
     :raises IllegalArgumentException: ``cell_px`` is too small.
     """
     if not cell_px >= 0.5:
@@ -121,7 +121,7 @@ def draw(
 
 
 def write(path: str | os.PathLike[str], svg: str) -> Path:
-    """Write a picture, all of it or nothing; returns where it is."""
+    """Write a picture atomically; return its path."""
     target = Path(path)
     paths.write_whole(target, svg)
     return target
@@ -131,7 +131,7 @@ def write(path: str | os.PathLike[str], svg: str) -> Path:
 
 
 def _detail_view(here: tuple[float, float], pins: Sequence[Pin]) -> _View:
-    """Return the detail: the subscription and the results that are not much farther than the others."""
+    """Return the detail: the subscription, and its results without far outliers."""
     lat0, lon0 = here
     width, height = _WIDTH - 2 * _MARGIN - _LIST - _GAP, float(_DETAIL)
     distances = sorted(math.hypot(p.lat - lat0, p.lon - lon0) for p in pins)
@@ -153,9 +153,9 @@ def _panel(id: str, view: _View) -> list[str]:
 
 
 def _dots(lat: np.ndarray, lon: np.ndarray, view: _View, cell_px: float) -> list[str]:
-    """Return the messages' dots, one per cell; the fewer there are, the larger they are.
+    """Return the messages' dots, one per cell; the fewer dots, the larger they are.
 
-    Neighbours in a row are one dashed stroke (dashes of no length with round ends are dots), which keeps the text short.
+    Neighbours in a row are one dashed stroke (dashes of zero length with round ends are dots), which keeps the text short.
     """
     columns, rows = int(view.width / cell_px) + 1, int(view.height / cell_px) + 1
     inside = (lon >= view.west) & (lon <= view.east) & (lat >= view.south) & (lat <= view.north)
@@ -169,7 +169,7 @@ def _dots(lat: np.ndarray, lon: np.ndarray, view: _View, cell_px: float) -> list
         cells = np.flatnonzero((counts >= least) & (counts < above) if above else counts >= least)
         if not len(cells):
             continue
-        # A run ends where the next cell is no neighbour in the same row.
+        # A run ends where the next cell is not a neighbour in the same row.
         ends = np.flatnonzero((np.diff(cells) != 1) | (cells[1:] % columns == 0))
         first, last = cells[np.concatenate(([0], ends + 1))], cells[np.concatenate((ends, [len(cells) - 1]))]
         path, at_x, at_y = [], 0, 0
@@ -183,12 +183,12 @@ def _dots(lat: np.ndarray, lon: np.ndarray, view: _View, cell_px: float) -> list
 
 
 def _detail_marks(view: _View, here: tuple[float, float], name: str, pins: Sequence[Pin]) -> list[str]:
-    """Return the subscription's place and the numbered results; nothing covers anything else."""
+    """Return the subscription's place and the numbered results, without overlaps."""
     x0, y0 = view.at(*here)
     shown = [(rank, p, *view.at(p.lat, p.lon)) for rank, p in enumerate(pins, 1) if view.holds(p.lat, p.lon)]
     taken: list[_Box] = [(x0 - 9, y0 - 9, x0 + 9, y0 + 9)]
     parts = [f'<circle class="here" cx="{x0:.1f}" cy="{y0:.1f}" r="7"/><circle cx="{x0:.1f}" cy="{y0:.1f}" r="2.5" fill="#7df0d0"/>']
-    # The place's name goes where the fewest results are; they make room for it.
+    # The place's name stands where the fewest results are; these move aside.
     spots = [spot for spot in _label_spots(name, x0, y0, 11, 17) if _within(spot[3], view)] or _label_spots(name, x0, y0, 11, 17)[:1]
     best = min(spots, key=lambda spot: sum(_overlap(spot[3], (x - _BUBBLE, y - _BUBBLE, x + _BUBBLE, y + _BUBBLE)) for _, _, x, y in shown))
     parts.append(_label(name, best, 17, "name halo"))
@@ -220,7 +220,7 @@ def _detail_marks(view: _View, here: tuple[float, float], name: str, pins: Seque
 
 
 def _free_spot(x: float, y: float, taken: list[_Box], view: _View) -> tuple[float, float]:
-    """Return the nearest place for a bubble that touches no other: on growing rings around its point."""
+    """Return the nearest place where a bubble touches no other, on growing rings around its point."""
     size = _BUBBLE + 1
     for ring in range(40):
         for step in range(max(1, 8 * min(ring, 4))):
@@ -233,7 +233,7 @@ def _free_spot(x: float, y: float, taken: list[_Box], view: _View) -> tuple[floa
 
 
 def _label_spots(text: str, x: float, y: float, away: float, size: float) -> list[tuple[str, float, float, _Box]]:
-    """Return where a label may stand beside a point: right, left, above, below, as (anchor, x, y, box)."""
+    """Return possible places of a label beside a point (right, left, above, below) as (anchor, x, y, box)."""
     width, spots = _text_width(text, size), []
     for anchor, tx, ty in (
         ("start", x + away, y + size * 0.36),
@@ -280,7 +280,7 @@ def _list(pins: Sequence[Pin], detail: _View, total: int) -> list[str]:
 
 
 def _name_and_region(pin: Pin, width: float) -> str:
-    """Return a list entry's text, as much of it as ``width`` pixels hold."""
+    """Return a list entry's text, cut to ``width`` pixels."""
     name = _cut_px(pin.name, 14, width)
     left = width - _text_width(name + "  ", 14)
     region = _cut_px(pin.region, 12, left) if left > 30 else ""
@@ -304,7 +304,7 @@ def _world_marks(view: _View, detail: _View, here: tuple[float, float], pins: Se
 
 
 def _text(text: str) -> str:
-    """Escape text for XML; characters that XML has no place for are left out."""
+    """Escape text for XML; leave out characters that XML does not allow."""
     allowed = (c for c in text if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff")
     escaped = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
     return "".join(escaped.get(c, c) for c in allowed)

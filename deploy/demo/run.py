@@ -1,7 +1,7 @@
-"""The demo: DSkype on the world's places, live; what ``dskype demo`` and ``make run`` do.
+"""The demo: DSkype on the world's places, live. ``dskype demo`` and ``make run`` call it.
 
-A broker and Spark are started on this machine, and on them the topology of ``topologies/dskype.yaml``. A feeder publishes places as
-messages and registers subscriptions meanwhile; the results are followed, shown and in the end compared with a plain computation.
+It starts a broker and Spark on this machine, and on them the topology of ``topologies/dskype.yaml``. A feeder publishes places as messages and
+registers subscriptions. The results are shown as they come, and compared with a plain computation at the end.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology import flux
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.local import LocalCluster
+from dskype.topology.planning.validation import CycleWarning
 from dskype.topology.runtime.kafka import TopicAdmin
 
 __all__ = ["open_folder", "run"]
 
 _STATE = "demo.json"
 _OWN = ("broker", "topologies", "logs", "vocabulary.tsv", _STATE)
-"""What a run keeps in its folder."""
+"""The files that a run keeps in its folder."""
 _SAMPLE = 20_000
 _SHOW_EVERY_S = 0.5
 _QUIET_S = 4.0
-"""Without results for so long everything is written: whole lists follow a change within a second and a tick."""
+"""After this long without results, everything has been written: whole lists follow a change within a second and a tick."""
 _BEHIND_S = 3.0
 _STUCK_S = 120.0
 
@@ -59,11 +60,11 @@ _STUCK_S = 120.0
 
 
 def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: Any) -> tuple[Path | None, Plan, bool]:
-    """Make a run's folder ready, and say what becomes of an earlier run in it.
+    """Prepare a run's folder, and say what happens to an earlier run in it.
 
-    :param given: what of the plan the user has named.
-    :returns: the folder, the plan, and whether an earlier run goes on.
-    :raises TopologyError: the folder holds other things, or the plan does not fit the run that is to be resumed.
+    :param given: the parts of the plan that the user has named.
+    :returns: the folder, the plan, and whether an earlier run continues.
+    :raises TopologyError: the folder contains other files, or the plan does not fit the run to resume.
     """
     plan = _sized(Plan(**given), given)
     if folder is None:
@@ -75,21 +76,24 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
         others = {p.name for p in owned.path.iterdir()} - {*_OWN, "owner.lock", "child.pid"}
         if earlier is None and others:
             raise TopologyError(
-                explain("The folder holds other things than a demo.", given=str(owned.path), legal="an empty folder, or one of an earlier demo")
+                explain("The folder contains other files than a demo's.", given=str(owned.path), legal="an empty folder, or one of an earlier demo")
             )
         if resume and earlier is not None:
             fixed = {k: v for k, v in given.items() if k in ("window", "seed") and v != getattr(earlier, k)}
             if fixed:
                 raise TopologyError(
                     explain(
-                        "A run is resumed as it was begun.", given=fixed, legal={k: getattr(earlier, k) for k in fixed}, hint="without --resume it starts over"
+                        "A run is resumed with the settings it was started with.",
+                        given=fixed,
+                        legal={k: getattr(earlier, k) for k in fixed},
+                        hint="without --resume it starts over",
                     )
                 )
             plan = replace(earlier, **given)
-            say(f"going on with the run in {owned.path}")
+            say(f"continuing the run in {owned.path}")
         else:
             if earlier is not None:
-                say(f"starting over; the earlier run in {owned.path} is removed (--resume goes on with it)")
+                say(f"starting over; the earlier run in {owned.path} is removed (--resume continues it)")
             elif resume:
                 say(f"there is no earlier run in {owned.path}; starting over")
             for name in _OWN:
@@ -102,7 +106,7 @@ def open_folder(folder: Path | None, resume: bool, given: dict[str, Any], say: A
 
 
 def _sized(plan: Plan, given: dict[str, Any]) -> Plan:
-    """Let the window be half of the messages unless it was named: so messages leave it, too."""
+    """Make the window half of the messages unless it is named, so that messages also leave it."""
     return plan if "window" in given else replace(plan, window=max(1, plan.messages // 2))
 
 
@@ -155,16 +159,16 @@ def run(
 ) -> int:
     """Run the demo from its start to its results.
 
-    :param folder: where data and snapshots are kept; None: nowhere, nothing stays.
-    :param resumed: go on with the run that is in ``folder``.
-    :param picture: where to draw the map; None: it is not drawn.
+    :param folder: where data and snapshots are kept; None: nothing is kept.
+    :param resumed: continue the run in ``folder``.
+    :param picture: where to write the map; None: draw none.
     :param verify: compare the results with a plain computation.
-    :param say: takes one line of text per step; default: standard error.
+    :param say: gets one line of text per step; default: standard error.
     :param console: a rich console; default: standard output.
-    :returns: the exit code: 0, or 1 when the results are not as computed.
+    :returns: the exit code: 0, or 1 if the results differ from the plain computation.
     """
     if os.environ.pop(connection.BOOTSTRAP_VARIABLE, None):
-        say(f"note: the demo has a broker of its own; {connection.BOOTSTRAP_VARIABLE} is not used")
+        say(f"note: the demo has its own broker; {connection.BOOTSTRAP_VARIABLE} is not used")
     began = time.monotonic()
     with contextlib.ExitStack() as parts:
         home = folder
@@ -176,7 +180,7 @@ def run(
         vocabulary = home / "vocabulary.tsv"
         preparation = _Preparation(plan, vocabulary)
         preparation.start()
-        # What takes long may be interrupted; the start of Spark may not: its JVM would be left behind.
+        # Downloads may be interrupted. The start of Spark may not: it would leave its JVM behind.
         jars.spark_jars(lambda p: say(str(p)))
         jars.broker_jars(lambda p: say(str(p)))
         with hold_interrupts(say):
@@ -195,12 +199,12 @@ def run(
             screen.console.print(f"\nmap       {picture}", soft_wrap=True)
         code = _verify(screen.console, live, say) if verify else 0
     if folder is not None:
-        say(f"kept in {folder}; to go on with more messages: dskype demo --folder {folder} --resume --messages N")
+        say(f"kept in {folder}; to continue with more messages: dskype demo --folder {folder} --resume --messages N")
     return code
 
 
 def _verify(console: Any, live: _Live, say: Any) -> int:
-    """Compare everything that was published with a plain computation; returns the exit code."""
+    """Compare everything that was published with a plain computation; return the exit code."""
     say("comparing all results with a plain computation")
     began = time.monotonic()
     inputs = read_inputs(live.cluster.environment.kafka, live.handle.name)
@@ -223,18 +227,18 @@ def _submit(cluster: Any, plan: Plan, vocabulary: Path, preparation: _Preparatio
     loaded.check_runnable()
     for problem in ensure_topics(cluster.environment.kafka, loaded.name, settings=Settings.from_conf(loaded.config)):
         say(f"warning: {problem}")
-    preparation.result()  # the vocabulary has to be there
+    preparation.result()  # waits for the vocabulary
     handle = cluster.submit_topology(loaded.name, loaded.config, loaded.topology)
     for warning in handle.warnings:
-        if "contains cycles" not in warning:  # streams 5 to 7 are one
+        if not isinstance(warning, CycleWarning):  # streams 5 to 7 are a cycle
             say(f"warning: {warning}")
     return handle
 
 
 class _Live:
-    """The topology at work, with feeder and watcher.
+    """The running topology, with feeder and watcher.
 
-    :param parts: takes what has to be closed at the end.
+    :param parts: closes them at the end.
     """
 
     def __init__(self, cluster: Any, handle: Any, plan: Plan, preparation: _Preparation, parts: contextlib.ExitStack) -> None:
@@ -260,7 +264,7 @@ class _Live:
         self.feeder.start()
 
     def moment(self, phase: str) -> Moment:
-        """Return how things stand."""
+        """Return the present state of the run."""
         now = time.monotonic()
         recent, overall = self.watcher.latency()
         moment = Moment(
@@ -277,7 +281,7 @@ class _Live:
         return self.figures.read(self.handle.stats, moment, now)
 
     def until_ready(self) -> None:
-        """Wait until the first message has been matched; then the feeder begins.
+        """Wait until the first message has been matched, then let the feeder begin.
 
         :raises TopologyError: a part has failed, or it takes too long.
         """
@@ -299,18 +303,18 @@ class _Live:
         )
 
     def until_done(self, screen: Screen) -> None:
-        """Show what happens until every message is matched and every result read.
+        """Show the run until every message has been matched and every result read.
 
-        :raises TopologyError: a part has failed, or nothing moves any more.
+        :raises TopologyError: a part has failed, or there is no progress any more.
         """
-        told, moved, last = 0, time.monotonic(), (-1, -1)
+        seen, moved, last = 0, time.monotonic(), (-1, -1)
         while True:
             held = "published as fast as it is matched" if self.feeder.held else "matching"
             moment = self.moment("all is published" if self.feeder.finished else held)
-            # On a machine that is slower than the rate, messages wait here rather than in Kafka.
+            # On a machine that is slower than the rate, messages wait here instead of in Kafka.
             self.feeder.limit = moment.matched + _BEHIND_S * self.plan.rate
             self._check()
-            told, words = self.watcher.words(told)
+            seen, words = self.watcher.words(seen)
             screen.show(moment, words)
             now = time.monotonic()
             if self.feeder.finished and not self.fed_s:
@@ -328,7 +332,7 @@ class _Live:
 
     @property
     def published_per_s(self) -> float:
-        """How many messages per second were published, on average."""
+        """Messages published per second, on average."""
         return (self.feeder.published - self._before) / max(self.fed_s, 0.001)
 
     def _check(self) -> None:
@@ -337,14 +341,14 @@ class _Live:
                 raise failure
 
     def describe(self, word: Word) -> str:
-        """Put a result in words."""
+        """Return a result in words."""
         place = self._preparation.label(word.message)
         rank = f"  score {word.score:.3f}, rank {word.rank}" if word.op == "add" else ""
         return f"{self._titles[word.subscription]:<{self._width}}  {'-' if word.op == 'remove' else '+'} {place}{rank}"
 
 
 def _end(kafka: Any, topic: str) -> int:
-    """Return how many records a topic of one partition has got so far."""
+    """Return how many records a topic with one partition has received so far."""
     with contextlib.closing(TopicAdmin(kafka)) as admin:
         return admin.begin_and_end(topic)[0][1]
 

@@ -1,7 +1,7 @@
-"""Follows a DSkype topology while it runs: its results, its latency, its streams; and shows them.
+"""Show a running DSkype topology: its results, its latency, its streams.
 
-:class:`ResultsWatcher` reads the results topic and :class:`Figures` the topology's statistics; :class:`Screen` draws both over
-and over on a terminal, or prints a line now and then where there is none.
+:class:`ResultsWatcher` reads the results topic, :class:`Figures` the topology's statistics. :class:`Screen` redraws both on a terminal, or
+prints a line every few seconds elsewhere.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Arrivals:
             self._ms[seq] = time_ms
 
     def at(self, seq: int) -> int | None:
-        """Return when a message arrived, epoch ms; None when that is not known."""
+        """Return when a message arrived, epoch ms; None if that is not known."""
         return int(self._ms[seq]) or None if 0 <= seq < len(self._ms) else None
 
 
 class Quantiles(NamedTuple):
-    """Latencies in milliseconds; None before the first."""
+    """Latencies in milliseconds; None if there are none."""
 
     p50: float | None
     p99: float | None
@@ -103,12 +103,12 @@ class Counts:
 
     @property
     def all(self) -> int:
-        """Return the number of results of any kind."""
+        """The number of results of all kinds."""
         return self.adds + self.removes + self.matches
 
 
 class Word(NamedTuple):
-    """A result of one of the subscriptions that are shown in words."""
+    """A result of a subscription that is shown in words."""
 
     time_ms: int
     subscription: str
@@ -119,14 +119,14 @@ class Word(NamedTuple):
 
 
 class ResultsWatcher(threading.Thread):
-    """Reads all results of a topology; counts each once, samples their latency, and keeps those of a few subscriptions.
+    """Reads all results of a topology: counts each once, samples their latency, and keeps those of a few subscriptions.
 
-    A result's latency is the time from the arrival of the message that brought it about (its watermark) in Kafka to its own: both are
-    Kafka's timestamps. A sample is parsed; of the others only what they begin with is looked at.
+    A result's latency is the time from the arrival of the message that caused it (its watermark) in Kafka to its own arrival there, by Kafka's
+    timestamps. Only a sample of the results is parsed as JSON.
 
     :param kafka: the brokers.
     :param topic: the results.
-    :param shown: ids of the subscriptions whose results are kept, each once, and whose lists :meth:`topk` returns.
+    :param shown: ids of the subscriptions whose results are kept, and whose lists :meth:`topk` returns.
     :param arrivals: of the messages.
     """
 
@@ -154,21 +154,20 @@ class ResultsWatcher(threading.Thread):
             try:
                 while not self._over.is_set():
                     if records := follower.poll(0.2):
-                        self.take(records, once)
+                        self.add_records(records, once)
             finally:
                 follower.close()
         except Exception as error:
             if not self._over.is_set():
                 self.failure = error
 
-    def take(self, records: list[Any], once: Any) -> None:
-        """Take in records of the results."""
-        # A batch that is written again repeats its records; each counts once.
+    def add_records(self, records: list[Any], once: Once) -> None:
+        """Add records of the results topic. Repetitions count once."""
         records = [record for record in records if record.value and once.first(_identity(record))]
         values = [record.value for record in records]
         adds, removes = (sum(mark in value for value in values) for mark in (b'"op":"add"', b'"op":"remove"'))
         sample = self._latencies(records[:: max(1, len(records) // _SAMPLED_PER_POLL)])
-        words = [result for record in records if record.key in self._shown and (result := Result.of(record))]
+        words = [result for record in records if record.key in self._shown and (result := Result.from_record(record))]
         now = time.monotonic()
         with self._lock:
             self.counts = Counts(self.counts.adds + adds, self.counts.removes + removes, self.counts.matches + len(values) - adds - removes)
@@ -177,7 +176,7 @@ class ResultsWatcher(threading.Thread):
             while self._recent and now - self._recent[0][0] > _RECENT_S:
                 self._recent.popleft()
             for result in words:
-                self._take_word(result)
+                self._add_word(result)
         self.heard = now
 
     def _latencies(self, records: list[Any]) -> list[float]:
@@ -191,7 +190,7 @@ class ResultsWatcher(threading.Thread):
                 found.append(float(record.timestamp - arrived))
         return found
 
-    def _take_word(self, result: Any) -> None:
+    def _add_word(self, result: Any) -> None:
         message = json.dumps(result.message, ensure_ascii=False)
         if result.op == "add":
             self._lists[result.subscription][message] = (result.score, result.watermark)
@@ -203,24 +202,27 @@ class ResultsWatcher(threading.Thread):
         self._words.append(Word(result.time_ms, result.subscription, result.op, message, result.score, result.rank))
 
     def latency(self) -> tuple[Quantiles, Quantiles]:
-        """Return the latencies of the last ten seconds, and of all the time."""
+        """Return the latencies of the last ten seconds, and of the whole run."""
         with self._lock:
             recent, everything = [ms for _, ms in self._recent], np.array(self._all_ms)
         return Quantiles.of(recent), Quantiles.of(everything)
 
     def topk(self, id: str) -> list[tuple[str, float]]:
-        """Return (message, score) of a shown subscription's list as its results give it, best first."""
+        """Return (message, score) of a shown subscription's list, as its results give it, best first."""
         with self._lock:
             entries = list(self._lists[id].items())
         return [(message, score) for message, (score, _) in sorted(entries, key=lambda e: (e[1][0], e[1][1]), reverse=True)]
 
     def matched(self, id: str) -> list[str]:
-        """Return the messages that met a shown boolean subscription, oldest first."""
+        """Return the messages that matched a shown boolean subscription, oldest first."""
         with self._lock:
             return list(self._matched[id])
 
     def words(self, since: int) -> tuple[int, list[Word]]:
-        """Return (how many there were so far, those behind the first ``since``): results of the shown subscriptions, oldest first."""
+        """Return the results of the shown subscriptions after the first ``since``, oldest first.
+
+        :returns: (how many there have been in all, the results).
+        """
         with self._lock:
             new = min(self._noted - since, len(self._words))
             return self._noted, list(self._words)[len(self._words) - new :] if new > 0 else []
@@ -233,12 +235,12 @@ class ResultsWatcher(threading.Thread):
 
 
 def _identity(record: Any) -> Any:
-    """Return what is equal for repetitions of a result: its id, else the whole of it."""
+    """Return a value that all repetitions of a result share: its id, else the whole record."""
     return next((value for name, value in record.headers or () if name == "result-id"), record.value)
 
 
 class _Rate:
-    """How fast a counter grows, over the last seconds."""
+    """The growth of a counter per second, over the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -253,7 +255,7 @@ class _Rate:
 
 
 class StreamRow(NamedTuple):
-    """A line of the table of streams."""
+    """A row of the table of streams."""
 
     number: int
     name: str
@@ -264,7 +266,7 @@ class StreamRow(NamedTuple):
 
 
 class ComponentRow(NamedTuple):
-    """A line of the table of components."""
+    """A row of the table of components."""
 
     name: str
     tasks: int
@@ -276,9 +278,9 @@ class ComponentRow(NamedTuple):
 
 @dataclass
 class Moment:
-    """Everything that is shown at one moment.
+    """Everything that the screen shows at one moment.
 
-    :ivar lag: messages in Kafka that not every subscription bolt has matched yet.
+    :ivar lag: messages in Kafka that not all tasks of the subscription bolt have matched yet.
     :ivar pending: evaluations of the window that subscriptions wait for.
     """
 
@@ -305,7 +307,7 @@ class Moment:
 
 
 class Figures:
-    """Turns a topology's statistics into what is shown.
+    """Turns a topology's statistics into a :class:`Moment`.
 
     :param tasks: component -> its task ids.
     """
@@ -318,7 +320,7 @@ class Figures:
         return self._rates.setdefault(name, _Rate())(value, now)
 
     def watermark(self, stats: TopologyStats) -> int:
-        """Return the last sequence number that every subscription bolt has matched; -1: none."""
+        """Return the last sequence number that all tasks of the subscription bolt have matched; -1: none."""
         marks = [(stats.tasks.get(task) or {}).get("watermark") for task in self._tasks["subscription-bolt"]]
         return min((-1 if mark is None else mark for mark in marks), default=-1)
 
@@ -328,7 +330,7 @@ class Figures:
         return sum(v for v in values if isinstance(v, int))
 
     def read(self, stats: TopologyStats, moment: Moment, now: float) -> Moment:
-        """Fill in what the statistics say; ``moment.published`` and ``moment.results`` are given."""
+        """Complete a moment from the statistics; ``published`` and ``results`` must be set."""
         moment.matched = self.watermark(stats) + 1
         moment.lag = max(0, moment.published - moment.matched)
         moment.pending = self.metric(stats, "pending_evaluations")
@@ -340,7 +342,7 @@ class Figures:
         moment.dead_letters = sum(stats.total(name, "dead_letters") for name in self._tasks)
         for number, stream, source, target in STREAMS:
             tuples = stats.total(source, "transferred", stream) if source in self._tasks and target in self._tasks else 0
-            if stream == streams.RESULTS and not tuples:  # written straight to their topics: nobody has to merge replicas
+            if stream == streams.RESULTS and not tuples:  # there are no replicas to merge, so results go straight to their topics
                 target, tuples = "Kafka", moment.results.all
             moment.streams.append(StreamRow(number, stream, source, target, tuples, self._rate((source, stream), tuples, now)))
         for name, tasks in self._tasks.items():
@@ -359,10 +361,10 @@ def milliseconds(ms: float | None) -> str:
 
 
 class Screen:
-    """Draws moments on the terminal; prints a line every few seconds where there is none.
+    """Shows moments: redraws a terminal, or prints a line every few seconds elsewhere.
 
-    :param describe: puts a result of a shown subscription in words.
-    :param console: where to; default: standard output.
+    :param describe: returns a result of a shown subscription in words.
+    :param console: a rich console; default: standard output.
     """
 
     def __init__(self, describe: Callable[[Word], str], console: Any = None) -> None:
@@ -387,13 +389,13 @@ class Screen:
             self._live.stop()
 
     def show(self, moment: Moment, words: list[Word]) -> None:
-        """Show a moment, and what came since the one before.
+        """Show a moment and the newest results.
 
-        :param words: results of the shown subscriptions; those that leave a list are not told.
+        :param words: new results of the shown subscriptions; removals are not shown.
         """
-        told = [plain(self._describe(word)) for word in words if word.op != "remove"]
-        self._words.extend(told)
-        self._fresh = [*self._fresh, *told][-3:]
+        texts = [plain(self._describe(word)) for word in words if word.op != "remove"]
+        self._words.extend(texts)
+        self._fresh = [*self._fresh, *texts][-3:]
         if self._live is not None:
             self._live.update(draw(moment, list(self._words), self.console.width, self.console.height), refresh=True)
         elif time.monotonic() >= self._line_at:
@@ -414,7 +416,7 @@ def line(m: Moment) -> str:
 
 
 def draw(m: Moment, words: list[str], width: int, height: int = 30) -> Any:
-    """Return a moment as something that rich can print, at most ``width`` x ``height`` characters."""
+    """Return a moment as an object that rich can print, of at most ``width`` x ``height`` characters."""
     wide = width >= _WIDE
     head = Table.grid(padding=(0, 2))
     parts = [Text("DSkype", style="bold cyan"), Text(f"{m.elapsed_s:.0f} s"), Text(m.phase)]

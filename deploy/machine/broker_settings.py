@@ -1,13 +1,13 @@
 """Settings of the embedded broker, its JVM and its log.
 
-They serve a machine of two cores that runs Spark as well: few threads, a small heap, no periodic work that a single node has no use for.
+They suit a machine of two cores that also runs Spark: few threads, a small heap, and none of the periodic work that a single node does not need.
 """
 
 HOST = "127.0.0.1"
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 
 AFTER_CRASH = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
-"""The metadata log of a broker that crashed still holds its old registration, and the new one has to wait until that session is over."""
+"""After a crash, the metadata log still has the broker's old registration, and the new one must wait until that session times out."""
 
 JVM_FLAGS = (
     "-XX:+UseSerialGC",
@@ -30,7 +30,7 @@ SETTINGS = {
     "log.cleaner.threads": 1,
     "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     "log.index.size.max.bytes": 1024 * 1024,
-    # little idle work: no heartbeat of the metadata log, no partition balancing with one node; patience with stalls
+    # little idle work: no heartbeat of the metadata log, no leader balancing; a long session, because the machine may stall
     "metadata.max.idle.interval.ms": 0,
     "auto.leader.rebalance.enable": "false",
     "broker.session.timeout.ms": 30_000,
@@ -45,12 +45,12 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": 1,
     "default.replication.factor": 1,
     "min.insync.replicas": 1,
-    # topics are made on purpose, groups start at once
+    # topics are created explicitly, groups start at once
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": 0,
     "message.max.bytes": MESSAGE_MAX_BYTES,
     "replica.fetch.max.bytes": MESSAGE_MAX_BYTES,
-    # deleted topics, expired segments and superseded keys go soon
+    # deleted topics, expired segments and superseded keys are removed soon
     "log.segment.bytes": 64 * 1024 * 1024,
     "log.segment.delete.delay.ms": 1_000,
     "log.retention.check.interval.ms": 10_000,

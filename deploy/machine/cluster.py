@@ -1,4 +1,4 @@
-"""Which cluster is meant, and how to talk to it."""
+"""The cluster that a command is for, and clients for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Target", "client", "kafka_settings"]
 
 @dataclass(frozen=True)
 class Target:
-    """Where to run, or which cluster to talk to.
+    """Where to run, or which cluster to use.
 
     :param bootstrap_servers: ``host:port,...``; None: ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker.
     :param master: Spark master URL; None: this machine.
-    :param conf: ``spark.*`` and ``kafka.*`` settings, passed through untouched. Never printed.
+    :param conf: ``spark.*`` and ``kafka.*`` settings, passed through unchanged. Never printed.
     """
 
     bootstrap_servers: str | None = None
@@ -28,11 +28,11 @@ class Target:
 
 
 def kafka_settings(target: Target) -> KafkaSettings:
-    """Return how to reach the brokers of the cluster at ``target``.
+    """Return the settings that reach the brokers of ``target``.
 
     :raises TopologyError: no cluster is named.
     """
-    from dskype.deploy.machine import connection  # imported late, as all that follows: every command names a cluster, few reach for one
+    from dskype.deploy.machine import connection  # imported late, like the others below: every command names a cluster, few connect to one
     from dskype.topology.errors import TopologyError, explain
 
     bootstrap = connection.resolve_bootstrap(target.bootstrap_servers)

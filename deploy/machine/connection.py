@@ -1,4 +1,4 @@
-"""Which broker to talk to, and with which client settings."""
+"""Which brokers to use, and with which client settings."""
 
 from __future__ import annotations
 
@@ -45,27 +45,31 @@ _JAVA_ONLY = {
     "sasl.kerberos.ticket.renew.jitter",
     "sasl.kerberos.ticket.renew.window.factor",
 }
-"""Security settings that say how Java does its part; leaving them to Spark changes nothing for the clients in Python."""
+"""Security settings for Java's own implementation. They go to Spark only; Python's clients need nothing in their place."""
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The brokers to use: ``servers`` is None when an embedded one is to be started; ``source`` says who decided."""
+    """The brokers to use.
+
+    :ivar servers: ``host:port,...``; None: start an embedded broker.
+    :ivar source: what named them: an option, an environment variable, or ``default``.
+    """
 
     servers: str | None
     source: str
 
     @property
     def embedded(self) -> bool:
-        """Say whether no broker was named, so that one of our own is started."""
+        """Tell whether no broker is named, so that an embedded one is started."""
         return self.servers is None
 
 
 def resolve_bootstrap(option: str | None = None, environ: Mapping[str, str] | None = None) -> Bootstrap:
-    """Choose the brokers: the option, else ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker (also by the word 'embedded').
+    """Choose the brokers: the option, else ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker. The value ``embedded`` also means that.
 
-    Raises OptionError when the value is not 'host:port[,host:port...]'.
+    :raises OptionError: the value is not ``host:port[,host:port...]``.
     """
     env = os.environ if environ is None else environ
     for value, source in ((option, "--bootstrap-servers"), (env.get(BOOTSTRAP_VARIABLE), BOOTSTRAP_VARIABLE)):
@@ -77,7 +81,10 @@ def resolve_bootstrap(option: str | None = None, environ: Mapping[str, str] | No
 
 
 def parse_servers(value: str, source: str = "bootstrap servers") -> list[tuple[str, int]]:
-    """Split 'host:port,[::1]:port' into pairs (the brackets of IPv6 stay); raises OptionError naming the bad part."""
+    """Split ``host:port,[::1]:port`` into pairs. IPv6 addresses keep their brackets.
+
+    :raises OptionError: a part is malformed; the text names it.
+    """
     servers = []
     for part in (p.strip() for p in value.split(",")):
         found = _HOST_PORT.fullmatch(part)
@@ -88,10 +95,11 @@ def parse_servers(value: str, source: str = "bootstrap servers") -> list[tuple[s
 
 
 def await_brokers(servers: str, progress: Callable[[str], None], environ: Mapping[str, str] | None = None) -> None:
-    """Wait until one of ``servers`` takes connections, for ``DSKYPE_BROKER_WAIT_S`` seconds at most (default 60; 0: one attempt).
+    """Wait until one of ``servers`` accepts connections, up to ``DSKYPE_BROKER_WAIT_S`` seconds (default 60; 0: one attempt).
 
-    Clients would give up by a timeout of their own, after Spark has been started, and would not say what to do.
-    Raises BrokerError when none does in time.
+    Without this, clients would give up after Spark has been started, by timeouts of their own, and would not say what to do.
+
+    :raises BrokerError: no broker accepts connections in time.
     """
     env = os.environ if environ is None else environ
     text = env.get(WAIT_VARIABLE, "").strip() or str(_WAIT_S)
@@ -119,22 +127,24 @@ def await_brokers(servers: str, progress: Callable[[str], None], environ: Mappin
 
 
 def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ``kafka.*`` settings of a configuration as text: Spark's Kafka source and sink take them as they are."""
+    """Return the ``kafka.*`` settings of a configuration as text. Spark's Kafka source and sink use them unchanged."""
     return {k: _text(v) for k, v in conf.items() if k.startswith("kafka.") and v is not None}
 
 
 def client_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Translate Java's client settings (``kafka.security.protocol`` or ``security.protocol``) to keyword arguments of kafka-python.
 
-    What says how brokers are reached goes to every client, what tunes a consumer or producer (``fetch.*``, ``linger.ms``) to Spark's alone.
-    The result can be pickled. Raises OptionError for security settings that the clients in Python cannot follow, or that do not go
-    together: leaving one out would fail in a way that nobody understands, or not be as secure as it looks.
+    Settings that say how to reach brokers apply to every client; those that tune a consumer or producer (``fetch.*``, ``linger.ms``) only to
+    Spark's. The result can be pickled.
+
+    :raises OptionError: Python's clients do not support a security setting, or settings contradict each other. Ignoring one would lead to
+        errors that are hard to understand, or to less security than it seems.
     """
     given = {k.removeprefix("kafka."): _text(v) for k, v in options.items() if v is not None}
     unknown = sorted(k for k in given if k.startswith(_SECURITY) and k not in _TRANSLATED and k not in _JAVA_ONLY)
     if unknown:
         raise OptionError(
-            f"security settings that Spark's clients and those in Python both follow were expected, given: {_names(unknown)}",
+            f"expected security settings that both Spark's and Python's clients support, given: {_names(unknown)}",
             fix=f"leave them out; legal: {_names(sorted(_TRANSLATED))}",
         )
     result: dict[str, Any] = {}
@@ -177,7 +187,7 @@ def _one_of(given: Mapping[str, str], key: str, legal: tuple[str, ...], default:
 
 
 def _security(given: Mapping[str, str]) -> dict[str, Any]:
-    """Translate what belongs to ``security.protocol``."""
+    """Translate ``security.protocol`` and the settings that belong to it."""
     result = _sasl(given)
     tls = _tls(given)
     protocol = _one_of(given, "security.protocol", _PROTOCOLS, "PLAINTEXT")
@@ -194,7 +204,7 @@ def _security(given: Mapping[str, str]) -> dict[str, Any]:
     if "security.protocol" in given:
         result["security_protocol"] = protocol
     if protocol.startswith("SASL"):
-        # Java's default; kafka-python has none.
+        # GSSAPI is Java's default; kafka-python has none.
         result["sasl_mechanism"] = mechanism = _one_of(given, "sasl.mechanism", _MECHANISMS, "GSSAPI")
         if mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
             raise OptionError(
@@ -223,7 +233,7 @@ def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _jaas(line: str) -> dict[str, str]:
-    """Read user and password from a JAAS line as Java does; it is never quoted in an error."""
+    """Read user and password from a JAAS line as Java does. Errors never quote the line."""
     fields = {}
     for m in _JAAS_FIELD.finditer(line):
         quoted = m[2] if m[2] is not None else m[3]
@@ -233,7 +243,7 @@ def _jaas(line: str) -> dict[str, str]:
             raise OptionError(f"kafka.sasl.jaas.config must give username and password, given: only {sorted(fields)}", fix=_JAAS_EXAMPLE)
         return {"sasl_plain_username": fields["username"], "sasl_plain_password": fields["password"]}
     if "Krb5LoginModule" in line:
-        return {}  # the ticket cache serves both sides
+        return {}  # both sides use the ticket cache
     raise OptionError(
         "kafka.sasl.jaas.config must name PlainLoginModule, ScramLoginModule or Krb5LoginModule, given: another module",
         fix="use SASL/PLAIN, SASL/SCRAM or Kerberos",
@@ -246,7 +256,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _tls(given: Mapping[str, str]) -> Any:
-    """Return the TLS context of the settings, None when there are none."""
+    """Return the TLS context of the settings; None without TLS."""
     if not any(k.startswith("ssl.") for k in given) and not given.get("security.protocol", "").upper().endswith("SSL"):
         return None
     settings: dict[str, Any] = {
@@ -281,7 +291,7 @@ def _versions(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _store(given: Mapping[str, str], store: str, inline: tuple[str, ...]) -> tuple[str | None, str]:
-    """Return where a store is and its type; what contradicts itself is refused, as Java does."""
+    """Return the file of a store (None if it is given inline) and its type; refuse contradictions, as Java does."""
     location, kind = given.get(f"ssl.{store}.location"), given.get(f"ssl.{store}.type", "JKS").upper()
     if kind not in ("PEM", "JKS", "PKCS12"):
         raise OptionError(f"kafka.ssl.{store}.type must be PEM, PKCS12 or JKS, given: {kind!r}")

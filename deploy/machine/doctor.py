@@ -1,4 +1,4 @@
-"""Look at the machine and say what stands in the way of a topology, and how to put it right."""
+"""Check this machine: what keeps a topology from running here, and how to fix it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ _GIB = 1024**3
 _MIN_DISK, _GOOD_DISK = 1 * _GIB, 5 * _GIB
 _MIN_MEMORY, _GOOD_MEMORY = 1 * _GIB, 3 * _GIB
 _NEWEST_JAVA = 21
-"""Newest Java that Spark 4.0 names as supported; 24 and later lack the security manager that Hadoop 3.4 asks for."""
+"""Newest Java that Spark 4.0 officially supports; 24 and later lack the security manager that Hadoop 3.4 needs."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the report: ``status`` is 'ok', 'warn' or 'fail'; ``fix`` is empty when all is well."""
+    """One line of the report.
+
+    :ivar status: ``ok``, ``warn`` or ``fail``.
+    :ivar fix: what to do; empty if the status is ``ok``.
+    """
 
     check: str
     status: str
@@ -47,14 +51,15 @@ def run_checks(
     start_broker: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> list[Row]:
-    """Run every check and return its rows; no check raises.
+    """Run all checks and return their rows; no check raises.
 
-    bootstrap: the brokers to check, by default what ``resolve_bootstrap()`` says.
-    client_options: ``kafka.*`` settings (TLS, SASL) to reach given brokers with.
-    start_broker: whether the embedded broker is really started once (2 s).
+    :param bootstrap: the brokers to check; default: those of ``resolve_bootstrap()``.
+    :param client_options: ``kafka.*`` settings (TLS, SASL) for named brokers.
+    :param start_broker: start the embedded broker once (2 s).
+    :param progress: called with one line of text per check.
     """
     env = os.environ if environ is None else environ
-    tell = progress or (lambda text: None)
+    report = progress or (lambda text: None)
     rows: list[Row] = []
     checks: list[tuple[str, Callable[[], list[Row]]]] = [
         ("python", _python),
@@ -72,18 +77,18 @@ def run_checks(
         ("topologies", lambda: _topologies(bootstrap or resolve_bootstrap(None, env), client_options or {}, rows)),
     ]
     for name, check in checks:
-        tell(f"checking {name}")
+        report(f"checking {name}")
         try:
             rows += check()
         except DeployError as e:
             rows.append(Row(name, FAIL, e.message, e.fix))
-        except Exception as e:  # a report with one odd row is of more use than a traceback
+        except Exception as e:  # a report with one odd row is more useful than a traceback
             rows.append(Row(name, FAIL, f"the check itself failed: {e!r}", "report this with the output of 'dskype doctor -o json'"))
     return rows
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """Return 1 when a row failed, else 0: warnings do not keep a topology from running."""
+    """Return 1 if a check failed, else 0: warnings do not keep a topology from running."""
     return int(any(r.status == FAIL for r in rows))
 
 
@@ -124,7 +129,7 @@ def _python() -> list[Row]:
 
 
 def _packages() -> list[Row]:
-    """Look for the required packages; whether versions fit each other was pip's task, but two mistakes are common enough to name."""
+    """Check that the required packages are installed. Versions are pip's task, except for two common mistakes."""
     try:
         required = importlib.metadata.requires("dskype") or []
     except importlib.metadata.PackageNotFoundError:
@@ -172,9 +177,7 @@ def _spark(env: Mapping[str, str]) -> list[Row]:
     if defaults.is_file():
         lines = [x.split()[0] for x in defaults.read_text(errors="replace").splitlines() if re.match(r"\s*spark\.jars(\.packages)?\s.*kafka", x)]
         if lines:
-            rows.append(
-                Row("spark", WARN, f"{defaults} names Kafka jars of its own ({', '.join(lines)})", "remove them there: the connector would be loaded twice")
-            )
+            rows.append(Row("spark", WARN, f"{defaults} names Kafka jars ({', '.join(lines)})", "remove them there: the connector would be loaded twice"))
     return rows
 
 
@@ -191,14 +194,14 @@ def _jars() -> list[Row]:
                     "jars",
                     WARN,
                     f"{len(problems)} jars are not in {paths.jars_dir()} yet (55 MB at most)",
-                    "they are fetched at the first start; or run 'dskype jars fetch' now",
+                    "they are fetched at the first start; or run 'dskype jars' now",
                 )
             ]
-    return [Row("jars", FAIL, str(p), f"rm -r {p.path.parent} and run 'dskype jars fetch'") for p in problems[:5]]
+    return [Row("jars", FAIL, str(p), f"rm -r {p.path.parent} and run 'dskype jars'") for p in problems[:5]]
 
 
 def _duplicates() -> list[Row]:
-    """Look for connector jars that somebody put into Spark's own folder, and for jars of another Scala."""
+    """Look in Spark's own folder for additional connector jars, and for jars of another Scala version."""
     folder = jars.spark_home() / "jars"
     ours = {j.artifact.rsplit("_2.", 1)[0]: j for j in jars.read_manifest()["spark"]}
     rows = []
@@ -212,7 +215,7 @@ def _duplicates() -> list[Row]:
             rows.append(Row("duplicate jars", FAIL, f"{path} is for Scala {scala}, but this Spark is for {jars.scala_version()}", f"rm {path}"))
         elif artifact in ours:
             same = version == ours[artifact].version
-            rows.append(Row("duplicate jars", WARN if same else FAIL, f"{path} is there as well as our {ours[artifact].coordinate}", f"rm {path}"))
+            rows.append(Row("duplicate jars", WARN if same else FAIL, f"{path} duplicates our {ours[artifact].coordinate}", f"rm {path}"))
     return rows or [Row("duplicate jars", OK, f"none in {folder}")]
 
 
@@ -282,7 +285,7 @@ def _memory() -> list[Row]:
 
 
 def _host_name(env: Mapping[str, str]) -> list[Row]:
-    """Spark's driver resolves the machine's own name, and containers and VPNs often leave it without an address."""
+    """Check that the machine's own name has an address: Spark's driver resolves it, and containers and VPNs often break that."""
     name = socket.gethostname()
     if env.get("SPARK_LOCAL_IP"):
         return [Row("host name", OK, f"SPARK_LOCAL_IP={env['SPARK_LOCAL_IP']}")]
@@ -314,9 +317,7 @@ def _broker(bootstrap: Bootstrap, options: Mapping[str, Any], start: bool, rows:
 
 
 def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None, timeout_ms: int = 8_000) -> list[Row]:
-    """Check brokers that the user runs: each address accepts connections, an admin request is answered, and the addresses that the brokers
-    hand out to clients can be reached from here.
-    """
+    """Check named brokers: addresses accept connections, an admin request is answered, and advertised addresses can be reached from here."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
@@ -344,7 +345,7 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
                 "request_timeout_ms": timeout_ms,
             }
         )
-        # What the brokers call themselves is known from the first answer, even when none of these addresses can be reached.
+        # The first answer has the advertised addresses, even if none of them can be reached.
         advertised = sorted((b.host, b.port) for b in admin._manager.cluster.brokers())
         rows += advertised_rows(advertised, servers)
         if not any(r.status == FAIL for r in rows):
@@ -356,7 +357,7 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
             Row(
                 "broker",
                 FAIL,
-                f"{bootstrap.servers} accepts connections but gave no Kafka answer: {type(e).__name__}: {e}",
+                f"{bootstrap.servers} accepts connections but does not answer as Kafka: {type(e).__name__}: {e}",
                 "is it a Kafka listener, and do kafka.security.protocol, kafka.sasl.* and kafka.ssl.* match it?",
             )
         )
@@ -367,7 +368,7 @@ def check_brokers(bootstrap: Bootstrap, options: Mapping[str, Any] | None = None
 
 
 def _topologies(bootstrap: Bootstrap, options: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
-    """Look whether the topologies of a named cluster get on; with a broker of its own there is nothing that another shell could see."""
+    """Check the topologies of a named cluster. Those with an embedded broker cannot be seen from another shell."""
     if bootstrap.servers is None or any(r.check == "broker" and r.status == FAIL for r in rows):
         return []
     from dskype.topology.runtime.kafka import KafkaSettings
@@ -377,16 +378,16 @@ def _topologies(bootstrap: Bootstrap, options: Mapping[str, Any], rows: Sequence
 
 
 def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return a row for every topology that does not get on, or one that says that all do.
+    """Return a row for every topology with a problem, or one row if there is none.
 
-    :param topologies: what ``ClusterClient.topologies`` returns.
+    :param topologies: as ``ClusterClient.topologies`` returns them.
     """
     found = []
     for t in topologies:
         name, health = f"topology {t['name']}", t.get("health") or {"state": "running", "why": []}
         why = "; ".join(health["why"])
         if not t["driver_alive"]:
-            last = f"; the last that was heard of it: {health['state']}: {why}" if why else ""
+            last = f"; its last report: {health['state']}: {why}" if why else ""
             found.append(
                 Row(
                     name,
@@ -398,14 +399,14 @@ def topology_rows(topologies: Sequence[Mapping[str, Any]]) -> list[Row]:
         elif health["state"] in ("failed", "stalled", "waiting"):
             found.append(Row(name, FAIL if health["state"] == "failed" else WARN, f"{health['state']}: {why}", f"see 'dskype get-errors {t['name']}'"))
     n = len(topologies)
-    return found or [Row("topologies", OK, f"{n} of {n} get on" if n else "none runs")]
+    return found or [Row("topologies", OK, f"{n} of {n} run without problems" if n else "none runs")]
 
 
 def advertised_rows(advertised: Sequence[tuple[str, int]], servers: Sequence[tuple[str, int]]) -> list[Row]:
-    """Say which addresses that brokers advertise cannot be reached from here: the usual fault with brokers in containers."""
+    """Return a row for each advertised address that cannot be reached from here: the usual fault of brokers in containers."""
     bad = {f"{h}:{p}": e for h, p in advertised if (e := _connect_error(h, p))}
     if not bad:
-        return [Row("advertised listeners", OK, ", ".join(f"{h}:{p}" for h, p in advertised) or "none told")]
+        return [Row("advertised listeners", OK, ", ".join(f"{h}:{p}" for h, p in advertised) or "none")]
     asked = ", ".join(f"{h}:{p}" for h, p in servers)
     return [
         Row(

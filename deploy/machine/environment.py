@@ -1,4 +1,4 @@
-"""Brings up what a topology needs on this machine: jars, a broker, a Spark session; and takes it down again."""
+"""Start what topologies need on this machine (jars, a broker, a Spark session), and stop it again."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Environment(environment.Environment):
     :param bootstrap_servers: the brokers; default: ``DSKYPE_BOOTSTRAP_SERVERS``, else an embedded broker.
     :param master: Spark master URL; default ``local[*]``.
     :param conf: ``spark.*`` and ``kafka.*`` settings, passed through untouched.
-    :param folder: where snapshots live; default a temporary folder that is removed at the end. With a folder
-        of its own a topology can be resumed, and the embedded broker keeps its data there.
-    :param resume: go on with topologies of the same name that are in ``folder``.
+    :param folder: where snapshots are kept; default: a temporary folder that is removed at the end. With a permanent
+        folder a topology can be resumed, and the embedded broker keeps its data there.
+    :param resume: continue topologies of the same name that are in ``folder``.
     :param progress: gets one line of text per step.
     """
 
@@ -65,7 +65,7 @@ class Environment(environment.Environment):
         self.broker: EmbeddedBroker | None = None
         self.spark: Any = None
         self._nimbus: NimbusService | None = None
-        # One driver per folder; what an earlier one has left running is ended by this.
+        # A folder has one driver. Taking it also ends processes that an earlier driver has left.
         self._owned = OwnedFolder.take(Path(folder)) if folder else OwnedFolder.temporary("topologies-")
         self.folder = self._owned.path
         self._progress = progress
@@ -88,7 +88,7 @@ class Environment(environment.Environment):
             self.kafka = KafkaSettings(servers, options, connection.client_arguments(options))
             where = "embedded" if self.broker else f"from {bootstrap.source}"
             progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
-            # The folder in its command line tells whose JVM it is, should this process be killed.
+            # If this process is killed, the folder in the JVM's command line tells whose JVM it is.
             spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
             if warning := network_warning(master, self._conf, options):
                 progress(f"warning: {warning}")
@@ -102,7 +102,7 @@ class Environment(environment.Environment):
             raise
 
     def attach(self, manager: TopologyManager, lock: threading.RLock) -> None:
-        """Publish the manager's topologies in Kafka and take commands for them, so that another shell can list and kill them.
+        """Publish the manager's topologies in Kafka and receive commands for them, so that another shell can list and kill them.
 
         :param lock: held while the manager is used.
         """
@@ -110,7 +110,7 @@ class Environment(environment.Environment):
         self._nimbus.start(manager)
 
     def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
-        """Return what runs one topology here.
+        """Return the driver of one topology.
 
         :raises AlreadyAliveException: another process runs a topology of this name on these brokers.
         """
@@ -126,17 +126,17 @@ class Environment(environment.Environment):
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, announce=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
-        """Tell everybody what became of the embedded broker; without one nothing goes on."""
+        """Report an event of the embedded broker to the user and to all topologies."""
         self._progress(event.text)
         for managed in list(self._manager.topologies.values()) if self._manager is not None else ():
             managed.backend.note_broker(event.text, gone=event.kind == "gave-up")
 
     def _resumable(self) -> list[TopologyState]:
-        """Return the states of the topologies that an earlier process has left; what was killed since is removed."""
+        """Return the states of the topologies that an earlier process has left; remove those that were killed since."""
         removed, found = load_removed(self.kafka), []
         for state in _stored_states(self.folder):
             if removed.get(state.name) == state.id:
-                self._progress(f"topology {state.name} was killed while its process was away; what it has left in {self._folder_of(state.name)} is removed")
+                self._progress(f"topology {state.name} was killed while its process was away; removing its state in {self._folder_of(state.name)}")
                 shutil.rmtree(self._folder_of(state.name))
             else:
                 found.append(state)
@@ -161,7 +161,7 @@ class Environment(environment.Environment):
         """Stop Spark and the embedded broker, and remove temporary folders."""
         nimbus, spark, broker = self._nimbus, self.spark, self.broker
         self._nimbus = self.spark = self.broker = None
-        with contextlib.ExitStack() as parts:  # each ends, whatever becomes of the others; last in, first out
+        with contextlib.ExitStack() as parts:  # closes all of them even if one fails, the last one first
             parts.callback(self._owned.release)
             if broker is not None:
                 parts.callback(broker.stop)

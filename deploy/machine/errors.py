@@ -1,4 +1,4 @@
-"""Errors of the bring-up: what was expected, what was given, and how to put it right."""
+"""Errors of starting on this machine: what was expected, what was given, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dskype.topology.errors import DskypeError
 
 
 class DeployError(DskypeError):
-    """Report that the machine cannot run the product as it is.
+    """The machine cannot run the product as it is.
 
-    ``message`` names what was expected and what was found; ``fix`` says in one sentence what the user can do.
+    :param message: what was expected and what was found.
+    :param fix: what the user can do, in one sentence.
     """
 
     def __init__(self, message: str, *, fix: str = "") -> None:
@@ -33,4 +34,4 @@ class BrokerError(DeployError):
 
 
 class OptionError(DeployError, ValueError):
-    """A setting given on the command line or in the environment makes no sense."""
+    """A setting on the command line or in the environment is invalid."""

@@ -21,7 +21,7 @@ from dskype.deploy.machine.processes import command_line
 _LOCK = "owner.lock"
 _registry_lock = threading.Lock()
 _owned: set[Path] = set()
-"""Folders of this process. POSIX locks do not tell our own holders apart, and closing any handle on the file would drop the lock."""
+"""Folders that this process owns. A POSIX lock would not stop a second owner in the same process, and closing any handle of the file drops it."""
 
 
 class FolderInUseError(DeployError):
@@ -29,10 +29,10 @@ class FolderInUseError(DeployError):
 
 
 class OwnedFolder:
-    """A folder that no other process may own at the same time: the system frees it when its process dies in any way.
+    """A folder that only one process can own at a time. The system frees it when the process dies in any way.
 
-    Make one with ``temporary`` or ``take``. A child process that works in the folder is noted with ``note_process``, so that it is killed
-    when it is found without its owner.
+    Create one with ``temporary`` or ``take``. Note a child process that works in the folder with ``note_process``: if its owner dies, the next
+    owner kills it.
     """
 
     def __init__(self, path: Path, handle: Any, *, is_temporary: bool) -> None:
@@ -43,15 +43,18 @@ class OwnedFolder:
 
     @classmethod
     def temporary(cls, prefix: str) -> Self:
-        """Make a folder in the scratch folder, after a sweep; ``release`` removes it, or the next sweep when we crash."""
+        """Create a folder in the scratch folder, after a sweep. ``release`` removes it; after a crash, the next sweep does."""
         sweep_stale()
         base = paths.scratch_dir()
-        with _creation_lock(base):  # no sweep may come between making the folder and locking it
+        with _creation_lock(base):  # no sweep may come between creating the folder and locking it
             return cls._lock(Path(tempfile.mkdtemp(prefix=prefix, dir=base)), is_temporary=True)
 
     @classmethod
     def take(cls, path: Path) -> Self:
-        """Own an ordinary folder, created when missing. Raises FolderInUseError when a running process owns it."""
+        """Own an ordinary folder; create it if it is missing.
+
+        :raises FolderInUseError: a running process owns it.
+        """
         if not paths.make_writable(path):
             raise DeployError(f"the folder must be writable, given: {str(path)!r}", fix="choose another folder")
         owned = cls._lock(path, is_temporary=False)
@@ -71,18 +74,18 @@ class OwnedFolder:
                     return cls(path, handle, is_temporary=is_temporary)
                 except OSError:
                     handle.close()
-        raise FolderInUseError(f"the folder {path} must not be in use, given: a running process owns it", fix="end that one, or choose another folder")
+        raise FolderInUseError(f"the folder {path} must not be in use, given: a running process owns it", fix="end that process, or choose another folder")
 
     def note_process(self, pid: int) -> None:
         """Remember a child process whose command line names this folder."""
         (self.path / "child.pid").write_text(str(pid))
 
     def is_ours(self) -> bool:
-        """Say whether this process owns the folder; false in a forked copy of the owner."""
+        """Tell whether this process owns the folder; false in a fork of the owner."""
         return os.getpid() == self._pid
 
     def release(self) -> None:
-        """Give the folder up, and remove it when it is a temporary one."""
+        """Give up the folder, and remove it if it is temporary."""
         if not self.is_ours() or self.path not in _owned:
             return
         if self.is_temporary:
@@ -96,7 +99,7 @@ class OwnedFolder:
 
 
 def sweep_stale() -> int:
-    """Remove the temporary folders of crashed processes, and kill the children that still work in them. Returns how many folders went."""
+    """Remove the temporary folders of crashed processes, and kill children that still work in them; return how many folders were removed."""
     base = paths.scratch_dir()
     removed = 0
     with _creation_lock(base):
@@ -117,7 +120,7 @@ def sweep_stale() -> int:
 
 
 def _kill_left_over(folder: Path) -> None:
-    """Kill the child that a crashed owner left; its command line proves that the process id was not given to somebody else since."""
+    """Kill the child that a crashed owner left. Its command line proves that the process id has not been reused."""
     try:
         pid = int((folder / "child.pid").read_text())
     except (OSError, ValueError):

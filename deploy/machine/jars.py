@@ -1,11 +1,11 @@
 """Fetch and check the jars that are not on PyPI: Spark's Kafka connector and the embedded broker.
 
-``jars.sha256``, next to this module, is the lock file: every jar of both sets with version and checksum. Ivy, which PySpark ships,
-downloads exactly these from its default repository, or from the one that ``DSKYPE_IVY_SETTINGS`` (an ivysettings.xml) or
-``DSKYPE_MAVEN_MIRROR`` (the address of a Maven repository) names. Afterwards no network is needed.
+``jars.sha256``, next to this module, is the lock file: version and checksum of every jar of both sets. Ivy, which PySpark ships, downloads
+exactly these jars from its default repository, or from the one that ``DSKYPE_IVY_SETTINGS`` (an ivysettings.xml) or ``DSKYPE_MAVEN_MIRROR``
+(the address of a Maven repository) names. Later starts need no network.
 
-The checksums are compared in full after a download. Later starts compare size and modification time with a stamp of that check and
-read only files that differ; ``verify(full=True)`` reads all of them.
+After a download, all checksums are compared. Later starts compare size and modification time with a stamp of that check, and read only files
+that differ; ``verify(full=True)`` reads all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KAFKA_VERSION = "4.1.2"
 """Version of the embedded broker. The connector's version is that of the installed PySpark."""
 
 LOG_BINDING = "log4j-slf4j-impl"
-"""Kafka's artifact has a logging API and Log4j but not the piece between them; its version is that of Kafka's log4j-core."""
+"""Connects Kafka's logging API with Log4j; Kafka's dependencies have both, but not this. Its version is that of Kafka's log4j-core."""
 
 SETS = ("spark", "broker")
 MANIFEST = Path(__file__).with_name("jars.sha256")
@@ -47,10 +47,10 @@ MIRROR_VARIABLE = "DSKYPE_MAVEN_MIRROR"
 
 _STAMP = ".verified.json"
 _SILENCE_S = 180
-"""Ivy is given up when it says nothing for so long; it prints while it downloads."""
+"""Ivy prints while it downloads; after this long without output it is stopped."""
 
 _PER_IVY = 16
-"""Jars for one run of Ivy. It asks for one thing after the other, so a set is split over several runs: 46 jars took 31 s in one run, 19 s in three."""
+"""Jars per run of Ivy. Ivy sends one request after the other, so several runs share a set: 46 jars took 31 s in one run, 19 s in three."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Return the name that the file has in a folder of jars."""
+        """Return the file's name in a folder of jars."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a set of jars is: ``done`` of ``total`` jars, ``size`` bytes so far, and a word on what is under way."""
+    """How far the download of a set of jars is: ``done`` of ``total`` jars, ``size`` bytes so far, and what it is ``doing``."""
 
     set_name: str
     done: int
@@ -92,7 +92,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Problem:
-    """A jar that is not as the lock file says: ``kind`` is 'missing', 'corrupted' or 'unknown'."""
+    """A difference from the lock file: ``kind`` is 'missing', 'corrupted' or 'unknown'."""
 
     kind: str
     path: Path
@@ -107,7 +107,7 @@ class Problem:
 
 
 def spark_home() -> Path:
-    """Return the folder of the Spark that will run: ``SPARK_HOME``, else the installed PySpark."""
+    """Return the folder of the Spark to run: ``SPARK_HOME``, else the installed PySpark."""
     given = os.environ.get("SPARK_HOME", "")
     if given:
         return Path(given)
@@ -118,7 +118,7 @@ def spark_home() -> Path:
 
 
 def spark_version() -> str:
-    """Return the version of the installed PySpark, without importing it (that would take half a second)."""
+    """Return the version of the installed PySpark without importing it, which would take half a second."""
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError as e:
@@ -137,7 +137,7 @@ def scala_version() -> str:
 def read_manifest(path: Path = MANIFEST) -> dict[str, tuple[Jar, ...]]:
     """Read the lock file: lines ``sha256  group:artifact:version`` below the headings ``# [spark]`` and ``# [broker]``.
 
-    Raises JarsError on a line of another form, with its number.
+    :raises JarsError: a line has another form; the text has its number.
     """
     sets: dict[str, list[Jar]] = {}
     current: list[Jar] | None = None
@@ -175,7 +175,7 @@ def _locked(name: str) -> tuple[Jar, ...]:
 
 
 def _set_folder(name: str, jars: Sequence[Jar]) -> str:
-    """Name the folder after its content: another lock file is another folder, so versions never mix."""
+    """Return a folder name that depends on the content: another lock file means another folder, so versions never mix."""
     digest = hashlib.sha256("\n".join(sorted(j.sha256 + j.coordinate for j in jars)).encode()).hexdigest()
     version = next(j.version for j in jars if re.match(r"spark-sql-kafka|kafka_", j.artifact))
     return f"{name}-{version}-{digest[:12]}"
@@ -185,9 +185,9 @@ def _set_folder(name: str, jars: Sequence[Jar]) -> str:
 
 
 def verify(*, full: bool = False, names: Iterable[str] = SETS) -> list[Problem]:
-    """Compare the fetched jars with the lock file and return every difference; an empty list is good news.
+    """Compare the fetched jars with the lock file and return all differences.
 
-    ``full`` reads every byte; otherwise files whose size and time match the stamp of an earlier full check are taken as good.
+    :param full: read every byte. Otherwise a file is good if size and time match the stamp of an earlier full check.
     """
     problems = []
     for name in names:
@@ -201,7 +201,7 @@ def _existing(name: str, jars: Sequence[Jar]) -> Path | None:
 
 
 def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
-    """Return the differences of a folder from the lock file, and stamp it when there are none."""
+    """Return the differences of a folder from the lock file; stamp the folder if there are none."""
     known: dict[str, list[int]] = {}
     if not full:
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -230,7 +230,7 @@ def _check(folder: Path, jars: Sequence[Jar], *, full: bool) -> list[Problem]:
         for name in sorted(found)
     )
     if read_any and not problems:
-        with contextlib.suppress(OSError):  # a read-only cache is checked in full every time; that is all
+        with contextlib.suppress(OSError):  # a read-only cache has no stamp, and is read in full every time
             paths.write_whole(folder / _STAMP, json.dumps(stamp), 0o644)  # a cache may be shared
     return problems
 
@@ -253,20 +253,22 @@ def _raise_on(problems: Sequence[Problem], folder: Path) -> None:
 
 
 def spark_jars(progress: ProgressCallback | None = None) -> list[Path]:
-    """Return the connector's jars for ``spark.jars``, fetched when missing and checked."""
+    """Return the connector's jars for ``spark.jars``, checked; fetch them if they are missing."""
     return fetch(["spark"], progress)["spark"]
 
 
 def broker_jars(progress: ProgressCallback | None = None) -> list[Path]:
-    """Return the broker's class path, fetched when missing and checked."""
+    """Return the broker's class path, checked; fetch the jars if they are missing."""
     return fetch(["broker"], progress)["broker"]
 
 
 def fetch(names: Iterable[str] = SETS, progress: ProgressCallback | None = None, *, force: bool = False) -> dict[str, list[Path]]:
-    """Make the named sets present and checked, and return their files in the lock file's order.
+    """Fetch the named sets if they are missing, check them, and return their files in the lock file's order.
 
-    Sets are fetched at the same time; processes that want the same one wait for the first. ``force`` downloads again even when present.
-    Raises JarsError: nothing to be had from the repository, or a file differs from the lock file.
+    Sets are fetched in parallel. If several processes need the same set, one fetches it and the others wait.
+
+    :param force: download even if the set is present.
+    :raises JarsError: the repository does not deliver, or a file differs from the lock file.
     """
     names = list(dict.fromkeys(names))
     calls = threading.Lock()
@@ -279,7 +281,7 @@ def fetch(names: Iterable[str] = SETS, progress: ProgressCallback | None = None,
     locked = {name: _locked(name) for name in names}
     missing = [n for n in names if force or _existing(n, locked[n]) is None]
     if len(missing) > 1:
-        with ThreadPoolExecutor(len(missing)) as pool:  # two JVMs: most of the time is spent waiting for answers
+        with ThreadPoolExecutor(len(missing)) as pool:  # they mostly wait for answers
             list(pool.map(lambda n: _fetch_set(n, locked[n], tell, force), missing))
     elif missing:
         _fetch_set(missing[0], locked[missing[0]], tell, force)
@@ -316,8 +318,8 @@ def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bo
             if problems:
                 raise JarsError(
                     f"downloaded {problems[0]}",
-                    fix="the repository or mirror served another file than the one this version was tested "
-                    f"with; try again, then look at {MIRROR_VARIABLE}, {IVY_SETTINGS_VARIABLE} and any proxy on the way",
+                    fix="the repository or mirror served another file than the one that this version was tested "
+                    f"with; try again, then check {MIRROR_VARIABLE}, {IVY_SETTINGS_VARIABLE} and any proxy on the way",
                 )
             (work / "lib").chmod(0o755)
             if final.exists():
@@ -330,7 +332,7 @@ def _fetch_set(name: str, jars: Sequence[Jar], tell: ProgressCallback, force: bo
 
 @contextlib.contextmanager
 def _file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock; the system frees it when the process dies in any way."""
+    """Hold an exclusive lock. The system frees it when the process dies in any way."""
     with open(path, "a") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -369,12 +371,12 @@ def _ivy_settings(environ: Mapping[str, str], work: Path) -> list[str]:
 
 
 def redact_url(text: str) -> str:
-    """Blank out user and password of every address in a text."""
+    """Replace user and password in every URL of a text by ``***``."""
     return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
 class _Tally:
-    """Add up the progress of several runs of Ivy for one set of jars."""
+    """Adds up the progress of several runs of Ivy for one set of jars."""
 
     def __init__(self, name: str, total: int, tell: ProgressCallback) -> None:
         self.name, self._total, self._tell = name, total, tell
@@ -389,20 +391,20 @@ class _Tally:
 
 
 def _run_ivy(coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path, *, transitive: bool, tally: _Tally) -> None:
-    """Download the coordinates to ``lib``; tries twice, because repositories have bad moments."""
+    """Download the coordinates to ``lib``; try twice, because repositories sometimes fail for a moment."""
     ivy_jars = sorted((spark_home() / "jars").glob("ivy-*.jar"))
     if not ivy_jars:
         raise JarsError(f"expected an ivy-*.jar in {spark_home() / 'jars'}, given: none", fix="reinstall pyspark, or unset SPARK_HOME")
     java = find_java()
     work.mkdir()
-    conf = "default" if transitive else "master"  # 'master' is the module's own jar and nothing else
+    conf = "default" if transitive else "master"  # 'master' is the module's own jar alone
     dependencies = "\n".join(f"<dependency org={quoteattr(g)} name={quoteattr(a)} rev={quoteattr(v)} conf='default->{conf}'/>" for g, a, v in coordinates)
     (work / "ivy.xml").write_text(
         f"<ivy-module version='2.0'><info organisation='dskype' module={quoteattr(tally.name)}/>"
         f"<configurations><conf name='default'/></configurations><dependencies>\n{dependencies}\n</dependencies></ivy-module>",
         encoding="utf-8",
     )
-    # Ivy's user folder is ours as well: the default is in the home, which may be missing or read-only.
+    # Set Ivy's user folder: its default is in the home, which may be missing or read-only.
     command = [
         str(java.path),
         "-Xmx256m",
@@ -439,7 +441,7 @@ def _run_ivy(coordinates: Sequence[tuple[str, str, str]], work: Path, lib: Path,
 
 
 def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
-    """Run Ivy, turn its lines into progress, and return its exit code and output."""
+    """Run Ivy, report progress from its output, and return exit code and output."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     output, partial = [], b""
@@ -447,7 +449,7 @@ def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
         while True:
             if not select.select([process.stdout], [], [], _SILENCE_S)[0]:
                 process.kill()
-                output.append(f"error: no word from the repository for {_SILENCE_S} s")
+                output.append(f"error: no output from Ivy for {_SILENCE_S} s")
                 break
             block = os.read(process.stdout.fileno(), 65536)
             if not block:
@@ -474,11 +476,11 @@ def _follow_ivy(command: Sequence[str], tally: _Tally) -> tuple[int, str]:
 
 
 def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> None:
-    """Resolve both closures afresh and write the lock file: for a new Spark or Kafka version, by a maintainer who then reviews the difference.
+    """Resolve the dependencies of both sets and write the lock file. Maintainers call this for a new Spark or Kafka version, and review the changes.
 
-    Jars that Spark ships (the same file name in its ``jars`` folder, or any version of Hadoop, Scala and logging) are left out of the connector's set.
+    Jars that Spark ships (the same file name in its ``jars`` folder) are left out of the connector's set.
     """
-    tell = progress or (lambda p: None)
+    report = progress or (lambda p: None)
     scala = scala_version()
     shipped = {p.name for p in (spark_home() / "jars").glob("*.jar")}
     text = ["# Checksums of the jars that are fetched: sha256  group:artifact:version. Written by dskype.deploy.machine.jars.relock()."]
@@ -488,10 +490,10 @@ def relock(path: Path = MANIFEST, progress: ProgressCallback | None = None) -> N
             ("spark", [("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", spark_version())]),
             ("broker", [("org.apache.kafka", f"kafka_{scala}", KAFKA_VERSION)]),
         ):
-            closures[name] = _resolve(name, roots, Path(temp) / name, tell)
+            closures[name] = _resolve(name, roots, Path(temp) / name, report)
         log4j = next(v for g, a, v in closures["broker"] if a == "log4j-core")
         binding = ("org.apache.logging.log4j", LOG_BINDING, log4j)
-        closures["broker"].update(_resolve("binding", [binding], Path(temp) / "binding", tell, only={binding}))
+        closures["broker"].update(_resolve("binding", [binding], Path(temp) / "binding", report, only={binding}))
         for name in SETS:
             text.append(f"\n# [{name}]")
             for (group, artifact, version), file in sorted(closures[name].items()):

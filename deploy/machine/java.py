@@ -1,4 +1,4 @@
-"""Find the Java runtime that Spark will use, too."""
+"""Find the Java runtime, the same one that Spark uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: the program, its feature release (17) and full version ('17.0.15'), and which setting led to it."""
+    """A Java runtime: the program, its feature release (17), its full version ('17.0.15'), and the setting that names it."""
 
     path: Path
     major: int
@@ -33,9 +33,9 @@ class Java:
 
 
 def locate_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Return the Java that ``JAVA_HOME`` or else ``PATH`` names, whatever its version: the one that Spark's launcher takes.
+    """Return the Java that ``JAVA_HOME`` or else ``PATH`` names, of any version. Spark's launcher uses the same one.
 
-    Raises JavaError when there is none, or when it does not run.
+    :raises JavaError: there is none, or it does not run.
     """
     env = os.environ if environ is None else environ
     java_home = env.get("JAVA_HOME", "")
@@ -55,7 +55,10 @@ def locate_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Return ``locate_java()`` when it is new enough; raises JavaError otherwise."""
+    """Return ``locate_java()`` if it is new enough.
+
+    :raises JavaError: it is not.
+    """
     java = locate_java(environ)
     if java.major < MINIMUM:
         raise JavaError(f"expected Java {MINIMUM} or newer, given: {java.version} at {java.path} (by {java.found_by})", fix=_INSTALL)
@@ -79,7 +82,7 @@ def proxy_flags(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def _read_release(java: Path) -> str:
-    """Read the version from the runtime's ``release`` file: a start of the JVM only to ask it takes 50 ms and more."""
+    """Read the version from the runtime's ``release`` file. Starting the JVM to ask it takes 50 ms and more."""
     try:
         text = (java.resolve().parent.parent / "release").read_text(errors="replace")
     except OSError:

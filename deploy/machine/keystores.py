@@ -1,4 +1,4 @@
-"""Java key stores for clients that are not written in Java: what is in them, as PEM."""
+"""Read Java key stores as PEM, for clients that are not written in Java."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def key_and_chain(location: str, kind: str, password: str | None, key_password: 
 
 
 _VARIABLE = "DSKYPE_STORE_PASSWORD"
-"""Environment variable of keytool's process: a command line can be seen by everybody."""
+"""Environment variable of keytool's process. Its command line could be seen by every user."""
 
 
 def _keytool(store: str, location: str, password: str | None, *arguments: str, store_option: str = "-storepass:env") -> str:

@@ -1,4 +1,4 @@
-"""Run a topology in this process: for a while, or as one of a cluster's until it is killed."""
+"""Run a topology in this process: for a while, or on a cluster until it is killed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Progress = Callable[[str], None]
 
 
 def ship_modules(modules: list[str], master: str | None) -> None:
-    """See to it that the executors can import the user's modules.
+    """Make the user's modules importable for the executors.
 
-    On this machine they get our import path; elsewhere the modules travel by value with the components.
+    On this machine they get our import path; on others the modules are pickled by value with the components.
     """
     if master is None or master.startswith("local"):
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -61,7 +61,7 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
     :param watch: called with (cluster, name, ttl_s) when the topology runs; returns when the time is over.
     """
     terminated = end_on_sigterm()
-    os.umask(0o077)  # what it writes is for its owner
+    os.umask(0o077)  # its files are only for its owner
     ship_modules(flux.modules, target.master)
     try:
         with LocalCluster(bootstrap_servers=target.bootstrap_servers, master=target.master, conf=target.conf, progress=progress) as cluster:
@@ -69,22 +69,22 @@ def run_local(flux: FluxTopology, target: Target, *, ttl_s: float, active: bool,
             progress(f"topology {flux.name} runs as {handle.id}")
             watch(cluster, flux.name, ttl_s)
     except Exception as ex:
-        # A signal to the whole process group also ends Spark's JVM: then there is nothing left to stop in order.
+        # A signal to the whole process group also ends Spark's JVM, so that stopping it fails.
         if not terminated.is_set():
             raise
         progress(f"note: Spark or Kafka ended before it was stopped ({type(ex).__name__})")
 
 
 def submit(flux: FluxTopology, target: Target, *, active: bool, fresh: bool = False, progress: Progress) -> None:
-    """Run a topology as one of a cluster's, in this process, until it is killed from here or from another shell.
+    """Run a topology on a cluster, in this process, until it is killed from here or from another shell.
 
-    A topology of that name that was interrupted is resumed: its folder is below the product's home, one per cluster and name.
+    An interrupted topology of that name is resumed: its folder is below the product's home, one per cluster and name.
 
-    :param active: False: submitted inactive.
-    :param fresh: remove what an interrupted topology of that name has left, and begin again without it.
-    :raises TopologyError: no cluster is named, the topology is refused, or it ended by itself; what it has left can be resumed.
+    :param active: False: the topology starts inactive.
+    :param fresh: do not resume: remove the state of an interrupted topology of that name, and start over.
+    :raises TopologyError: no cluster is named, the topology is refused, or it ended by itself. In the last case it can be resumed.
     """
-    kafka_settings(target)  # says what is missing before anything is started
+    kafka_settings(target)  # fails before anything is started if no cluster is named
     end_on_sigterm()
     os.umask(0o077)
     ship_modules(flux.modules, target.master)

@@ -1,10 +1,10 @@
-"""Say where the product keeps its files; no other module builds such a path.
+"""Where the product keeps its files. No other module builds such a path.
 
 ============================  ===============================================================
 ``home()``                    ``$DSKYPE_HOME``, else ``$XDG_CACHE_HOME/dskype``, else ``~/.cache/dskype``
 ``jars_dir()``                connector and broker jars, kept for good
 ``numba_cache_dir()``         compiled kernels
-``scratch_dir()``             what may vanish at any time: ``$DSKYPE_HOME/scratch`` when it is set, else ``<tmp>/dskype-<uid>``
+``scratch_dir()``             temporary files: ``$DSKYPE_HOME/scratch`` if that is set, else ``<tmp>/dskype-<uid>``
 ============================  ===============================================================
 
 A home that cannot be written (read-only image, user without a home) is replaced by a folder below the temp folder,
@@ -29,13 +29,13 @@ _warned: set[str] = set()
 
 
 class HomeNotWritableWarning(UserWarning):
-    """The folder for caches cannot be written; a temp folder is used in its place."""
+    """The folder for caches cannot be written; a temporary folder is used instead."""
 
 
 def configured_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the home folder that the environment asks for, without touching the disk.
+    """Return the home folder that the environment names, without touching the disk.
 
-    Raises OptionError when ``DSKYPE_HOME`` is a relative path: the same relative path means another folder in every process.
+    :raises OptionError: ``DSKYPE_HOME`` is a relative path, which could mean another folder in every process.
     """
     env = os.environ if environ is None else environ
     given = env.get(HOME_VARIABLE, "")
@@ -54,9 +54,9 @@ def configured_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the home folder, created; a private temp folder with one warning when it cannot be written.
+    """Create and return the home folder. If it cannot be written, return a private temporary folder, with one warning.
 
-    Raises OptionError for a folder that somebody else can write: we run jars and compiled kernels from there.
+    :raises OptionError: another user owns the folder; jars and compiled kernels are run from there.
     """
     path = configured_home(environ)
     if make_writable(path):
@@ -78,7 +78,7 @@ def jars_dir() -> Path:
 
 
 def readable_jars_dirs() -> list[Path]:
-    """Return the folders to look for jars in: a read-only home baked into an image counts."""
+    """Return the folders to look for jars in, including a read-only home that is part of an image."""
     dirs = [jars_dir()]
     configured = configured_home() / "jars"
     if configured not in dirs and configured.is_dir():
@@ -92,15 +92,15 @@ def numba_cache_dir() -> Path:
 
 
 def export_numba_cache(environ: MutableMapping[str, str] | None = None) -> Path:
-    """Point Numba at our cache folder unless the user chose one; call it before numba is imported."""
+    """Set Numba's cache folder to ours unless the user has chosen one. Call this before numba is imported."""
     env = os.environ if environ is None else environ
     return Path(env.setdefault("NUMBA_CACHE_DIR", str(numba_cache_dir())))
 
 
 def scratch_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for what may be swept: temp brokers, training runs.
+    """Return the folder for temporary brokers and topologies, which may be swept.
 
-    It is on the local temp disk and not in the home, which may be a network folder, unless ``DSKYPE_HOME`` is set: then all is below that.
+    It is on the local temporary disk, because the home may be a network folder. If ``DSKYPE_HOME`` is set, everything is below that.
     """
     env = os.environ if environ is None else environ
     if env.get(HOME_VARIABLE):
@@ -109,7 +109,7 @@ def scratch_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def make_writable(path: Path) -> bool:
-    """Create ``path`` when missing and say whether files can be made in it."""
+    """Create ``path`` if it is missing, and tell whether files can be created in it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -119,10 +119,10 @@ def make_writable(path: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
-    """Replace a file as a whole: readers find the old one or the new one, and a failure leaves the old one.
+    """Replace a file atomically: readers find the old or the new content, and after a failure the old one is still there.
 
-    :param data: what it holds; text is written as UTF-8.
-    :param mode: its permissions, whatever the umask: 0o600 for one that only its owner can read. Default: as the umask says.
+    :param data: the content; text is written as UTF-8.
+    :param mode: the permissions, whatever the umask is, for example 0o600. Default: as the umask says.
     """
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -137,7 +137,7 @@ def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
 
 
 def _check_ours(path: Path) -> None:
-    """Refuse a folder of another user; close one of ours to others."""
+    """Refuse a folder of another user; make one of ours writable for us alone."""
     info = os.stat(path)
     if info.st_uid != os.getuid():
         raise OptionError(
@@ -155,7 +155,7 @@ def _made(path: Path) -> Path:
 
 
 def _temp_root() -> Path:
-    """Return ``<tmp>/dskype-<uid>``, owned by us alone: the temp folder is shared, somebody may have put a folder or link there first."""
+    """Return ``<tmp>/dskype-<uid>``, owned by us alone. Another user may have created a folder or a link there before."""
     root = Path(tempfile.gettempdir()) / f"dskype-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     info = os.lstat(root)

@@ -1,4 +1,4 @@
-"""Child processes that do not outlive us, whatever ends us."""
+"""Child processes that never outlive this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# The child asks the kernel to be killed together with us, and only then becomes the program: the request survives exec. It is done by an
-# interpreter of its own because code between fork and exec of a process with threads (preexec_fn) can deadlock. 1 is PR_SET_PDEATHSIG, 9 SIGKILL.
+# The child asks the kernel to be killed together with its parent, then executes the program; the request survives exec. A separate interpreter
+# does this, because code between fork and exec of a process with threads (preexec_fn) can deadlock. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL.
 _LAUNCHER = """
 import ctypes, os, sys
 parent, program = int(sys.argv[1]), sys.argv[2:]
@@ -30,7 +30,7 @@ _requests_pid = 0
 def spawn_tied(command: Sequence[str], **popen_options: Any) -> subprocess.Popen[bytes]:
     """Start ``command`` (absolute path first) so that the kernel kills it when this process ends, even by SIGKILL.
 
-    Takes the keyword arguments of subprocess.Popen. Off Linux the child is an ordinary one.
+    Accepts the keyword arguments of subprocess.Popen. Except on Linux, the child is an ordinary one.
     """
     if sys.platform == "linux" and sys.executable:
         command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
@@ -45,8 +45,8 @@ def spawn_tied(command: Sequence[str], **popen_options: Any) -> subprocess.Popen
 def _spawner() -> queue.SimpleQueue[Any]:
     """Return the queue of the spawning thread.
 
-    The kernel counts the *thread* that forked as the parent: a child of a short-lived thread would die with that thread. So one thread that
-    never ends starts them all. A forked copy of this process has no such thread and gets its own.
+    For the kernel, the parent is the *thread* that forked: a child of a short-lived thread would die with that thread. So one thread that never
+    ends starts all children. A fork of this process does not have that thread, and starts its own.
     """
     global _requests, _requests_pid
     with _lock:
@@ -61,12 +61,12 @@ def _serve(requests: queue.SimpleQueue[Any]) -> None:
         command, options, answer = requests.get()
         try:
             answer.put(subprocess.Popen(command, **options))
-        except BaseException as e:  # handed to the caller, who waits for an answer
+        except BaseException as e:  # the caller waits for an answer, and raises it
             answer.put(e)
 
 
 def command_line(pid: int) -> str:
-    """Return the command line of a running process, arguments separated by spaces; empty when there is no such process."""
+    """Return the command line of a running process, arguments separated by spaces; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

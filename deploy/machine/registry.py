@@ -1,4 +1,4 @@
-"""What comes with the product for Flux files: the classes that they may name, and topologies to run as they are."""
+"""What the product provides for Flux files: classes that they may name, and ready-made topologies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEMO = {f"dskype.demo.{name}": f"dskype.deploy.demo.wordcount:{name}" for name 
 
 
 def registry() -> Any:
-    """Return the classes that a Flux file may name here: the emulator's, DSkype's and the demo's."""
+    """Return the classes that a Flux file may name: the emulator's, DSkype's and the demo's."""
     from dskype.topology.flux import default_registry  # imported late: it reads YAML, which few commands need
 
     return default_registry().extended({**DSKYPE, **_DEMO})

@@ -1,4 +1,4 @@
-"""How a run ends when it is told to."""
+"""Ending a run by a signal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["end_on_sigterm", "hold_interrupts"]
 
 
 def end_on_sigterm() -> threading.Event:
-    """Let SIGTERM end a run as Ctrl-C does: with brokers, sessions and folders taken down.
+    """Make SIGTERM end a run as Ctrl-C does, so that brokers, sessions and folders are closed.
 
-    :returns: set once the signal has come.
+    :returns: an event that is set when the signal has come.
     """
     terminated = threading.Event()
 
     def interrupt(*_: Any) -> None:
-        if not terminated.is_set():  # a second one must not break off the taking down
+        if not terminated.is_set():  # a second signal must not interrupt the cleanup
             terminated.set()
             raise KeyboardInterrupt
 
@@ -29,10 +29,10 @@ def end_on_sigterm() -> threading.Event:
 
 
 @contextlib.contextmanager
-def hold_interrupts(tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the first Ctrl-C or SIGTERM back until the end of the block; a second one breaks it off.
+def hold_interrupts(say: Callable[[str], None]) -> Iterator[None]:
+    """Delay the first Ctrl-C or SIGTERM until the end of the block; a second one interrupts it.
 
-    :param tell: gets a line when one has come.
+    :param say: gets a line of text when a signal has come.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -44,7 +44,7 @@ def hold_interrupts(tell: Callable[[str], None]) -> Iterator[None]:
         if came:
             raise KeyboardInterrupt
         came = True
-        tell("stopping as soon as Spark has started")
+        say("stopping as soon as Spark has started")
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -52,10 +52,10 @@ def hold_interrupts(tell: Callable[[str], None]) -> Iterator[None]:
     except Exception:
         if not came:
             raise
-        # A signal to the whole process group ends what was being started as well: that is why it failed.
+        # A signal to the whole process group also ends the JVM that was being started; hence the error.
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is hold:  # PySpark sets one of its own
+            if signal.getsignal(number) is hold:  # PySpark may have set its own handler
                 signal.signal(number, handler)
     if came:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What people read: text that cannot steer a terminal, results on standard output, everything else on standard error."""
+"""Text for people: it cannot control a terminal; results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u20
 
 
 def plain(text: str) -> str:
-    """Return a text with what steers a terminal, or turns the direction of writing, as ``u001b`` behind a backslash.
+    r"""Escape control characters and direction marks, for example as ``\u001b``.
 
-    Ids, words and errors may hold anything. Line feeds and tabs stay; JSON stays the same JSON.
+    Ids, words and errors may contain anything. Line feeds and tabs stay; JSON stays the same JSON.
     """
     return _STEERING.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 class _Shown(dict):
-    """A table for ``str.translate``: what steers a terminal, or cannot be encoded, becomes a blank; directions are dropped."""
+    """A table for ``str.translate``: control characters and surrogates become blanks, direction marks are dropped."""
 
     def __missing__(self, code: int) -> int | None:
         category = unicodedata.category(chr(code))
@@ -60,12 +60,12 @@ def clock_text(time_ms: int | None, date: bool = False) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line that is no result."""
+    """Print a line to standard error."""
     print(plain(text), file=sys.stderr, flush=True)
 
 
 def put(*lines: str) -> None:
-    """Print lines of results together; escape what standard output cannot encode."""
+    """Print lines of results to standard output; escape characters that it cannot encode."""
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.encode(encoding, "backslashreplace").decode(encoding))
@@ -73,11 +73,11 @@ def put(*lines: str) -> None:
 
 
 class Progress:
-    """A line of progress on standard error: on a terminal it overwrites itself, elsewhere a new one is printed now and then.
+    """Progress on standard error: on a terminal one line that overwrites itself, elsewhere a new line every few seconds.
 
     A text that ends with ``ready`` is always shown.
 
-    :param every_s: seconds between two lines where there is no terminal. Default 5.
+    :param every_s: seconds between two lines if there is no terminal. Default 5.
     :param on_terminal_s: seconds between two texts on a terminal. Default 0: every text is shown.
     :param at_once: show the first text without waiting.
     :param clear: :meth:`end` removes the last text from a terminal, so that results can take its place.
@@ -92,7 +92,7 @@ class Progress:
         self._last = float("-inf") if at_once else self._began
 
     def __call__(self, text: str | Callable[[], str]) -> None:
-        """Show a text, or what a function returns, if it is time for one."""
+        """Show a text, or what a function returns, if it is time."""
         now = time.monotonic()
         if now - self._last < self._every_s and not (isinstance(text, str) and text.endswith("ready")):
             return

@@ -1,11 +1,11 @@
 """What a running topology moves, costs and waits for, measured from its metrics topic.
 
-Everything here is computed by the reader: the tasks only count. Counts are those of the topology's whole life; rates, latencies
-and balance those of the last seconds (the *window*). No Spark is needed, and nothing of the topology waits for a reader.
+The tasks only count; the reader computes everything here. Counts cover the topology's whole life; rates, latencies and balance cover the last
+seconds (the *window*). A reader needs no Spark, and the topology never waits for it.
 
-Latency is found without marking any tuple. A spout that reads Kafka reports, with each batch, when the records in it arrived and
-its watermark behind them; when all tasks of a bolt have passed that watermark, they have dealt with these records. The records of one batch
-are taken to have arrived evenly between the first and the last. With a time window the watermark comes ``lateness`` after the records.
+Latency needs no marks on tuples. A spout that reads Kafka reports with each batch when its records arrived, and its watermark after them. When
+all tasks of a bolt have passed that watermark, they have processed these records. The records of one batch are assumed to have arrived evenly
+between the first and the last. With a time window the watermark follows the records after the ``lateness``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _now_ms() -> int:
 
 
 class Passage(NamedTuple):
-    """Records that a component has dealt with: ``n``, between ``low_ms`` and ``high_ms`` after their arrival, at ``time_ms``."""
+    """``n`` records that a component had processed at ``time_ms``, between ``low_ms`` and ``high_ms`` after their arrival."""
 
     time_ms: int
     low_ms: int
@@ -75,9 +75,9 @@ class Passage(NamedTuple):
 
 
 class Passages:
-    """Finds how long records of Kafka took to each bolt, from watermarks; see the module.
+    """Finds from watermarks how long Kafka records took to reach each bolt; the module's docstring says how.
 
-    :param window_ms: so long passages are kept.
+    :param window_ms: how long passages are kept.
     """
 
     def __init__(self, window_ms: float) -> None:
@@ -88,13 +88,13 @@ class Passages:
         self._recent: deque[tuple[int, int, int, int]] = deque(maxlen=1000)
         self.passed: dict[str, deque[Passage]] = {}
         self.buckets: dict[str, list[int]] = {}
-        """Bolt -> how many records took at most each of :data:`BUCKETS_S`, and how many there were."""
+        """Bolt -> how many records took at most each of :data:`BUCKETS_S`, then how many there were in all."""
         self.sums_ms: dict[str, float] = {}
         self.observe_from_ms = 0
         """Passages before this time are not counted in ``buckets``."""
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Take in a statistics record."""
+    def add_report(self, record: Mapping[str, Any]) -> None:
+        """Add a statistics record."""
         for task in record["tasks"]:
             mark, is_spout = task.get("watermark"), "pulse" in task
             if not is_spout:
@@ -114,7 +114,7 @@ class Passages:
         if any(mark is None for mark in marks):
             return
         low = min(marks)
-        if component not in self._open:  # what it had passed before it was heard of is not known
+        if component not in self._open:  # when it passed earlier watermarks is not known
             self._open[component] = deque(entry for entry in self._recent if entry[0] > low)
             return
         waiting, passed = self._open[component], self.passed.setdefault(component, deque())
@@ -135,7 +135,7 @@ class Passages:
         self.sums_ms[component] = self.sums_ms.get(component, 0.0) + passage.n * (passage.low_ms + passage.high_ms) / 2
 
     def quantiles(self, component: str, since_ms: float, qs: Sequence[float] = (0.5, 0.99)) -> tuple[int, list[float | None]]:
-        """Return how many records a component has dealt with since a time, and quantiles of what they took, in ms."""
+        """Return how many records a component has processed since a time, and quantiles of how long they took, in ms."""
         points: list[tuple[float, float]] = []
         total = 0
         for p in list(self.passed.get(component, ())):
@@ -149,7 +149,7 @@ class Passages:
         found = []
         for q in qs:
             weight = 0.0
-            for ms, w in points:  # noqa: B007 - where it ends is the answer
+            for ms, w in points:  # noqa: B007 - the last ms is the quantile
                 weight += w
                 if weight >= q * total - 1e-9:
                     break
@@ -161,9 +161,9 @@ class Passages:
 
 
 class Batches:
-    """How long micro-batches took in the executors of each component: its code, frames in and out, the journal of a spout; not Spark.
+    """How long micro-batches took in the executors of each component: its code, frames in and out, the journal of a spout, but not Spark.
 
-    :param window_ms: so long single ones are kept.
+    :param window_ms: how long single micro-batches are kept.
     """
 
     def __init__(self, window_ms: float) -> None:
@@ -171,13 +171,13 @@ class Batches:
         self._recent: dict[str, deque[tuple[int, float]]] = {}
         self._heard: dict[tuple[str, Any], tuple[int, list[Any]]] = {}  # executor -> time and versions of its newest record
         self.buckets: dict[str, list[int]] = {}
-        """Component -> how many took at most each of :data:`BATCH_BUCKETS_S`, and how many there were."""
+        """Component -> how many took at most each of :data:`BATCH_BUCKETS_S`, then how many there were in all."""
         self.sums_ms: dict[str, float] = {}
         self.observe_from_ms = 0
-        """What ended before this time is not counted in ``buckets``."""
+        """Micro-batches that ended before this time are not counted in ``buckets``."""
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Take in a statistics record; one that is written again counts once."""
+    def add_report(self, record: Mapping[str, Any]) -> None:
+        """Add a statistics record. A repetition counts once."""
         component, ms, time_ms = record["component"], record.get("batch_ms"), record["time_ms"]
         executor, mark = (component, record["executor"]), (time_ms, [task.get("version") for task in record["tasks"]])
         heard = self._heard.get(executor)
@@ -195,7 +195,7 @@ class Batches:
             self.sums_ms[component] = self.sums_ms.get(component, 0.0) + ms
 
     def quantiles(self, component: str, since_ms: float, qs: Sequence[float] = (0.5, 0.99)) -> tuple[int, list[float | None]]:
-        """Return how many micro-batches of a component have ended since a time, and quantiles of what they took, in ms."""
+        """Return how many micro-batches of a component have ended since a time, and quantiles of how long they took, in ms."""
         found = sorted(ms for time_ms, ms in list(self._recent.get(component, ())) if time_ms >= since_ms)
         return len(found), [found[max(0, math.ceil(q * len(found)) - 1)] if found else None for q in qs]
 
@@ -208,7 +208,7 @@ class Meter:
 
     :param window_s: how many seconds are remembered.
     :ivar stats: the newest statistics.
-    :ivar expired: topic -> records that Kafka has dropped by age or size, as far as somebody has looked.
+    :ivar expired: topic -> records that Kafka has dropped by age or size; the reader sets it.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
@@ -224,11 +224,11 @@ class Meter:
         self._fed = 0
 
     def observe_from(self, time_ms: int) -> None:
-        """Count only what passes or ends from this time on into the histograms."""
+        """Let the histograms count only from this time on."""
         self._observe_from_ms = self.passages.observe_from_ms = self.batches.observe_from_ms = time_ms
 
     def feed(self, value: bytes | None) -> None:
-        """Take in a record of the metrics topic; what is not readable is left out."""
+        """Add a record of the metrics topic; ignore unreadable ones."""
         try:
             record = json.loads(value or b"")
         except ValueError:
@@ -240,21 +240,21 @@ class Meter:
                 return
             if self.stats.topology_id not in (None, record.get("topology")):
                 self._begin()  # another topology of the same name
-            self.history.take(record)
-            self.passages.take(record)
-            self.batches.take(record)
+            self.history.add_record(record)
+            self.passages.add_report(record)
+            self.batches.add_report(record)
             self._fed += 1
             if self._fed % 500 == 0:
                 self.history.forget(record["time_ms"] - int(self.window_s * 1000))
         self.stats.feed_record(record)
 
     def inputs(self) -> list[tuple[str, int]]:
-        """Return (topic, partition) of everything that the topology's spouts read."""
+        """Return the (topic, partition) pairs that the topology's spouts read."""
         return sorted({(t, p) for task in list(self.stats.tasks.values()) for t, p, *_ in task.get("kafka", ())})
 
     @property
     def components(self) -> list[str]:
-        """Ids of the components that have reported, system components left out."""
+        """Ids of the components that have reported, without system components."""
         return sorted({t["component"] for t in list(self.stats.tasks.values()) if not t["component"].startswith("__")})
 
     def tasks(self, component: str) -> dict[int, dict[str, Any]]:
@@ -262,14 +262,14 @@ class Meter:
         return {id: t for id, t in sorted(self.stats.tasks.items()) if t["component"] == component}
 
     def edges(self) -> list[tuple[str, str, str]]:
-        """Return (source, stream, target) of every stream that has brought tuples, without system streams; DSkype's in the order of their numbers."""
+        """Return (source, stream, target) of every stream that has carried tuples, without system streams, DSkype's by their numbers."""
         found = {(*key.rpartition("/")[::2], task["component"]) for task in list(self.stats.tasks.values()) for key in task.get("executed", ()) if "/" in key}
         return sorted(
             (edge for edge in found if not edge[0].startswith("__") and not edge[1].startswith("__")), key=lambda edge: (_ORDER.get(edge[1], len(_ORDER)), edge)
         )
 
     def distribution(self) -> tuple[str, str] | None:
-        """Return the components that distribute and that match messages: the ends of stream ``matching``; None where there is none."""
+        """Return the components that distribute and that match messages, the ends of stream ``matching``; None if there is no such stream."""
         return next(((source, target) for source, stream, target in self.edges() if stream == streams.MATCHING), None)
 
 
@@ -289,9 +289,9 @@ def _metric(task: Mapping[str, Any], name: str) -> float | None:
 
 
 def registered_subscriptions(meter: Meter, conf: Mapping[str, Any]) -> int | None:
-    """Return how many subscriptions are registered; None where nobody knows.
+    """Return how many subscriptions are registered; None if that is not known.
 
-    Distribution bolts count them where a subscription may live on several tasks; else every placement is one.
+    Distribution bolts count them where a subscription may live on several tasks; otherwise every placement is a subscription.
     """
     roles = meter.distribution()
     if roles is None:
@@ -319,22 +319,22 @@ class _Rates:
         self.start_ms = max(now_ms - meter.window_s * 1000, now_ms if first is None else first)
         self.seconds = max(0.0, (now_ms - self.start_ms) / 1000)
 
-    def grown(self, component: str, key: str) -> float:
-        return max(0.0, self._history.grown(component, key, self.start_ms, self.stop_ms))
+    def growth(self, component: str, key: str) -> float:
+        return max(0.0, self._history.growth(component, key, self.start_ms, self.stop_ms))
 
-    def of_task(self, task: int, key: str) -> float:
-        return max(0.0, (self._history.at(task, key, self.stop_ms) or 0) - (self._history.at(task, key, self.start_ms) or 0))
+    def task_growth(self, task: int, key: str) -> float:
+        return max(0.0, (self._history.value_at(task, key, self.stop_ms) or 0) - (self._history.value_at(task, key, self.start_ms) or 0))
 
     def per_second(self, amount: float) -> float | None:
         return amount / self.seconds if self.seconds >= 1 else None
 
 
 def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, int], int] | None = None, now_ms: int | None = None) -> dict[str, Any]:
-    """Return everything that can be told of a topology, as JSON-able data; what is not known is None.
+    """Return all measurements of a topology as JSON-able data; unknown values are None.
 
     :param about: ``{"name", "id", "status", "uptime_secs", "conf", "driver_alive"}``, as far as known.
-    :param ends: (topic, partition) -> next offset, of the topics that Kafka spouts read.
-    :param now_ms: the end of the window; default now.
+    :param ends: (topic, partition) -> next offset, for the topics that Kafka spouts read.
+    :param now_ms: the end of the window; default: now.
     """
     now_ms = _now_ms() if now_ms is None else now_ms
     rates, stats, conf = _Rates(meter, now_ms), meter.stats, about.get("conf") or {}
@@ -371,8 +371,8 @@ def _dskype(meter: Meter, rates: _Rates, conf: Mapping[str, Any], source: str, t
     stats = meter.stats
     sources = [s for s, stream, t in meter.edges() if (stream, t) == (streams.MESSAGES, source)]
     messages = sum(stats.total(source, "executed", f"{s}/{streams.MESSAGES}") for s in sources)
-    recent = sum(rates.grown(source, f"executed/{s}/{streams.MESSAGES}") for s in sources)
-    sent, sent_recently = stats.total(source, "transferred", streams.MATCHING), rates.grown(source, f"transferred/{streams.MATCHING}")
+    recent = sum(rates.growth(source, f"executed/{s}/{streams.MESSAGES}") for s in sources)
+    sent, sent_recently = stats.total(source, "transferred", streams.MATCHING), rates.growth(source, f"transferred/{streams.MATCHING}")
     matching = f"{source}/{streams.MATCHING}"
     size = stats.total(target, "stream_bytes", matching)
     living, registered = placements(meter, target), registered_subscriptions(meter, conf)
@@ -380,7 +380,7 @@ def _dskype(meter: Meter, rates: _Rates, conf: Mapping[str, Any], source: str, t
     tasks = meter.tasks(target)
 
     def loads(counter: str, life: Callable[[Mapping[str, Any]], float]) -> list[float]:
-        return [rates.of_task(id, counter) if over_window else life(task) for id, task in tasks.items()]
+        return [rates.task_growth(id, counter) if over_window else life(task) for id, task in tasks.items()]
 
     return {
         "messages": {"processed": messages, "per_second": rates.per_second(recent)},
@@ -410,18 +410,21 @@ def _latency(meter: Meter, rates: _Rates) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["p50_ms"])
 
 
-def consumer_lag(meter: Meter, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """Return (topic, partition) -> records that no spout has emitted yet."""
-    lag = {}
-    for task in list(meter.stats.tasks.values()):
-        for topic, partition, position, _ in task.get("kafka", ()):
-            if (topic, partition) in ends:
-                lag[topic, partition] = max(0, ends[topic, partition] - position)
+def consumer_lag(meter: Meter, ends: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    """Return topic -> records that no spout has emitted yet.
+
+    :param ends: (topic, partition) -> next offset.
+    """
+    positions = {(topic, partition): position for task in list(meter.stats.tasks.values()) for topic, partition, position, _ in task.get("kafka", ())}
+    lag: dict[str, int] = {}
+    for where, position in positions.items():
+        if where in ends:
+            lag[where[0]] = lag.get(where[0], 0) + max(0, ends[where] - position)
     return lag
 
 
 def in_flight(meter: Meter) -> dict[str, int]:
-    """Return component -> tuples that are on their way to it."""
+    """Return component -> tuples that were sent to it and that it has not received."""
     found = dict.fromkeys(meter.components, 0)
     for task, n in meter.stats.undelivered_by_task().items():
         component = (meter.stats.tasks.get(task) or {}).get("component")
@@ -431,16 +434,13 @@ def in_flight(meter: Meter) -> dict[str, int]:
 
 
 def _lag(meter: Meter, ends: Mapping[tuple[str, int], int] | None) -> dict[str, Any]:
-    topics: dict[str, int] = {}
-    for (topic, _), n in consumer_lag(meter, ends or {}).items():
-        topics[topic] = topics.get(topic, 0) + n
-    return {"records": topics, "in_flight": {c: n for c, n in in_flight(meter).items() if n}}
+    return {"records": consumer_lag(meter, ends or {}), "in_flight": {c: n for c, n in in_flight(meter).items() if n}}
 
 
 def _stream(meter: Meter, rates: _Rates, source: str, stream: str, target: str) -> dict[str, Any]:
     key = f"{source}/{stream}"
-    tuples = rates.grown(target, f"executed/{key}")
-    size = rates.grown(target, f"stream_bytes/{key}")
+    tuples = rates.growth(target, f"executed/{key}")
+    size = rates.growth(target, f"stream_bytes/{key}")
     tasks = [
         {"task": id, "tuples": t["executed"].get(key, 0), "frames": t.get("stream_frames", {}).get(key, 0), "bytes": t.get("stream_bytes", {}).get(key, 0)}
         for id, t in meter.tasks(target).items()
@@ -457,13 +457,13 @@ def _stream(meter: Meter, rates: _Rates, source: str, stream: str, target: str) 
 
 
 def _store(meter: Meter) -> dict[str, int] | None:
-    """Return what result bolts say of a store outside Kafka; None where there is none, or nothing has been written."""
+    """Return the counters of result bolts about a store outside Kafka; None without such a store, or before anything was written."""
     found = {name: int(sum(_metric(task, metric) or 0 for task in list(meter.stats.tasks.values()))) for name, metric in _STORE.items()}
     return found if any(found.values()) else None
 
 
 def checkpoint_age_ms(meter: Meter, component: str) -> int | None:
-    """Return how much time of its inbox the task of a component that lags most would read again after a crash now; None for spouts."""
+    """Return how much time of its inbox the task of a component that lags most would read again after a crash; None for spouts."""
     return max((task["checkpoint_age_ms"] for task in meter.tasks(component).values() if "checkpoint_age_ms" in task), default=None)
 
 
@@ -486,7 +486,7 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
         "in_bytes": stats.total(component, "in_bytes"),
         "out_bytes": stats.total(component, "out_bytes"),
         "busy_s": round(stats.total(component, "busy_ns") / 1e9, 3),
-        "busy": rates.per_second(rates.grown(component, "busy_ns") / 1e9),
+        "busy": rates.per_second(rates.growth(component, "busy_ns") / 1e9),
         "watermark": min(marks, default=None),
         "metrics": metrics,
         "tasks": [
@@ -494,7 +494,7 @@ def _component(meter: Meter, rates: _Rates, component: str) -> dict[str, Any]:
                 "task": id,
                 "executed": sum(n for key, n in task["executed"].items() if not key.rpartition("/")[2].startswith("__")),
                 "busy_s": round(task["busy_ns"] / 1e9, 3),
-                "busy": rates.per_second(rates.of_task(id, "busy_ns") / 1e9),
+                "busy": rates.per_second(rates.task_growth(id, "busy_ns") / 1e9),
                 "watermark": task.get("watermark"),
                 "subscriptions": _metric(task, "subscriptions"),
             }

@@ -1,10 +1,10 @@
-"""Measurements of running topologies for Prometheus: ``dskype metrics``, and ``dskype local --metrics-port``.
+"""Serve measurements of running topologies to Prometheus: ``dskype metrics``, and ``dskype local --metrics-port``.
 
-The endpoint reads the metrics topics, as ``dskype stats`` does; nothing in a topology waits for it. Labels are names of topologies, components, streams and
-topics, numbers of tasks, and kinds of errors: never ids of subscriptions or messages. Ratios (communication per message, replication, balance) are
-not exported but computed by queries over what is: see docs/metrics.md.
+The endpoint reads the metrics topics, as ``dskype stats`` does; no topology waits for it. Labels are names of topologies, components, streams and
+topics, numbers of tasks, and kinds of errors, never ids of subscriptions or messages. Ratios (communication per message, replication, balance) are
+not exported: queries compute them (docs/metrics.md).
 
-Counters are those of the topology's whole life, over crashes and resumes of its tasks. What a crash may set back a little (processor time) is
+Counters cover the topology's whole life, through crashes and resumes of its tasks. A counter that a crash sets back (processor time) is
 held at its highest value.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.utils import floatToGoString
 
+from dskype.deploy.machine.versions import own_version
 from dskype.deploy.metrics.meter import (
     BATCH_BUCKETS_S,
     BUCKETS_S,
@@ -49,7 +51,7 @@ _STEP_MS = 250
 
 
 class Metric(NamedTuple):
-    """One metric: its name as scraped, its type, its labels, and what it tells."""
+    """One metric: its name as scraped, its type, its labels, and its help text."""
 
     name: str
     type: str
@@ -69,7 +71,7 @@ METRICS = tuple(
             "dskype_topology_healthy",
             "gauge",
             (_T,),
-            "1 while the topology starts or runs, 0 while it waits for its brokers, does not get on, or has failed; `dskype list` says why.",
+            "1 while the topology starts or runs, 0 while it waits for its brokers, is stalled, or has failed; `dskype list` says why.",
         ),
         (
             "dskype_query_restarts_total",
@@ -139,7 +141,7 @@ METRICS = tuple(
             "Results of subscription bolts by kind: deltas and whole lists (states) of top-k, matches of boolean subscriptions; before replicas are merged.",
         ),
         ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up again in the window of messages."),
-        ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and nobody counts them."),
+        ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and not counted."),
         ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
         ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
     )
@@ -153,7 +155,7 @@ _RESULTS = ("deltas", "states", "matches")
 class _Families:
     """The families of one scrape.
 
-    :param highest: the highest values of counters so far, by topology's id and labels.
+    :param highest: the highest value of each counter so far, by the topology's id, the metric and its labels.
     """
 
     def __init__(self, highest: dict[tuple[Any, ...], float]) -> None:
@@ -165,7 +167,7 @@ class _Families:
     def add(self, name: str, labels: tuple[Any, ...], value: float, identity: str | None = None) -> None:
         """Add a sample.
 
-        :param identity: the topology's id: counters of another one start over.
+        :param identity: the topology's id; another topology's counters start over.
         """
         texts = [str(label) for label in labels]
         if name in self._counters:
@@ -174,8 +176,8 @@ class _Families:
             self._added.add(key)
         self._families[name].add_metric(texts, value)
 
-    def hold(self) -> None:
-        """Add the counters that were there before and are not now: a task that was set back has not come to them yet."""
+    def add_held(self) -> None:
+        """Add counters of earlier scrapes that are missing in this one: a restored task has not counted them again yet."""
         for key in self._highest.keys() - self._added:
             self._families[key[1]].add_metric(list(key[2:]), self._highest[key])
 
@@ -186,22 +188,11 @@ class _Families:
         return self._families[name]
 
 
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        own = version("dskype")
-    except PackageNotFoundError:
-        own = "unknown"
-    return {"version": own, "python": platform.python_version()}
-
-
 class Collector:
-    """Turns the measurements of topologies into what prometheus_client serves.
+    """Turns the measurements of topologies into metric families for prometheus_client.
 
-    :param topologies: returns what is known now: (about, meter, next offsets of input topics) of each.
-    :param lock: held while they are looked at, so that none is half fed.
+    :param topologies: returns (about, meter, next offsets of input topics) of each known topology.
+    :param lock: held during a scrape, so that no meter changes meanwhile.
     """
 
     def __init__(self, topologies: Callable[[], list[tuple[Mapping[str, Any], Meter, Mapping[tuple[str, int], int]]]], lock: Any = None) -> None:
@@ -210,7 +201,7 @@ class Collector:
         self._lock = lock or threading.Lock()
 
     def describe(self) -> list[Any]:
-        """Return nothing: what there is becomes known with the first scrape."""
+        """Return nothing: the families are known only at the first scrape."""
         return []
 
     def collect(self) -> list[Any]:
@@ -220,10 +211,10 @@ class Collector:
             alive = {about["id"] for about, _, _ in found}
             self._highest = {key: value for key, value in self._highest.items() if key[0] in alive}
             families = _Families(self._highest)
-            families["dskype_build_info"].add_metric([], _versions())
+            families["dskype_build_info"].add_metric([], {"version": own_version(), "python": platform.python_version()})
             for about, meter, ends in found:
                 _add_topology(families, about, meter, ends)
-            families.hold()
+            families.add_held()
             return list(families)
 
 
@@ -233,7 +224,7 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
     health = (about.get("health") or {}).get("state", "running")
     families.add("dskype_topology_healthy", (name,), int(health in ("starting", "running") and about["driver_alive"] is not False))
     if meter.stats.topology_id not in (None, identity):
-        return  # what was read is of an earlier topology of that name
+        return  # the reports are of an earlier topology of that name
 
     def count(metric: str, value: float, *labels: Any) -> None:
         families.add(metric, (name, *labels), value, identity)
@@ -254,12 +245,9 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
         count("dskype_tuples_in_flight", waiting[component], component)
     for (component, stage, reason), n in rejected(meter).items():
         count("dskype_records_rejected_total", n, component, stage, reason)
-    lag: dict[str, int] = {}
-    for (topic, _), n in consumer_lag(meter, ends).items():
-        lag[topic] = lag.get(topic, 0) + n
     for topic, n in meter.expired.items():
         count("dskype_records_expired_total", n, topic)
-    for topic, n in lag.items():
+    for topic, n in consumer_lag(meter, ends).items():
         count("dskype_consumer_lag_records", n, topic)
     for metric, bounds_s, observed in (
         ("dskype_end_to_end_latency_seconds", BUCKETS_S, meter.passages),
@@ -318,13 +306,13 @@ def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Met
 
 
 class Exporter:
-    """Follows the metrics of topologies, in a thread, and serves them to Prometheus.
+    """Follows the metrics of topologies in a thread, and serves them to Prometheus.
 
     :param kafka: how to reach the brokers.
-    :param names: only these topologies; None: all, also those that start later.
+    :param names: only these topologies; None: all, including those that start later.
     :param port: 0: a free one.
-    :param host: an address of this machine; others than this machine only reach it if it is not a loopback address.
-    :ivar url: where the numbers are.
+    :param host: an address of this machine. Other machines can connect unless it is a loopback address.
+    :ivar url: the address of the metrics.
     :raises OSError: the port is taken.
     """
 
@@ -386,7 +374,7 @@ class Exporter:
                         ends = time.monotonic()
                 except KafkaError as error:
                     log.warning("the metrics cannot be read: %s; trying again", error)
-                except Exception:  # whatever it was: an endpoint that serves old numbers for ever is worse
+                except Exception:  # keep trying: an endpoint must not serve old numbers forever
                     log.exception("the metrics could not be read; trying again")
                 self._stop.wait(_STEP_MS / 1000)
         finally:
@@ -406,7 +394,7 @@ class Exporter:
         return consumer
 
     def _list(self, consumer: Any) -> None:
-        """Learn which topologies there are; one that was submitted again is followed from its beginning."""
+        """Update the known topologies. One that was submitted again is followed from its beginning."""
         where = TopicPartition(NIMBUS_TOPIC, 0)
         end = consumer.end_offsets([where])[where]
         while consumer.position(where) < end and not self._stop.is_set():
@@ -444,18 +432,18 @@ class Exporter:
 def serve(
     kafka: Any, *, port: int, host: str = "127.0.0.1", names: list[str] | None = None, say: Callable[[str], None], allow_remote: bool = False
 ) -> Exporter:
-    """Start to serve, and say where.
+    """Start serving, and print the address.
 
-    :param allow_remote: take an address that other machines reach, too.
-    :raises TopologyError: the port is taken, the address is none of this machine's, or others reach it.
+    :param allow_remote: allow an address that other machines can reach.
+    :raises TopologyError: the port is taken, the address is not one of this machine, or other machines can reach it.
     """
     if not _is_loopback(host) and not allow_remote:
         raise TopologyError(
             explain(
-                "The metrics are served without a password, so to this machine alone.",
+                "The metrics are served without a password, so only to this machine.",
                 given=host,
                 legal="127.0.0.1, ::1, localhost",
-                hint="--allow-remote serves to whoever reaches that address",
+                hint="--allow-remote serves everyone who can reach that address",
             )
         )
     try:
@@ -465,7 +453,7 @@ def serve(
         raise TopologyError(explain(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint)) from None
     say(f"metrics: {exporter.url}")
     if not _is_loopback(host):
-        say(f"warning: whoever reaches {host} can read them: there is no password")
+        say(f"warning: everyone who can reach {host} can read them: there is no password")
     return exporter
 
 

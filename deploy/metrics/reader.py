@@ -19,21 +19,21 @@ _CATCH_UP_S = 60
 
 
 class Sink(Protocol):
-    """What takes in records of a metrics topic: a :class:`~dskype.deploy.metrics.meter.Meter`, or a :class:`~dskype.deploy.metrics.history.History`."""
+    """Receives the records of a metrics topic: a :class:`~dskype.deploy.metrics.meter.Meter` or a :class:`~dskype.deploy.metrics.history.History`."""
 
     def feed(self, value: bytes, /) -> object:
-        """Take in a record."""
+        """Add a record."""
 
 
 S = TypeVar("S", bound=Sink)
 
 
 class MetricsReader(Generic[S]):
-    """Reads the metrics topic of one topology, from its beginning on.
+    """Reads the metrics topic of one topology, from its beginning.
 
     :param kafka: the brokers.
     :param topology: its name.
-    :param sink: takes in the records.
+    :param sink: receives the records.
     """
 
     def __init__(self, kafka: Any, topology: str, sink: S) -> None:
@@ -44,14 +44,14 @@ class MetricsReader(Generic[S]):
         self._consumer.seek_to_beginning(self._where)
 
     def poll(self, timeout_ms: int = 0) -> int:
-        """Take in what has come; returns how many records."""
+        """Pass new records to the sink; return how many there were."""
         records = self._consumer.poll(timeout_ms=timeout_ms).get(self._where, ())
         for record in records:
             self.sink.feed(record.value)
         return len(records)
 
     def catch_up(self) -> None:
-        """Take in everything that is there now."""
+        """Read to the present end of the topic."""
         end = self._consumer.end_offsets([self._where])[self._where]
         deadline = time.monotonic() + _CATCH_UP_S
         while self._consumer.position(self._where) < end:
@@ -66,7 +66,7 @@ class MetricsReader(Generic[S]):
         return {(tp.topic, tp.partition): end for tp, end in self._consumer.end_offsets([TopicPartition(*p) for p in partitions]).items()}
 
     def expired(self) -> dict[str, int]:
-        """Return topic -> records that Kafka has dropped by age or size, of the topics that the topology writes and that are there."""
+        """Return topic -> records that Kafka has dropped by age or size, for the topics that the topology writes and that exist."""
         written = Topics.for_topology(self.topology)
         topics = [
             t
@@ -82,10 +82,11 @@ class MetricsReader(Generic[S]):
 
 
 def find(kafka: Any, topology: str | None) -> dict[str, Any]:
-    """Return what is known about a topology; None: about the only one.
+    """Return what is known about a topology.
 
-    :raises NotAliveException: there is none of that name.
-    :raises TopologyError: none or several run, and no name is given.
+    :param topology: its name; None: the only one.
+    :raises NotAliveException: there is no topology of that name.
+    :raises TopologyError: no name is given, and not exactly one topology runs.
     """
     states = nimbus_topic.load_states(kafka)
     if topology is None and len(states) == 1:
@@ -100,9 +101,9 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
 
 
 def describe(record: Mapping[str, Any], alive: bool | None) -> dict[str, Any]:
-    """Return what :func:`~dskype.deploy.metrics.meter.measure` wants to know about a topology, from its record of the nimbus topic.
+    """Return what :func:`~dskype.deploy.metrics.meter.measure` needs to know about a topology, from its record in the nimbus topic.
 
-    :param alive: whether its driver is there; None: not known yet.
+    :param alive: whether its driver is alive; None: not known yet.
     """
     state = record["state"]
     return {

@@ -1,4 +1,4 @@
-"""Tables of what :mod:`~dskype.deploy.metrics.meter` finds out about a running topology."""
+"""Show what :mod:`~dskype.deploy.metrics.meter` measures of a running topology, as tables."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def _dead_letters(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
-    """Return measurements as something that rich can print.
+    """Return measurements as an object that rich can print.
 
-    :param tasks: with a line for every task.
+    :param tasks: add a line for every task.
     """
     gone = "" if m["driver_alive"] in (None, True) else ", its process is gone"
     title = f"{m['topology']} ({m['id']}) {m['status'] or ''}{gone}, up {_count(m['uptime_s'])} s; rates over {_figure(m['window_s'], 0)} s"
@@ -177,11 +177,11 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
 
 
 class Screen:
-    """Prints measurements: JSON, or tables, which a terminal draws over themselves.
+    """Prints measurements as JSON, or as tables, which a terminal redraws in place.
 
-    :param as_json: an object for each; with ``watch`` on one line.
-    :param watch: there will be several.
-    :param tasks: with a line for every task.
+    :param as_json: print one JSON object per call; with ``watch`` on one line.
+    :param watch: :meth:`show` will be called repeatedly.
+    :param tasks: add a line for every task.
     """
 
     def __init__(self, as_json: bool, watch: bool, tasks: bool) -> None:

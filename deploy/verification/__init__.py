@@ -1,7 +1,7 @@
-"""Verification: what a topology published, against a brute-force oracle that replays its input.
+"""Verification: compare what a topology published with a brute-force oracle that replays its input.
 
-The oracle shares parsing and weights with the topology, and nothing else: scores, windows and ranking are written a second time, without
-any index. :func:`verify` is a pure function of the topics' records; ``dskype verify`` reads them from Kafka.
+The oracle shares only parsing and weights with the topology. Scores, windows and ranking are implemented a second time, without any index.
+:func:`verify` is a pure function of the topics' records; ``dskype verify`` reads them from Kafka.
 
 >>> from dskype.spouts.settings import Settings
 >>> verify(Inputs(), Settings(), final=True).ok

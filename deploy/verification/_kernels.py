@@ -1,7 +1,7 @@
-"""The brute force, compiled: scores of all messages with a common keyword, and the best k at each watermark asked for.
+"""The compiled brute-force oracle: scores of all messages with a common keyword, and the best k at each queried watermark.
 
-Written without the indexes of the bolts, which it is there to check. Messages are rows in rising (position, seq); a
-*candidate* is a row that shares a keyword with the subscription at hand.
+It does not use the indexes of the bolts, because it checks them. Messages are rows in rising (position, seq); a *candidate* is a row that shares
+a keyword with the subscription in question.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from numba import njit
 TOLERANCE = 1e-9
 
 STATE, GROUP, FOLD, WITHDRAWN, ADOPT, TAIL = 0, 1, 2, 3, 4, 5
-"""Kinds of queries: a published list; deltas of one watermark to fold and compare; to fold only; that take everything back;
-before which the list is unknown (the found list is taken over); whose end may be missing yet."""
+"""Kinds of queries. STATE: a published list. The others are the deltas of one watermark. GROUP: fold and compare them; FOLD: only fold them;
+WITHDRAWN: they must empty the list; ADOPT: earlier deltas are unknown, so start with the oracle's list; TAIL: further deltas may follow."""
 
 EQUAL, DIFFERS, REMOVED_UNKNOWN, ADDED_TWICE, WRONG_RANK, NOT_WITHDRAWN, AMBIGUOUS, UNFINISHED, FOLLOWS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Verdicts. AMBIGUOUS: two messages of the list have one id, deltas cannot tell which is meant. FOLLOWS: after a wrong one."""
+"""Verdicts. AMBIGUOUS: two messages of the list have the same id, so a delta may mean either. UNFINISHED: wrong, but more deltas may follow.
+FOLLOWS: deltas after wrong ones."""
 
 TIES, JUMPED = 0, 1
-"""Columns of the counts: equal scores in another order; changes of the list that no delta tells one by one."""
+"""Columns of the counts: equal scores in another order; changes of the list without a delta of their own."""
 
 _PTR, _LEFT, _SIZE, _EXPIRY, _CHANGES, _CHANGED = 0, 1, 2, 3, 4, 5
 _NEVER = np.int64(1 << 62)
 
 
 class Rows(NamedTuple):
-    """Messages, n rows in rising (position, seq), and for each term the rows that have it.
+    """Messages, n rows in rising (position, seq), and for each term the rows that contain it.
 
     :ivar position: int64[n].
     :ivar lat, lon: float64[n], degrees.
-    :ivar code: int64[n], a number per message id.
-    :ivar repeated: bool[n], other rows have the same id.
+    :ivar code: int64[n], a number for each message id.
+    :ivar repeated: bool[n], whether other rows have the same id.
     :ivar offsets: int64[terms + 1]; term *t* is in ``rows[offsets[t]:offsets[t + 1]]``, rising.
     :ivar rows, weights: int64[], float64[].
     :ivar extent: of the window.
@@ -58,7 +59,7 @@ class Subscriptions(NamedTuple):
     :ivar k: int64[m].
     :ivar alpha, lat, lon: float64[m].
     :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`Rows`, in the order of term ids) and ``weights``.
-    :ivar start: int64[m], watermark of the first list; changes are counted from there.
+    :ivar start: int64[m], watermark of the first list, from which changes are counted.
     """
 
     k: np.ndarray
@@ -72,12 +73,12 @@ class Subscriptions(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """What was published, by subscription and rising watermark.
+    """Published lists and groups of deltas, by subscription and rising watermark.
 
     :ivar offsets: int64[m + 1].
     :ivar watermark: int64[].
     :ivar kind: int8[].
-    :ivar first, last: int64[], rows of entries (STATE) or of ops (all others).
+    :ivar first, last: int64[], rows of entries (STATE) or of deltas (other kinds).
     """
 
     offsets: np.ndarray
@@ -88,7 +89,7 @@ class Queries(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The lists: ids and scores in rank order; and the deltas: op 0 (add) or 1 (remove), in the order of the log."""
+    """The entries of lists (``code``, ``score``), in rank order; and the deltas (``op*``; op 0 is add, 1 is remove), in the order of the log."""
 
     code: np.ndarray
     score: np.ndarray
@@ -100,7 +101,7 @@ class Published(NamedTuple):
 
 @njit(cache=True)
 def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
-    """Find the rows in [low, high) with a common term, rising, and their scores; return how many."""
+    """Find the rows in [low, high) with a common term, in rising order, and their scores; return how many there are."""
     n, lists = 0, 0
     for t in range(subs.offsets[sub], subs.offsets[sub + 1]):
         term, weight = subs.terms[t], subs.weights[t]
@@ -137,9 +138,9 @@ def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
 
 @njit(cache=True)
 def _enter(candidate, scores, buffer, state, limit):
-    """Put a candidate, newer than all in the buffer, where it belongs; return its place, or -1 if it is left out.
+    """Insert a candidate that is newer than all in the buffer; return its place, or -1 if it is left out.
 
-    ``limit[0]`` is the score of the best candidate of the window that has been left out.
+    ``limit[0]`` is the best score of the window's candidates that have been left out.
     """
     score, size = scores[candidate], state[_SIZE]
     if score < limit[0]:
@@ -162,7 +163,7 @@ def _enter(candidate, scores, buffer, state, limit):
 
 @njit(cache=True)
 def _from_scratch(position, found, scores, buffer, state, limit, watermark, extent):
-    """Fill the buffer with the best of the window that ends at ``watermark``, of all candidates up to there."""
+    """Fill the buffer with the best candidates of the window that ends at ``watermark``."""
     while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
         state[_LEFT] += 1
     state[_SIZE], limit[0] = 0, -np.inf
@@ -180,7 +181,7 @@ def _next_expiry(position, found, buffer, state, extent):
 
 @njit(cache=True)
 def _advance(n, k, position, found, scores, buffer, state, limit, watermark, extent):
-    """Go on to ``watermark``: the first k of the buffer are the best k of the window that ends there."""
+    """Advance to ``watermark``: the first k entries of the buffer become the best k of the window that ends there."""
     while True:
         arrival = position[found[state[_PTR]]] if state[_PTR] < n else _NEVER
         now = min(arrival, state[_EXPIRY])
@@ -224,7 +225,7 @@ def _in_window(code, score, rows, found, scores, state):
 
 @njit(cache=True)
 def _same(codes, values, k, rows, found, scores, buffer, state):
-    """Compare a list with the best k; return -1 if it differs, else how many ids have the place of another of equal score."""
+    """Compare a list with the best k; return -1 if it differs, else how many ids stand in another order of equal scores."""
     size = min(k, state[_SIZE])
     if len(codes) != size:
         return -1
@@ -274,14 +275,14 @@ def _fold(first, last, published, codes, values, size, swallowed):
                 break
         if published.op[at] == 0:
             if place >= 0:
-                # Another message with the same id may have left at this watermark, and the log tells of it later.
+                # Another message with the same id may leave at this watermark, and its delta comes later.
                 later = at + 1
                 while later < last and not (published.op[later] == 1 and published.op_code[later] == code and not swallowed[later - first]):
                     later += 1
                 if later == last:
                     return ADDED_TWICE, size
                 swallowed[later - first] = True
-                size = _take_out(codes, values, size, place)
+                size = _remove(codes, values, size, place)
             score, i = published.op_score[at], size
             while i > 0 and values[i - 1] < score:
                 codes[i], values[i] = codes[i - 1], values[i - 1]
@@ -291,12 +292,12 @@ def _fold(first, last, published, codes, values, size, swallowed):
         elif place < 0:
             return REMOVED_UNKNOWN, size
         else:
-            size = _take_out(codes, values, size, place)
+            size = _remove(codes, values, size, place)
     return EQUAL, size
 
 
 @njit(cache=True)
-def _take_out(codes, values, size, place):
+def _remove(codes, values, size, place):
     for i in range(place, size - 1):
         codes[i], values[i] = codes[i + 1], values[i + 1]
     return size - 1
@@ -351,7 +352,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
                 most = max(most, queries.last[q] - queries.first[q])
         codes, values = np.zeros(k + ops + 1, np.int64), np.zeros(k + ops + 1)
         swallowed = np.zeros(most, np.bool_)
-        size, broken, told = 0, EQUAL, 0
+        size, broken, counted = 0, EQUAL, 0
         for q in range(first_query, last_query):
             watermark, kind, first, last = queries.watermark[q], queries.kind[q], queries.first[q], queries.last[q]
             _advance(m, k, rows.position, found, scores, buffer, state, limit, watermark, extent)
@@ -372,7 +373,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
                 size = min(k, state[_SIZE])
                 for i in range(size):
                     codes[i], values[i] = rows.code[found[buffer[i]]], scores[buffer[i]]
-                told = state[_CHANGES]
+                counted = state[_CHANGES]
                 continue
             verdict, size = _fold(first, last, published, codes, values, size, swallowed)
             if verdict == EQUAL and kind == WITHDRAWN:
@@ -387,5 +388,5 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
             verdicts[q] = verdict
             if verdict != EQUAL:
                 broken = FOLLOWS
-            counts[sub, JUMPED] += state[_CHANGES] - told - (1 if state[_CHANGED] == watermark and state[_CHANGES] > told else 0)
-            told = state[_CHANGES]
+            counts[sub, JUMPED] += state[_CHANGES] - counted - (1 if state[_CHANGED] == watermark and state[_CHANGES] > counted else 0)
+            counted = state[_CHANGES]

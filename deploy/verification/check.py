@@ -1,4 +1,4 @@
-"""The comparison: everything that was published with what a plain program finds."""
+"""The comparison of everything that was published with the oracle."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ _CHUNK = 250
 _FAR = 1 << 62
 
 
-def _silent(_: str) -> None:
-    pass
-
-
 def verify(
     inputs: Inputs,
     settings: Settings,
@@ -40,30 +36,33 @@ def verify(
     sample: int | None = None,
     seed: int = 0,
     writes: bool = False,
-    progress: Callable[[str], None] = _silent,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Compare everything that a topology published with a brute-force oracle.
 
-    Checked: every record of the messages was numbered, densely and once, or is rightly a dead letter; registrations begin and
-    end in order; each whole list equals the best k of the window at its watermark; deltas, folded in order, give that list
-    at each of their watermarks, with right ranks; boolean matches, each or grouped, are right, complete and single. With ``final`` also: each
-    subscription is active, and its last list and last deltas equal the best k at the newest message.
+    What is checked:
 
-    Scores are compared within 1e-9; messages whose scores differ by less may stand in any order. Lists may skip watermarks
-    (a subscription that waits for an evaluation publishes nothing and then jumps): how many changes were not published one by
-    one is counted in the notes.
+    - Every record of the messages topic has one number, without gaps between numbers, or is rightly a dead letter.
+    - Registrations begin and end in order.
+    - Each whole list equals the best k of the window at its watermark.
+    - Deltas, folded in order, give that list at each of their watermarks, with the right ranks.
+    - Boolean matches are right and complete, and occur once.
+    - With ``final``, each subscription is active, and its last list and last deltas equal the best k at the newest message.
 
-    Without ``final`` the logs may end anywhere; only a batch that was written in part and is about to be written again can then
-    look like a difference, until it is.
+    Scores are compared within 1e-9; messages whose scores differ by less may be in any order. Lists may skip watermarks: a subscription that
+    waits for an evaluation publishes nothing, and then jumps. The notes count the changes that were skipped.
 
-    :param inputs: the records; see :class:`Inputs`. Only the newest run of the topology is looked at.
+    Without ``final`` the logs may end anywhere. Only a batch that is written in part, and will be written again, can then look like a difference
+    for a moment.
+
+    :param inputs: the records; see :class:`Inputs`. Only the newest run of the topology counts.
     :param settings: of the topology.
-    :param final: the topology has handled everything and is at rest (or has ended).
-    :param since: compare results at this watermark and above only.
-    :param sample: compare so many subscriptions, drawn with ``seed``; default all.
-    :param writes: also look for records that were lost, differ from their repetitions, or are in disorder:
+    :param final: the topology has handled all its input and is at rest (or has ended).
+    :param since: compare only results from this watermark on.
+    :param sample: compare only this many subscriptions, drawn with ``seed``; default: all.
+    :param writes: also look for records that are lost, differ from their repetitions, or are out of order:
         :func:`~dskype.deploy.verification.writes.check_topology_writes`.
-    :param progress: called with a short text now and then.
+    :param progress: called with a short text from time to time.
     """
     return _Verification(inputs, settings, final, since, sample, seed, writes, progress).run()
 
@@ -78,7 +77,7 @@ class _Verification:
         self._report = Report(topology=inputs.topology, final=final, read=inputs.counts())
 
     def run(self) -> Report:
-        """Do it."""
+        """Verify, and return the report."""
         began, report, inputs = time.perf_counter(), self._report, self._inputs
         of_all_runs = copy.copy(inputs)
         report.run, others = inputs.newest_run()
@@ -135,7 +134,7 @@ class _Verification:
             final,
         ]
         sub, watermark, kind, first, last, origin = (np.concatenate([part[i] for part in parts]) for i in range(6))
-        order = np.lexsort((watermark, sub))  # stable: states before deltas, the final ones behind all
+        order = np.lexsort((watermark, sub))  # stable: states before deltas, the final queries last
         sub, watermark, kind, first, last, origin = (column[order] for column in (sub, watermark, kind, first, last, origin))
         offsets = np.searchsorted(sub, np.arange(len(registrations) + 1))
         queries = _kernels.Queries(offsets, watermark, kind.astype(np.int8), first, last)
@@ -153,7 +152,7 @@ class _Verification:
         return verdicts, counts
 
     def _within(self, registrations: list[Registration], sub: np.ndarray, watermark: np.ndarray, kind: str, place: Callable[[int], Any]) -> np.ndarray:
-        """Return which results can be compared; report those outside of the life of their registration, or of the history."""
+        """Return which results can be compared; report those outside the life of their registration, or beyond the newest message."""
         report, newest = self._report, self._history.newest
         active = np.array([NEVER if r.active is None else r.active for r in registrations] + [NEVER])[sub]
         removed = np.array([_FAR if r.removed is None else r.removed for r in registrations] + [_FAR])[sub]
@@ -163,7 +162,7 @@ class _Verification:
             r = registrations[sub[i]]
             if wrong[i]:
                 text = (
-                    f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, outside of its life from "
+                    f"a result of registration {r.name} of {r.subscription.id!r} is of watermark {watermark[i]}, outside its life from "
                     f"{r.active} to {'now' if r.removed is None else r.removed}"
                 )
             elif self._final or self._history.newest >= 0:
@@ -190,7 +189,7 @@ class _Verification:
         return ~(wrong | ahead | early | unknown)
 
     def _groups(self, registrations: list[Registration], number: np.ndarray, changes: Changes) -> tuple[np.ndarray, ...]:
-        """Return the deltas of one registration and watermark as queries; the origin is the first delta."""
+        """Return a query for the deltas of each registration and watermark; its origin is the first of these deltas."""
         n = len(changes.watermark)
         sub = number[changes.registration]
         self._report.compared["deltas"] += n
@@ -235,7 +234,7 @@ class _Verification:
         return tuple(column[usable] for column in (of, watermark, kind.astype(np.int64), first, last, first))
 
     def _adopt(self, of: np.ndarray, watermark: np.ndarray, kind: np.ndarray, changes: Changes, first: np.ndarray) -> np.ndarray:
-        """Where older deltas are gone, begin with the first list that can be known; return which deltas are of use."""
+        """Where older deltas are gone, begin with the first list that can be computed; return which deltas can be used."""
         usable = np.ones(len(of), bool)
         begins = self._inputs.begins["results"]
         dropped = np.array([begins[p] > 0 for p in changes.partition[first].tolist()])
@@ -253,7 +252,7 @@ class _Verification:
     def _final_queries(self, registrations: list[Registration], lists: Lists, groups: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Return the last list and the last deltas of each subscription as queries at the newest message.
 
-        The origin is -1 for a list that is not there, -2 for the end of the deltas.
+        The origin is -1 for a missing list, -2 for the end of the deltas, and -3 - i for list i, which is older than the newest message.
         """
         rows: list[tuple[int, ...]] = []
         newest, topk = self._history.newest, self._inputs.topics.topk
@@ -264,25 +263,25 @@ class _Verification:
         if settings.results != "deltas" and not in_topic:
             self._report.unchecked[f"last lists, which are kept in {settings.store}"] += 1
         index = {id(r): i for i, r in enumerate(registrations)}
-        dropped, told = self._inputs.cut("results"), set(groups[0].tolist())
+        dropped, with_deltas = self._inputs.cut("results"), set(groups[0].tolist())
         for subscription, registration in self._registry.last.items():
             at = lists.last.get(subscription)
             if registration is None or not registration.is_topk:
                 if at is not None:
                     self._report.differ(
                         "state",
-                        f"subscription {subscription!r} has no top-k any more, but {topk} still has its list",
+                        f"subscription {subscription!r} is not a top-k subscription any more, but {topk} still has its list",
                         subscription=subscription,
                         watermark=int(lists.watermark[at]),
                     )
                 continue
             i = index[id(registration)]
             if registration.active is None or (registration.removed is not None):
-                continue  # said already
+                continue  # reported already
             if in_topic and at is not None and lists.registration[at] != registration.number:
                 self._report.differ(
                     "state",
-                    f"the last list of subscription {subscription!r} answers {self._registry.all[lists.registration[at]].name}, and not {registration.name}",
+                    f"the last list of subscription {subscription!r} is of registration {self._registry.all[lists.registration[at]].name}, not of {registration.name}",
                     subscription=subscription,
                     registration=registration.name,
                     watermark=newest,
@@ -301,7 +300,7 @@ class _Verification:
                     )
                 )
                 self._report.compared["final lists"] += 1
-            if settings.results != "topk" and (i in told or not dropped):
+            if settings.results != "topk" and (i in with_deltas or not dropped):
                 rows.append((i, newest, _kernels.GROUP, 0, 0, -2))
         ended = np.array([i for i, r in enumerate(registrations) if r.active is not None and r.removed is not None], np.int64)
         if settings.results != "topk" and len(ended):
@@ -309,7 +308,7 @@ class _Verification:
             rows += [
                 (i, registrations[i].removed, _kernels.WITHDRAWN, 0, 0, -2)
                 for i in ended.tolist()
-                if i not in withdrawn and (i in told or not dropped) and registrations[i].removed >= max(self._least, self._since)
+                if i not in withdrawn and (i in with_deltas or not dropped) and registrations[i].removed >= max(self._least, self._since)
             ]
         return tuple(np.array([row[c] for row in rows], np.int64) for c in range(6))
 
@@ -369,10 +368,11 @@ class _Verification:
             self._report.counts["match"] += len(wrong) - KEPT
 
     def _check_filter(self, r: Registration, matches: Matches, rows: np.ndarray) -> list[tuple[int, Registration, str, int]]:
-        """Compare the matches of one registration; ``rows`` are those published.
+        """Compare the matches of one registration.
 
-        :returns: (watermark, registration, what is wrong with it, row of matches), or (watermark, registration, "", row of a message
-            whose match was not published).
+        :param rows: its published matches, as rows of ``matches``.
+        :returns: for each difference (watermark, registration, what is wrong, row of ``matches``), or (watermark, registration, "", row of the
+            message) for a match that was not published.
         """
         history, report = self._history, self._report
         watermark = matches.watermark[rows]
@@ -388,11 +388,11 @@ class _Verification:
             return wrong
         until = min(history.newest, _FAR if r.removed is None else r.removed)
         if not self._final and r.removed is None:
-            until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER  # more may be on its way
+            until = int(watermark.max(initial=NEVER)) if len(rows) else NEVER  # more may follow
         after = max(r.active, self._since - 1, history.missing)
         if self._grouped:
             after, until = max(after, self._known.after), min(until, self._known.until)
-        elif self._inputs.cut("results"):  # its own matches come in order: from its first one on, all must be there
+        elif self._inputs.cut("results"):  # its matches come in order, so from the first one on, all must be there
             if not len(rows):
                 report.unchecked["boolean subscriptions whose matches the log may have dropped"] += 1
                 return wrong
@@ -408,9 +408,9 @@ class _Verification:
         known, seen = set(expected_key.tolist()), set()
         for row, key, at, look in zip(rows.tolist(), found_key.tolist(), watermark.tolist(), looked.tolist()):
             if at <= r.active or at > end:
-                wrong.append((at, r, f"lies outside of its life from {r.active} to {'now' if r.removed is None else r.removed}", row))
+                wrong.append((at, r, f"is outside its life from {r.active} to {'now' if r.removed is None else r.removed}", row))
             elif look and key not in known:
-                wrong.append((at, r, "is none", row))
+                wrong.append((at, r, "is wrong", row))
             elif key in seen:
                 wrong.append((at, r, "was published twice", row))
             seen.add(key)
@@ -418,7 +418,7 @@ class _Verification:
         return wrong + [(int(history.position[row]), r, "", row) for row in missing.tolist()]
 
     def _rank(self, position: np.ndarray) -> np.ndarray:
-        """Return small numbers that tell positions of messages apart; others get the number of a neighbour, plus one half way."""
+        """Return a small even number for each position of a message, and an odd one for any other position."""
         at = np.searchsorted(self._history.position, position)
         there = np.zeros(len(position), bool)
         inside = at < len(self._history)

@@ -1,4 +1,4 @@
-"""What is verified: the records of a topology's external topics, as plain values."""
+"""The records of a topology's external topics, as plain values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,23 @@ from typing import Any, NamedTuple
 
 from dskype.spouts.topics import Topics
 
-__all__ = ["INPUT_TOPICS", "Inputs", "Record", "first_offsets", "header", "in_order", "number_of_record", "run_of_record", "source_of_record", "where"]
+__all__ = [
+    "INPUT_TOPICS",
+    "Inputs",
+    "Record",
+    "first_offsets",
+    "header",
+    "in_order",
+    "number_of_record",
+    "raw_header",
+    "record_id",
+    "run_of_record",
+    "source_of_record",
+    "where",
+]
 
 INPUT_TOPICS = ("results", "matches", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
-"""What is read, in this order: of a topology at work, effects are read before their causes."""
+"""The topics, in the order of reading: while a topology works, effects are read before their causes."""
 
 
 class Record(NamedTuple):
@@ -47,12 +60,11 @@ _PLACE = attrgetter("partition", "offset")
 
 @dataclass
 class Inputs:
-    """The topics of one topology, each a sequence of :class:`Record`, of plain tuples with the same six values, or of ``InRecord``.
+    """The topics of one topology, each a sequence of :class:`Record`, of plain tuples with the same six values, or of ``InRecord``, in any order.
 
-    Any order will do. What is not given is empty. An offset above 0 at the beginning of a partition says that older records are
-    gone; compacted topics may have holes anywhere.
+    If the first offset of a partition is above 0, older records are gone. Compacted topics may have holes anywhere.
 
-    :param topology: its name; dead letters name their topics by it.
+    :param topology: its name; dead letters use it to name their topics.
     :param source: the topology whose messages and subscriptions it reads; None: its own.
     """
 
@@ -70,7 +82,7 @@ class Inputs:
     runs: int = field(init=False, default=1)
     """How many runs of the topology wrote to the topics; see :meth:`newest_run`."""
     begins: dict[str, dict[int, int]] = field(init=False, default_factory=dict)
-    """Topic's name here -> partition -> the first offset that is there, of whatever run; see :meth:`newest_run`."""
+    """Field name of a topic -> partition -> its first offset, over all runs; see :meth:`newest_run`."""
 
     def __post_init__(self) -> None:
         self.topics = Topics.for_topology(self.topology, self.source)
@@ -82,7 +94,7 @@ class Inputs:
         """Return the inputs of a topology.
 
         :param topology: its name.
-        :param read: returns the records of a topic by its name, [] if there is none: for example ``cluster.log.records``, or
+        :param read: returns the records of a topic by its name, [] if there is no such topic; for example ``cluster.log.records``, or
             ``lambda topic: read_to_end(settings, topic)``. Called in the order of :data:`INPUT_TOPICS`.
         :param source: the topology whose messages and subscriptions it reads; None: its own.
         """
@@ -94,9 +106,9 @@ class Inputs:
         return {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS) if name != "matches" or self.matches}
 
     def newest_run(self) -> tuple[str, int]:
-        """Keep what the newest run of the topology wrote, and return (its name, how many records of others were dropped).
+        """Keep only the records of the topology's newest run, and return (its name, how many records of other runs were dropped).
 
-        A topology that is killed and submitted again numbers its messages from 0 again, in the same topics.
+        A topology that is killed and submitted again uses the same topics, and numbers its messages from 0 again.
         """
         self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
         written = ("sequence", "registrations", "results", "matches", "topk")
@@ -113,45 +125,55 @@ class Inputs:
         return newest, sum(runs.values()) - runs[newest]
 
     def cut(self, name: str) -> bool:
-        """Tell whether the beginning of a partition of a topic is gone; after :meth:`newest_run`."""
+        """Tell whether older records of a topic are gone; call :meth:`newest_run` first."""
         return any(offset > 0 for offset in self.begins[name].values())
 
 
+def raw_header(record: Record, name: str) -> bytes | None:
+    """Return the value of a header; None if there is no such header."""
+    return next((value for key, value in record.headers or () if key == name), None)
+
+
 def header(record: Record, name: str) -> str | None:
-    """Return a header as text; None if there is none."""
-    for key, value in record.headers or ():
-        if key == name and value is not None:
-            return value.decode(errors="replace")
-    return None
+    """Return a header as text; None if there is no such header."""
+    value = raw_header(record, name)
+    return None if value is None else value.decode(errors="replace")
+
+
+def record_id(record: Record) -> bytes:
+    """Return the header ``record-id``, ``<run>-<task>-<number>``; b"" without one."""
+    headers = record.headers
+    if headers and headers[0][0] == "record-id":  # its place in nearly all records
+        return headers[0][1]
+    return raw_header(record, "record-id") or b""
+
+
+def source_of_record(record: Record) -> str:
+    """Return run and task that wrote a record; "" without a ``record-id``."""
+    return record_id(record).rpartition(b"-")[0].decode(errors="replace")
 
 
 def run_of_record(record: Record) -> str:
-    """Return which run of the topology wrote a record: ``record-id`` is ``<run>-<task>-<number>``; "" without one."""
-    return (header(record, "record-id") or "").rpartition("-")[0].rpartition("-")[0]
+    """Return the run of the topology that wrote a record; "" without a ``record-id``."""
+    return source_of_record(record).rpartition("-")[0]
 
 
 def number_of_record(record: Record) -> int:
-    """Return the number that its writer gave a record, rising with every new one; -1 if it does not say."""
-    headers = record.headers
-    if not headers:
-        return -1
-    name, value = headers[0]
-    if name != "record-id":
-        value = next((v for k, v in headers if k == "record-id"), b"")
-    digits = value.rpartition(b"-")[2]
+    """Return the number that its writer gave a record, which rises with every new record; -1 without a ``record-id``."""
+    digits = record_id(record).rpartition(b"-")[2]
     return int(digits) if digits.isdigit() else -1
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """Return records as their writers wrote them first: by number, where a failed sink has written some again, or late.
+    """Return records in the order in which their writers first wrote them; a failed sink may have written some again, or late.
 
-    Records of different writers may change places; whatever belongs together has one writer.
+    Records of different writers may change places, but records that belong together have one writer.
     """
     return sorted(records, key=number_of_record)
 
 
 def _runs_of(records: Sequence[Record]) -> Counter[str]:
-    """Count records by run; consecutive ones are mostly of the same."""
+    """Count records by run. Optimised for long sequences of the same run."""
     runs: Counter[str] = Counter()
     run, start, n = "", b"-", 0
     for record in records:
@@ -166,18 +188,13 @@ def _runs_of(records: Sequence[Record]) -> Counter[str]:
     return runs
 
 
-def source_of_record(record: Record) -> str:
-    """Return the run and the task that wrote a record; "" if it does not say."""
-    return (header(record, "record-id") or "").rpartition("-")[0]
-
-
 def _age(run: str) -> tuple[int, ...]:
     counter, _, start = run.rpartition("-")
     return (int(start), int(counter) if counter.isdecimal() else 0) if start.isdecimal() else (-1, 0)
 
 
 def first_offsets(records: Sequence[Record]) -> dict[int, int]:
-    """Return partition -> the first offset that is there; records are sorted by place."""
+    """Return partition -> its first offset; the records must be sorted by place."""
     found: dict[int, int] = {}
     for record in records:
         found.setdefault(record.partition, record.offset)
@@ -185,5 +202,5 @@ def first_offsets(records: Sequence[Record]) -> dict[int, int]:
 
 
 def where(topic: str, record: Record) -> str:
-    """Name a record."""
+    """Return a record's place as text."""
     return f"{topic}/{record.partition} offset {record.offset}"

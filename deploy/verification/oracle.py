@@ -1,4 +1,4 @@
-"""What the results must be: the kernels' inputs, and the same answers computed once more in the plainest way, to show them."""
+"""The expected results: inputs of the kernels, and the same answers in plain Python, which reports of differences show."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Oracle:
     # -- top-k ----------------------------------------------------------------------------------------------------------
 
     def subscriptions(self, registrations: Sequence[Registration], start: np.ndarray) -> _kernels.Subscriptions:
-        """Return top-k registrations for the kernels."""
+        """Return top-k registrations as input of the kernels."""
         subscriptions: list[Any] = [r.subscription for r in registrations]
         offsets, terms, weights = np.zeros(len(subscriptions) + 1, np.int64), [_NOWHERE], [np.zeros(0)]
         for i, subscription in enumerate(subscriptions):
@@ -79,7 +79,7 @@ class Oracle:
         )
 
     def scores(self, registration: Registration, watermark: int) -> list[tuple[float, int]]:
-        """Return (score, row) of everything in the window with a common keyword, in rank order; plain Python."""
+        """Return (score, row) of all messages in the window with a common keyword, in rank order; plain Python."""
         history, subscription = self.history, registration.subscription
         ids, values = self._vocabulary.weigh(subscription.keywords)
         wanted = dict(zip(ids.tolist(), values.tolist()))
@@ -97,7 +97,7 @@ class Oracle:
     # -- boolean --------------------------------------------------------------------------------------------------------
 
     def matching(self, registration: Registration, after: int, until: int) -> np.ndarray:
-        """Return the rows with ``after < position <= until`` that a boolean subscription matches, rising."""
+        """Return the rows with ``after < position <= until`` that a boolean subscription matches, in rising order."""
         history, subscription = self.history, registration.subscription
         first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
         rows = self._satisfying(subscription.expression, first, last)
@@ -134,7 +134,7 @@ class Oracle:
 
 
 def same_list(published: Sequence[tuple[int, float]], scores: Sequence[tuple[float, int]], k: int, code: np.ndarray) -> bool:
-    """Compare a list of (id's code, score) with :meth:`Oracle.scores`; equal scores may stand in any order. Plain Python."""
+    """Compare a list of (code of the id, score) with :meth:`Oracle.scores`; equal scores may be in any order. Plain Python."""
     expected = scores[:k]
     if len(published) != len(expected):
         return False

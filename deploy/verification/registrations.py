@@ -1,4 +1,4 @@
-"""The registrations, and what the topology said of their lives."""
+"""The registrations, and the events that the topology published about them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EXPECTED = {
 
 @dataclass(slots=True, eq=False)
 class Registration:
-    """A record of the subscriptions topic, and what became of it.
+    """A record of the subscriptions topic, and the events about it.
 
-    :ivar number: among all that are looked at.
+    :ivar number: its index among all registrations that are compared.
     :ivar arrival_ms: Kafka's timestamp.
-    :ivar active, removed: watermarks of its events; None: there is none (yet).
-    :ivar current: no later record of the subscription takes its place, or unregisters it.
-    :ivar meta: what its results must carry; None: nothing.
-    :ivar meta_tail: the end of a record that carries it, as it is mostly written.
+    :ivar active, removed: watermarks of its events; None: no such event (yet).
+    :ivar current: no later record replaces or unregisters the subscription.
+    :ivar meta: the ``meta`` that its results must have; None: none.
+    :ivar meta_tail: how the JSON of a result with this ``meta`` usually ends.
     :ivar key: its id in UTF-8.
     """
 
@@ -54,18 +54,18 @@ class Registration:
 
     @property
     def is_topk(self) -> bool:
-        """A top-k subscription, or a boolean one."""
+        """Whether it is a top-k subscription; otherwise it is a boolean one."""
         return isinstance(self.subscription, TopkSubscription)
 
     @property
     def expires_ms(self) -> int | None:
-        """A message counts if it arrived earlier; None: all do."""
+        """Messages that arrive before this time count; None: all do."""
         ttl_s = None if self.is_topk else self.subscription.ttl_s
         return None if ttl_s is None else self.arrival_ms + round(ttl_s * 1000)
 
 
 def decode(record: Record, kind: str, topic: str, report: Report) -> dict[str, Any] | None:
-    """Return a published record as a dict; report what is none."""
+    """Return a published record as a dict; report a malformed one and return None."""
     try:
         value = json.loads(record.value or b"")
         if (
@@ -76,7 +76,7 @@ def decode(record: Record, kind: str, topic: str, report: Report) -> dict[str, A
         ):
             return value
         strange = (record.key or b"").decode(errors="replace") != value.get("subscription")
-        text = "its key is not its subscription" if strange else "a field is missing or not what it must be"
+        text = "its key is not its subscription" if strange else "a field is missing or wrong"
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         text = f"{type(error).__name__}: {error}"
     report.differ("format", f"a record of {topic} cannot be used: {text}", where=where(topic, record), details=(f"{record.value!r:.300}",))
@@ -87,7 +87,7 @@ class Registry:
     """The registrations, by name ``<partition>-<offset>``.
 
     :param parsed: see :func:`~dskype.deploy.verification.replay.parse_subscriptions`.
-    :param wanted: ids to look at; None: all.
+    :param wanted: ids to compare; None: all.
     """
 
     def __init__(self, inputs: Inputs, parsed: Mapping[Place, Any], report: Report, wanted: Collection[str] | None) -> None:
@@ -95,9 +95,9 @@ class Registry:
         self.by_name: dict[str, Registration] = {}
         self.all: list[Registration] = []
         self.last: dict[str, Registration | None] = {}
-        """Subscription -> its current registration; None: it was unregistered."""
+        """Subscription -> its current registration; None: it is unregistered."""
         self.partitions: dict[str, set[int]] = {}
-        self._ends = dict(parsed.keys())  # the keys are (partition, offset): the last one of each partition stays
+        self._ends = dict(parsed.keys())  # keys are (partition, offset), so this keeps the last offset of each partition
         self._gone: set[str] = set()
         self._by_subscription: dict[str, list[Registration]] = {}
         self._only: tuple[Any, np.ndarray] | None = None
@@ -133,11 +133,11 @@ class Registry:
 
     @property
     def selective(self) -> bool:
-        """Some subscriptions are not looked at."""
+        """Whether some subscriptions are not compared."""
         return self._wanted is not None
 
     def skips(self, record: Record) -> bool:
-        """Tell whether a published record is of a subscription that is not looked at."""
+        """Tell whether a published record is of a subscription that is not compared."""
         return self._wanted is not None and (record.key or b"").decode(errors="replace") not in self._wanted
 
     def skips_id(self, id: str) -> bool:
@@ -177,9 +177,9 @@ class Registry:
         return numbers
 
     def find(self, name: Any, subscription: str, kind: str, topic: str, record: Record) -> Registration | None:
-        """Return the registration that a published record speaks of; None (and say why) if it cannot be compared.
+        """Return the registration that a published record names; report why and return None if it cannot be compared.
 
-        :param kind: ``topk`` | ``boolean`` | ``any``: what it must be.
+        :param kind: the expected kind: ``topk`` | ``boolean`` | ``any``.
         """
         found = self.by_name.get(name)
         if found is not None:
@@ -199,14 +199,14 @@ class Registry:
                     return None
             except (ValueError, AttributeError):
                 pass
-            text = f"names {name!r}, which is no registration"
+            text = f"names {name!r}, which is not a registration"
         self._report.differ("format", f"a record of {topic} {text}", where=where(topic, record), subscription=subscription, details=(f"{record.value!r:.300}",))
         return None
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
     def read_events(self) -> None:
-        """Take the events in; check that each registration has each at most once, in order."""
+        """Read the events; check that each registration has each of them at most once, in order."""
         topic, report, known = self._inputs.topics.registrations, self._report, set()
         for record in in_order(self._inputs.registrations):
             if self.skips(record) or (value := decode(record, "event", topic, report)) is None:
@@ -221,9 +221,9 @@ class Registry:
                 continue
             known.add(identity)
             report.compared["registration events"] += 1
-            self._take(found, event, watermark, where(topic, record))
+            self._add_event(found, event, watermark, where(topic, record))
 
-    def _take(self, found: Registration, event: str, watermark: int, place: str) -> None:
+    def _add_event(self, found: Registration, event: str, watermark: int, place: str) -> None:
         about = {"where": place, "subscription": found.subscription.id, "registration": found.name, "watermark": watermark}
         name = f"registration {found.name} of {found.subscription.id!r}"
         if event not in ("active", "removed"):
@@ -242,10 +242,10 @@ class Registry:
     def check_order(self, final: bool, newest: int, now_ms: int | None, must: bool) -> None:
         """Check that a registration ends before the next one of its subscription begins.
 
-        :param final: nothing more will come: what is registered must be active, what is not must have been removed.
+        :param final: the topology is at rest: current registrations must be active, all others must have been removed.
         :param newest: position of the newest message.
-        :param now_ms: the newest message's arrival, by which a ttl may be over.
-        :param must: registrations that have no events are wrong, too.
+        :param now_ms: arrival of the newest message; a ttl may have ended by then.
+        :param must: every current registration must have an event.
         """
         for id, registrations in self._by_subscription.items():
             if len(self.partitions[id]) > 1:
@@ -255,9 +255,9 @@ class Registry:
             for found in registrations:
                 if before is not None and found.active is not None:
                     if before.removed is None:
-                        self.wrong(found, f"became active at watermark {found.active}, but {before.name} before it was not removed")
+                        self.wrong(found, f"became active at watermark {found.active}, but the earlier {before.name} was not removed")
                     elif before.removed > found.active:
-                        self.wrong(found, f"became active at watermark {found.active}, but {before.name} before it was removed at {before.removed} only")
+                        self.wrong(found, f"became active at watermark {found.active}, but the earlier {before.name} was only removed at {before.removed}")
                 before = found if found.active is not None or found.removed is not None else before
                 for event, watermark in (("active", found.active), ("removed", found.removed)):
                     if watermark is not None and watermark > newest:
@@ -268,7 +268,7 @@ class Registry:
                 elif final and ended and found.active is not None and found.removed is None:
                     self.wrong(found, "was replaced or unregistered, but never removed")
                 elif not ended and found.removed is not None and not self._expired(found, now_ms):
-                    self.wrong(found, f"was removed at watermark {found.removed}, but nobody unregistered it")
+                    self.wrong(found, f"was removed at watermark {found.removed}, but not unregistered")
                 elif final and must and not ended and found.active is None:
                     self.wrong(found, "never became active")
                 elif not ended and found.active is None:
@@ -279,7 +279,7 @@ class Registry:
         return found.expires_ms is not None and now_ms is not None and found.expires_ms <= now_ms
 
     def wrong(self, found: Registration, text: str) -> None:
-        """Report what is wrong with a registration."""
+        """Report a difference about a registration."""
         self._report.differ(
             "registration", f"registration {found.name} of {found.subscription.id!r} {text}", subscription=found.subscription.id, registration=found.name
         )

@@ -1,4 +1,4 @@
-"""The messages in the order that the topology gave them, and what must hold of that order and of the dead letters."""
+"""The messages in the topology's order, and checks of that order and of the dead letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unregistered(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A record of the sequence topic: numbers ``first, first + step, ...`` are the records from ``offset`` on, ``n`` of them."""
+    """A record of the sequence topic: the ``n`` records from ``offset`` on have the numbers ``first, first + step, ...``."""
 
     first: int
     step: int
@@ -51,11 +51,11 @@ class History:
     :ivar lat, lon: float64[n]; of an area, its centre.
     :ivar partition, offset: int64[n], the records.
     :ivar texts: n texts.
-    :ivar code: int64[n], a number per message id.
-    :ivar codes: message id (as JSON gives it: int or str) -> code. Ids that were only published get the next ones.
+    :ivar code: int64[n], a number for each message id.
+    :ivar codes: message id (int or str, as in JSON) -> code. Ids that occur only in results get the next codes.
     :ivar offsets, terms, weights: keywords and their weights, as in :class:`~dskype.spouts.batch.MessageBatch`.
-    :ivar newest: the last watermark that there can be: position of the newest message, or, with several tasks that number
-        messages, of the newest one of the task that is behind the others; -1: there is none.
+    :ivar newest: the last possible watermark: position of the newest message; if several tasks number messages, of the newest message of the
+        slowest task; -1: there is none.
     :ivar missing: messages with this position or a lower one may be gone from the log; ``NEVER``: none is.
     :ivar areas: float64[n, 4], as in ``MessageBatch``; None: every message is a point.
     """
@@ -81,12 +81,12 @@ class History:
         return len(self.seq)
 
     def code_of(self, message: Any) -> int:
-        """Return the code of an id; unknown ones get a new one."""
+        """Return the code of an id; an unknown id gets a new one."""
         return self.codes.setdefault(message, len(self.codes))
 
 
 def parse_subscriptions(inputs: Inputs, settings: Settings) -> dict[Place, Subscription | Unregistered | str]:
-    """Return what each record of the subscriptions says; a text says why it cannot be used."""
+    """Return each record of the subscriptions topic, parsed; for a bad one, the text says why."""
     tokenizer, ceiling = Tokenizer(settings.stop_words), CostCeiling(settings)
     parsed = {(r.partition, r.offset): _parse_subscription(r, settings, tokenizer, ceiling) for r in inputs.subscriptions}
     full = {
@@ -107,10 +107,10 @@ def _parse_subscription(record: Record, settings: Settings, tokenizer: Tokenizer
 
 
 def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any], report: Report, final: bool, progress: Callable[[str], None]) -> History:
-    """Put the messages in sequence, and check sequence and dead letters.
+    """Return the messages in the order of their numbers; check numbers and dead letters.
 
     :param inputs: of one run.
-    :param subscriptions: see :func:`parse_subscriptions`.
+    :param subscriptions: as :func:`parse_subscriptions` returns them.
     :param final: every record must have been handled, not only those before the last numbered one.
     """
     progress("parsing messages")
@@ -126,7 +126,7 @@ def replay(inputs: Inputs, settings: Settings, subscriptions: Mapping[Place, Any
 
 
 def _parse(record: Record, settings: Settings) -> Message | str:
-    """Return the message, or why it is none."""
+    """Return the message; for a bad one, the text says why."""
     try:
         return parse_message(record.value, space=settings.space, text_max_bytes=settings.limits.text_max_bytes, words_max=settings.limits.words_max)
     except RecordError as error:
@@ -141,11 +141,11 @@ def _time_of(record: Record, message: Message) -> int:
 
 
 def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Place, Any], letters: _Letters) -> tuple[dict[Place, int], int]:
-    """Return place -> sequence number, and up to which position messages may be missing."""
+    """Return place -> sequence number, and the position up to which messages may be missing."""
     if not inputs.sequence:
         partitions = {r.partition for r in inputs.messages}
         if len(partitions) > 1 and (inputs.results or inputs.topk):
-            report.differ("sequence", f"{inputs.topics.sequence} is empty, and nobody can tell the order of {len(partitions)} partitions")
+            report.differ("sequence", f"{inputs.topics.sequence} is empty, so the order of {len(partitions)} partitions is unknown")
         if len(partitions) != 1:
             return {}, NEVER
         report.notes["topic without a sequence: the order is that of the offsets"] += 1
@@ -174,7 +174,7 @@ def _number(inputs: Inputs, settings: Settings, report: Report, parsed: dict[Pla
     if runs[0].first >= runs[0].step:
         missing = max(missing, runs[0].first - 1)
     if missing > NEVER and settings.window_kind == "time":
-        # Their times are not known, but the latest that could have been given to them.
+        # Their times are not known; this is the latest that they can have.
         missing = max((parsed[place][0].timestamp_ms for place in list(numbered)[:1]), default=0) + settings.ahead_ms
     return numbered, missing
 
@@ -190,7 +190,7 @@ def handled_until(inputs: Inputs) -> dict[int, int]:
 
 
 def _runs(inputs: Inputs, report: Report) -> list[_Run]:
-    """Return the runs by their first number, each once."""
+    """Return the records of the sequence topic by their first number, without repetitions."""
     found: dict[tuple[Any, int], _Run] = {}
     for record in inputs.sequence:
         try:
@@ -240,7 +240,7 @@ def _check_numbers(runs: list[_Run], cut: bool, report: Report, inputs: Inputs) 
             report.differ(
                 "sequence",
                 f"record {_named(inputs, (run.partition, run.offset))} has number {run.first}, "
-                f"but record {_named(inputs, (run.partition, offset))} behind it has number {number}",
+                f"but the later record {_named(inputs, (run.partition, offset))} has number {number}",
             )
         last_offset[run.partition] = max((offset, number), (run.offset + run.n - 1, run.first + (run.n - 1) * run.step))
 
@@ -248,13 +248,13 @@ def _check_numbers(runs: list[_Run], cut: bool, report: Report, inputs: Inputs) 
 def _check_coverage(
     inputs: Inputs, settings: Settings, report: Report, parsed: dict[Place, Any], letters: _Letters, numbered: dict[Place, int], final: bool
 ) -> None:
-    """Check that every record was numbered or refused, and not both."""
+    """Check that every record was either numbered or refused."""
     handled: dict[int, int] = {}
     begun: dict[int, int] = {}
     for partition, offset in numbered:
         handled[partition] = max(handled.get(partition, -1), offset)
         begun[partition] = min(begun.get(partition, 1 << 62), offset)
-    if not (inputs.cut("sequence") or inputs.runs > 1):  # a later run may go on where the one before it ended
+    if not (inputs.cut("sequence") or inputs.runs > 1):  # a later run may begin where the one before it ended
         begun = dict.fromkeys((p for p, _ in parsed), 0)
     both, lost = [], []
     for place, (record, message) in parsed.items():
@@ -262,11 +262,11 @@ def _check_coverage(
             if place in letters.messages:
                 both.append(place)
             elif isinstance(message, str):
-                report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but it is no message: {message}")
+                report.differ("sequence", f"record {_named(inputs, place)} has number {numbered[place]}, but it is not a message: {message}")
             elif settings.window_kind == "time" and _time_of(record, message) > record.timestamp_ms + settings.ahead_ms:
                 report.differ(
                     "sequence",
-                    f"record {_named(inputs, place)} has number {numbered[place]}, but its time lies more than {settings.ahead_ms} ms ahead of its arrival",
+                    f"record {_named(inputs, place)} has number {numbered[place]}, but its time is more than {settings.ahead_ms} ms ahead of its arrival",
                 )
         elif place not in letters.messages and place[1] >= begun.get(place[0], 1 << 62):
             if final or place[1] <= handled.get(place[0], -1):
@@ -293,7 +293,7 @@ def _some(inputs: Inputs, places: list[Place]) -> str:
 
 
 def _about(letter: Record, record: Record, with_key: bool = True) -> bool:
-    """Tell whether a dead letter holds the record, or its beginning where the header ``truncated`` says that it was cut."""
+    """Tell whether a dead letter contains the record, or its beginning if the header ``truncated`` says so."""
     pairs = [(letter.value, record.value, "size"), *([(letter.key, record.key, "key-size")] if with_key else [])]
     for kept, whole, size in pairs:
         cut = header(letter, "truncated") is not None and kept is not None and whole is not None and len(kept) < len(whole)
@@ -303,9 +303,9 @@ def _about(letter: Record, record: Record, with_key: bool = True) -> bool:
 
 
 class _Letters:
-    """The dead letters by the record that they are about.
+    """The dead letters, by the record that they are about.
 
-    :ivar messages, subscriptions: (partition, offset) -> letter.
+    :ivar messages, subscriptions: (partition, offset) of the record -> letter.
     """
 
     def __init__(self, inputs: Inputs, settings: Settings, report: Report) -> None:
@@ -323,7 +323,7 @@ class _Letters:
             letters = by_topic.get(topic or "")
             if letters is None:
                 report.differ(
-                    "dead-letter", f"a record of {topic} was refused, which only the topology writes: {header(letter, 'error')}", where=self._where(letter)
+                    "dead-letter", f"a record of {topic}, which only the topology writes, was refused: {header(letter, 'error')}", where=self._where(letter)
                 )
             elif place in letters:
                 report.notes["repeated dead letters"] += 1
@@ -336,7 +336,7 @@ class _Letters:
         return where(self._inputs.topics.dead_letters, letter)
 
     def check_messages(self, parsed: dict[Place, Any], numbered: dict[Place, int]) -> None:
-        """Check that what was refused is bad, and that the letter has what was there."""
+        """Check that refused messages are bad, and that their letters contain them."""
         settings, times = self._settings, None
         for place, letter in self.messages.items():
             self._report.compared["dead letters"] += 1
@@ -355,7 +355,7 @@ class _Letters:
                     times = self._newest(parsed, numbered) if times is None else times
                     time = _time_of(record, message)
                     if time <= times or time > record.timestamp_ms + settings.ahead_ms or place not in parsed:
-                        continue  # it may have come late, and when it came is not recorded
+                        continue  # it may have been late; the log does not say when it was handled
                 self._report.differ(
                     "dead-letter",
                     f"a good message was refused: {name}",
@@ -370,7 +370,7 @@ class _Letters:
     def check_subscriptions(self, parsed: Mapping[Place, Any], final: bool) -> None:
         """Check that exactly the bad subscriptions were refused.
 
-        A bad one must have been once a later record of its partition was handled.
+        A bad one must have been refused when a later record of its partition has been handled.
         """
         tokenizer, ceiling = Tokenizer(self._settings.stop_words), CostCeiling(self._settings)
         topic = self._inputs.topics.subscriptions
@@ -396,7 +396,7 @@ class _Letters:
                 self._report.differ("dead-letter", f"a bad subscription was not refused: {found}", where=where(topic, records[place]))
 
     def _handled(self) -> dict[int, int]:
-        """Return partition -> the highest offset that an event or a dead letter tells of."""
+        """Return partition -> the highest offset that an event or a dead letter names."""
         handled: dict[int, int] = {}
         for partition, offset in self.subscriptions:
             handled[partition] = max(handled.get(partition, -1), offset)
@@ -404,7 +404,7 @@ class _Letters:
             try:
                 partition, offset = map(int, json.loads(record.value or b"")["registration"].split("-"))
             except (ValueError, TypeError, KeyError, AttributeError):
-                continue  # said elsewhere
+                continue  # reported elsewhere
             handled[partition] = max(handled.get(partition, -1), offset)
         return handled
 

@@ -1,4 +1,4 @@
-"""What came out of a verification."""
+"""The result of a verification."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["KEPT", "KINDS", "Difference", "Report"]
+from dskype.deploy.machine.terminal import counted
+
+__all__ = ["KEPT", "KINDS", "WRITTEN_AGAIN", "Difference", "Report"]
 
 KEPT = 20
-"""Differences of a kind that are kept with their texts; all are counted."""
+"""How many differences of each kind are kept with their texts; the others are only counted."""
+
+WRITTEN_AGAIN = "records that were written again (record-id)"
+"""Name of a note: repetitions, which are allowed."""
 
 KINDS = ("format", "write", "sequence", "dead-letter", "registration", "state", "delta", "match")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as it must be.
+    """One difference from what must hold.
 
     :ivar kind: ``format`` | ``write`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match``.
     :ivar text: one sentence.
-    :ivar details: lines that show it, e.g. two lists side by side.
-    :ivar where: ``topic/partition offset n`` of the record, if it is one.
+    :ivar details: lines that show it, for example two lists side by side.
+    :ivar where: ``topic/partition offset n`` if it concerns one record.
     """
 
     kind: str
@@ -35,12 +40,12 @@ class Difference:
     published: Any = None
 
     def as_text(self) -> str:
-        """Return it as lines of text."""
+        """Return the difference as lines of text."""
         place = f"  ({self.where})" if self.where else ""
         return "\n".join([f"{self.kind}: {self.text}{place}", *(f"  {line}" for line in self.details)])
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the difference as plain values."""
         return {
             name: value
             for name in ("kind", "text", "where", "subscription", "registration", "watermark", "expected", "published")
@@ -50,17 +55,17 @@ class Difference:
 
 @dataclass
 class Report:
-    """What was read and compared, and where it differs.
+    """What was read and compared, and what differs.
 
     :ivar topology: its name.
-    :ivar run: the run that was looked at, as its records name it.
+    :ivar run: the run that was compared, as its records name it.
     :ivar final: the lists at the newest message were compared as well.
     :ivar watermark: position of the newest message; -1: there is none.
     :ivar read: topic -> records.
     :ivar compared: what -> how many.
-    :ivar notes: what -> how many: not wrong, but worth knowing (jumps, repeated records, order of equal scores).
-    :ivar unchecked: why not -> how many results could not be compared.
-    :ivar differences: the first ones in full, the most fundamental first, then by watermark.
+    :ivar notes: what -> how many: not wrong, but useful to know (jumps, repeated records, order of equal scores).
+    :ivar unchecked: reason -> how many results could not be compared.
+    :ivar differences: the first ones in full, causes before consequences, then by watermark.
     :ivar counts: kind -> number of differences.
     """
 
@@ -78,7 +83,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing differs."""
+        """Whether nothing differs."""
         return not self.counts
 
     def differ(self, kind: str, text: str, **more: Any) -> None:
@@ -88,7 +93,7 @@ class Report:
             self.differences.append(Difference(kind, text, **more))
 
     def sort(self) -> None:
-        """Bring the differences in order: what others follow from comes first."""
+        """Sort the differences: causes before consequences."""
         least = -(1 << 62)
         groups = {kind: min(KINDS.index(kind), 5) for kind in KINDS}  # results of all kinds: by watermark
         self.differences.sort(key=lambda d: (groups[d.kind], least if d.watermark is None else d.watermark))
@@ -123,11 +128,7 @@ class Report:
             return "\n".join([*lines, f"equal     {state}"])
         lines += ["", *("\n".join([d.as_text(), ""]) for d in self.differences[:shown])]
         more = sum(self.counts.values())
-        return "\n".join([*lines, f"DIFFERENT {_counted(more, 'difference')} ({_table(self.counts)}); {state}"])
-
-
-def _counted(n: int, word: str) -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+        return "\n".join([*lines, f"DIFFERENT {counted(more, 'difference')} ({_table(self.counts)}); {state}"])
 
 
 def _table(counts: dict[str, int]) -> str:

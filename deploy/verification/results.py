@@ -1,7 +1,6 @@
-"""What was published, as columns: whole lists, deltas and matches.
+"""Published lists, deltas and matches, as columns.
 
-Records are read many at once by Arrow's JSON reader where they look as expected; the others one by one, with a text about
-what is wrong with them.
+Arrow's JSON reader parses well-formed records in bulk. The others are parsed one by one, with a text that says what is wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from dskype.deploy.verification.inputs import Inputs, Record, header, number_of_record, source_of_record, where
+from dskype.deploy.verification.inputs import Inputs, Record, header, number_of_record, raw_header, source_of_record, where
 from dskype.deploy.verification.registrations import Registration, Registry, decode
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import Report
@@ -55,7 +54,7 @@ class Changes:
     :ivar registration, watermark, code, rank: int64[n].
     :ivar op: int8[n], 0 add, 1 remove.
     :ivar score: float64[n], of an add.
-    :ivar open: bool[n]: no later watermark of the same writer was read, or no other registration: more of the same may follow.
+    :ivar open: bool[n]: further deltas of the same watermark may follow, because no later record of the same writer excludes it.
     """
 
     registration: np.ndarray
@@ -92,7 +91,7 @@ class Matches:
 
 
 def cut_chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Sequence[int]]:
-    """Cut rows where a chunk would have too many bytes."""
+    """Split rows into chunks of limited number and size."""
     start = size = 0
     for i, row in enumerate(rows):
         size += len(records[row].value or b"")
@@ -104,7 +103,7 @@ def cut_chunks(rows: Sequence[int], records: Sequence[Record]) -> Iterator[Seque
 
 
 def read_table(values: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
-    """Read JSON objects, one a row; None if that is not possible for all of them."""
+    """Parse JSON objects, one per row; return None if that fails for any of them."""
     data = b"\n".join(values)
     if data.count(b"\n") != len(values) - 1 or not all(v.startswith(b"{") and v.endswith(b"}") for v in values):
         return None
@@ -126,7 +125,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def message_codes(column: pa.Array | pa.ChunkedArray, history: History) -> np.ndarray:
-    """Return the codes of message ids; nulls get any."""
+    """Return the codes of message ids; the codes of nulls are arbitrary."""
     column = _whole(column).dictionary_encode()
     known = np.array([history.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
     return known[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
@@ -139,7 +138,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _subjects(table: pa.Table, registrations: Sequence[Registration]) -> np.ndarray:
-    """Return which rows are of version 1, have a watermark, and are of the subscription of their registration."""
+    """Return which rows are of version 1, have a watermark, and name the subscription of their registration."""
     expected = pa.array([r.subscription.id for r in registrations], pa.string())
     good = pc.and_(pc.equal(table["v"], 1), pc.and_(table["watermark"].is_valid(), pc.equal(table["subscription"], expected)))
     return good.fill_null(False).to_numpy()
@@ -167,7 +166,7 @@ class _List:
 
 
 def read_lists(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress) -> Lists:
-    """Decode the topic of whole lists."""
+    """Parse the topic of whole lists."""
     records = inputs.topk
     rows: dict[bool, list[int]] = {True: [], False: []}
     for i, record in enumerate(records):
@@ -188,7 +187,7 @@ def read_lists(inputs: Inputs, registry: Registry, history: History, report: Rep
 def _lists_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, registry: Registry, history: History, found: dict[int, _List]
 ) -> Sequence[int]:
-    """Decode a chunk; return the rows that need a closer look."""
+    """Parse a chunk; return the rows that must be parsed one by one."""
     table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
@@ -272,7 +271,7 @@ _DELTA_SCHEMAS = {True: _delta_schema(pa.string()), False: _delta_schema(pa.int6
 
 
 class _Deltas:
-    """Columns over all records of the topic; op -1: the record is none, or a repetition."""
+    """Columns over all records of the topic. Op -1: the record is malformed, or a repetition."""
 
     def __init__(self, n: int) -> None:
         self.op = np.full(n, -1, np.int8)
@@ -281,7 +280,7 @@ class _Deltas:
 
 
 def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True) -> tuple[Changes, Matches]:
-    """Decode the topic of results; what was written several times counts once (``result-id``).
+    """Parse the topic of results. Repetitions (``result-id``) count once.
 
     :param ends: find out which changes are ``open``.
     """
@@ -309,13 +308,13 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
 
 
 def _carries(value: bytes, registration: Registration) -> bool:
-    """Tell whether a record surely has the right ``meta``, and no other."""
+    """Tell whether a record certainly has the right ``meta``."""
     tail = registration.meta_tail
     return value.endswith(tail) if tail else b'"meta"' not in value
 
 
 def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress) -> Iterator[tuple[int, Registration | None]]:
-    """Yield the records that are no repetitions, and what their result-id says of the registration."""
+    """Yield the index of each record that is not a repetition, and the registration that its result-id names."""
     topic, records = inputs.topics.results, inputs.results
     known: dict[bytes, int] = {}
     by_name = {name.encode(): r for name, r in registry.by_name.items()}
@@ -324,7 +323,7 @@ def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress
             progress(f"sorting deltas {i:,} of {len(records):,}")
         if registry.selective and registry.skips(record):
             continue
-        identity = next((v for k, v in record.headers or () if k == "result-id"), None)
+        identity = raw_header(record, "result-id")
         if identity is None:
             report.differ("format", f"a record of {topic} has no header result-id", where=where(topic, record), details=(f"{record.value!r:.300}",))
             continue
@@ -348,7 +347,7 @@ def _once(inputs: Inputs, registry: Registry, report: Report, progress: Progress
 def _deltas_at_once(
     chunk: Sequence[int], records: Sequence[Record], schema: pa.Schema, owners: dict[int, Registration], history: History, columns: _Deltas
 ) -> Sequence[int]:
-    """Decode a chunk; return the rows that need a closer look."""
+    """Parse a chunk; return the rows that must be parsed one by one."""
     table = read_table([records[i].value for i in chunk], schema)  # type: ignore[misc]
     if table is None:
         return chunk
@@ -381,7 +380,7 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or value.get("meta") != found.meta:
         report.differ(
             "format",
-            f"a record of {topic} has a field that is not what it must be (op, rank, score, message or meta)",
+            f"a record of {topic} has a wrong field (op, rank, score, message or meta)",
             where=where(topic, record),
             details=(f"{record.value!r:.300}",),
         )
@@ -410,8 +409,8 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
         writer = np.array([writers.setdefault((records[i].partition, source_of_record(records[i])), len(writers)) for i in rows.tolist()])
         newest, latest = np.full(len(writers), np.iinfo(np.int64).min), np.zeros(len(writers), np.int64)
         np.maximum.at(newest, writer, watermark)
-        latest[writer] = np.arange(len(rows))  # of several, the last one stays
-        # Writers write in the order of watermarks, or registration after registration.
+        latest[writer] = np.arange(len(rows))  # the last assignment wins
+        # Writers write by watermark, or one registration after the other.
         is_open = (watermark == newest[writer]) | (watermark == watermark[latest[writer]]) & (registration == registration[latest[writer]])
     order = np.argsort(registration, kind="stable")
     rows = rows[order]

@@ -1,4 +1,4 @@
-"""Differences in words: what was expected, what was published, side by side, with the texts of the messages."""
+"""Report differences in words: expected and published lists side by side, with the texts of the messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def describe(r: Registration) -> str:
 def list_difference(
     report: Report, inputs: Inputs, oracle: Oracle, r: Registration, queries: Any, q: int, origin: int, verdict: int, lists: Lists, changes: Changes
 ) -> None:
-    """Report a list, or the deltas of a watermark, that differ."""
+    """Report a wrong list, or wrong deltas of a watermark."""
     watermark, kind = int(queries.watermark[q]), int(queries.kind[q])
     name = "state" if kind == _kernels.STATE else "delta"
     if report.counts[name] >= KEPT:
@@ -59,8 +59,8 @@ def list_difference(
             text = f"subscription {r.subscription.id!r} has no list, but messages up to watermark {watermark}"
         elif origin <= -3:
             text = (
-                f"the last list of subscription {r.subscription.id!r} is of watermark {int(lists.watermark[at])} and was not replaced; "
-                f"the list at watermark {watermark} is another"
+                f"the last list of subscription {r.subscription.id!r} is of watermark {int(lists.watermark[at])}, "
+                f"but the list at watermark {watermark} is another one"
             )
         reason: list[str] = []
         wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
@@ -91,7 +91,7 @@ def list_difference(
 def _delta_text(r: Registration, watermark: int, verdict: int, origin: int) -> str:
     name = f"of subscription {r.subscription.id!r} at watermark {watermark}"
     if verdict == _kernels.NOT_WITHDRAWN:
-        return f"registration {r.name} of {r.subscription.id!r} was removed at watermark {watermark}, but its list was not taken back"
+        return f"registration {r.name} of {r.subscription.id!r} was removed at watermark {watermark}, but its list was not emptied"
     if verdict == _kernels.REMOVED_UNKNOWN:
         return f"a delta {name} removes a message that is not in the list"
     if verdict == _kernels.ADDED_TWICE:
@@ -166,7 +166,7 @@ def _side_by_side(oracle: Oracle, expected: Sequence[tuple[int, float]], publish
 
 
 def match_difference(report: Report, topic: str, oracle: Oracle, r: Registration, what: str, matches: Matches, row: int) -> None:
-    """Report a published match (``row`` of ``matches``, in a record of ``topic``) that is not right; ``what`` goes on after its name."""
+    """Report a wrong match, ``row`` of ``matches``, in a record of ``topic``. ``what`` continues the sentence after the match."""
     code, watermark = int(matches.code[row]), int(matches.watermark[row])
     names = _names(oracle)
     rows = (oracle.history.code == code).nonzero()[0].tolist()
@@ -184,11 +184,11 @@ def match_difference(report: Report, topic: str, oracle: Oracle, r: Registration
 
 
 def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> None:
-    """Report a match with message ``row`` that was not published."""
+    """Report that a match with message ``row`` was not published."""
     names, code, watermark = _names(oracle), int(oracle.history.code[row]), int(oracle.history.position[row])
     report.differ(
         "match",
-        f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, and it was not published",
+        f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, but that was not published",
         details=(describe(r), _message(oracle, row)),
         subscription=r.subscription.id,
         registration=r.name,

@@ -1,4 +1,4 @@
-"""A topology's topics: what is in them, and whether the topology has come to rest."""
+"""Read a topology's topics, and tell whether the topology has come to rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_inputs(kafka: KafkaSettings, topology: str, progress: Callable[[str], N
 
 
 def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, timeout_s: float, progress: Callable[[str], None], source: str | None) -> bool:
-    """Wait until the topics stay as they are and every message was handled; return False if that takes longer than ``timeout_s``."""
+    """Wait until the topics do not change and every message has been handled; return False if that takes longer than ``timeout_s``."""
     topics = Topics.for_topology(topology, source)
     names = [getattr(topics, name) for name in INPUT_TOPICS]
     rest_s = max(_REST_S, 2 + 2 * settings.topk_interval_ms / 1000)
@@ -62,7 +62,7 @@ def wait_until_rest(kafka: KafkaSettings, topology: str, settings: Settings, tim
 
 
 def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
-    """Return the newest time of a message, with time windows: one that is ahead of its arrival waits for it."""
+    """With time windows, return the newest time of a message that is ahead of its arrival, else 0: such a message waits for its time."""
     newest = 0
     for record in read_to_end(kafka, topic) if settings.window_kind == "time" else ():
         try:
@@ -75,7 +75,6 @@ def _last_time_ms(kafka: KafkaSettings, topic: str, settings: Settings) -> int:
 
 
 def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
-
     consumer = kafka.consumer(allow_auto_create_topics=False)
     try:
         partitions = [TopicPartition(t, p) for t in names for p in sorted(consumer.partitions_for_topic(t) or ())]
@@ -85,7 +84,7 @@ def _ends(kafka: KafkaSettings, names: list[str]) -> dict[tuple[str, int], int]:
 
 
 def at_rest(kafka: KafkaSettings, topology: str, ends: dict[int, int], source: str | None = None) -> bool:
-    """Tell whether every message was numbered or refused.
+    """Tell whether every message has been numbered or refused.
 
     :param ends: partition of the messages -> next offset.
     :param source: the topology whose messages it reads; None: its own.

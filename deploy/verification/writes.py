@@ -1,13 +1,13 @@
-"""What was written how often: lost, repeated and disordered records of a dump of topics, as checkers of queues look for them.
+"""Find lost, repeated and out-of-order records in topics.
 
-Every record that leaves a topology has a header ``record-id``, ``<run>-<task>-<number>``; a task numbers what it writes 0, 1, 2, ..., in
-whatever topics. That is all this needs to know, so it holds for every topology:
+Every record that leaves a topology has a header ``record-id``, ``<run>-<task>-<number>``. A task numbers its records 0, 1, 2, ..., over all
+topics. The checks need nothing else, so they work for every topology:
 
-* *lost*: a number below the highest one of its writer that no record has.
-* *written again*: equal record-ids. That is allowed (at least once) and counted; the records must be equal.
-* *offsets*: one offset, two records; or offsets that nobody has although nobody drops records of that topic.
-* *published twice*: equal ``result-id`` of two record-ids: counted, and the records must say the same.
-* *disorder*: the version of a key goes back, for a reader who takes the last occurrence of each record.
+* *lost*: no record has a number that is below the highest one of its writer.
+* *written again*: equal record-ids. This is allowed (at least once) and counted; the records must be equal.
+* *offsets*: one offset has two records; or an offset is missing in a topic that drops no records.
+* *published twice*: two record-ids have the same ``result-id``. This is counted, and the records must be equal.
+* *disorder*: the version of a key goes back, for a reader that takes the last occurrence of each record.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.deploy.verification.inputs import Inputs, Record, header, where
-from dskype.deploy.verification.report import Report
+from dskype.deploy.verification.inputs import Inputs, Record, header, raw_header, record_id, run_of_record, where
+from dskype.deploy.verification.report import WRITTEN_AGAIN, Report
 
 __all__ = ["Dump", "check_topology_writes", "check_writes", "delta_place"]
 
@@ -33,12 +33,12 @@ Version = Callable[[Record], Any]
 
 @dataclass(frozen=True)
 class Dump:
-    """What is in a topic.
+    """The contents of a topic.
 
     :param topic: its name.
     :param records: in the order of partition and offset.
-    :param compacted: Kafka may drop records of it anywhere.
-    :param version: returns (key, version) of a record, or None; versions of a key may not go down.
+    :param compacted: Kafka may drop records anywhere in it.
+    :param version: returns (key, version) of a record, or None; the versions of a key must not decrease.
     """
 
     topic: str
@@ -53,12 +53,12 @@ class _Place(NamedTuple):
 
 
 def check_writes(dumps: Iterable[Dump], report: Report, *, final: bool = True) -> Report:
-    """Look for lost, repeated and disordered records.
+    """Look for lost, repeated and out-of-order records.
 
-    :param dumps: all topics that the writers wrote to; with one of them left out, its records count as lost.
+    :param dumps: all topics that the writers wrote to; the records of a missing topic would count as lost.
     :param report: gets differences of the kind ``write``, and notes.
-    :param final: the writers are at rest. Otherwise the dumps are in the order in which they were read: what a writer wrote after its
-        last record in the first one is not looked for.
+    :param final: the writers are at rest. Otherwise the dumps must be in the order in which they were read, and records that a writer wrote
+        after its last one in the first dump are not looked for.
     """
     dumps = list(dumps)
     holes = sum(_check_offsets(dump, report) for dump in dumps)
@@ -70,14 +70,14 @@ def check_writes(dumps: Iterable[Dump], report: Report, *, final: bool = True) -
         again = np.flatnonzero(rising[1:] == rising[:-1]) + 1
         report.compared["written records"] += len(numbers) - len(again)
         if len(again):
-            report.notes["records that were written again (record-id)"] += len(again)
+            report.notes[WRITTEN_AGAIN] += len(again)
             _compare_repetitions(dumps, f"{writer}-", rising, order, places, again, report)
         known = rising if final else rising[: 1 + max((int(rising.searchsorted(numbers[i])) for i, place in enumerate(places) if place.dump == 0), default=-1)]
         missing += [f"{writer}-{n}" for n in _missing(np.unique(known))]
     if len(missing) > holes:
         report.differ(
             "write",
-            f"{len(missing)} records were lost: their numbers are missing, and {holes} records at most have been dropped by Kafka: "
+            f"{len(missing)} records were lost: their numbers are missing, and Kafka has dropped at most {holes} records: "
             f"{', '.join(missing[:_SHOWN])}{', ...' if len(missing) > _SHOWN else ''}",
         )
     elif missing:
@@ -90,7 +90,7 @@ def check_writes(dumps: Iterable[Dump], report: Report, *, final: bool = True) -
 
 
 def _missing(numbers: np.ndarray) -> Iterable[int]:
-    """Yield what is missing below the last of some rising numbers."""
+    """Yield the numbers that are missing below the last of some rising numbers."""
     start = 0
     for i in np.flatnonzero(np.diff(numbers, prepend=-1) > 1).tolist():
         start = int(numbers[i - 1]) + 1 if i else 0
@@ -102,8 +102,7 @@ def _writers(dumps: Sequence[Dump]) -> dict[str, tuple[np.ndarray, list[_Place]]
     found: dict[bytes, tuple[list[bytes], list[_Place]]] = {}
     for d, dump in enumerate(dumps):
         for row, record in enumerate(dump.records):
-            name = _record_id(record)
-            writer, _, number = name.rpartition(b"-")
+            writer, _, number = record_id(record).rpartition(b"-")
             if not number.isdigit():
                 continue
             entry = found.get(writer)
@@ -112,15 +111,6 @@ def _writers(dumps: Sequence[Dump]) -> dict[str, tuple[np.ndarray, list[_Place]]
             entry[0].append(number)
             entry[1].append(_Place(d, row))
     return {writer.decode(errors="replace"): (np.array(numbers).astype(np.int64), places) for writer, (numbers, places) in found.items()}
-
-
-def _record_id(record: Record) -> bytes:
-    headers = record.headers
-    if not headers:
-        return b""
-    if headers[0][0] == "record-id":
-        return headers[0][1]
-    return next((v for k, v in headers if k == "record-id"), b"")
 
 
 def _check_offsets(dump: Dump, report: Report) -> int:
@@ -139,7 +129,7 @@ def _check_offsets(dump: Dump, report: Report) -> int:
             else:
                 report.differ(
                     "write",
-                    f"offsets {expected} to {record.offset - 1} of {dump.topic}/{record.partition} are missing, and nobody drops records of that topic",
+                    f"offsets {expected} to {record.offset - 1} of {dump.topic}/{record.partition} are missing, and that topic drops no records",
                     where=where(dump.topic, record),
                 )
         before = record
@@ -166,12 +156,12 @@ def _check_identities(dump: Dump, report: Report) -> None:
     """Compare records of equal result-ids and different record-ids, of one run and key."""
     known: dict[tuple[bytes, bytes | None, bytes], Record] = {}
     for record in dump.records:
-        identity = next((v for k, v in record.headers or () if k == "result-id"), None)
+        identity = raw_header(record, "result-id")
         if identity is None:
             continue
-        name = _record_id(record)
+        name = record_id(record)
         first = known.setdefault((name.rpartition(b"-")[0].rpartition(b"-")[0], record.key, identity), record)
-        if first is record or _record_id(first) == name:
+        if first is record or record_id(first) == name:
             continue
         report.notes["records that were published twice (result-id)"] += 1
         if first.value != record.value:
@@ -185,7 +175,7 @@ def _check_identities(dump: Dump, report: Report) -> None:
 
 
 def _check_versions(dump: Dump, version: Version, report: Report) -> None:
-    last = {(r.partition, _record_id(r) or row): row for row, r in enumerate(dump.records)}
+    last = {(r.partition, record_id(r) or row): row for row, r in enumerate(dump.records)}
     newest: dict[Any, tuple[Any, Record]] = {}
     for row in sorted(last.values()):
         record = dump.records[row]
@@ -207,7 +197,7 @@ def _check_versions(dump: Dump, version: Version, report: Report) -> None:
 
 
 def check_topology_writes(inputs: Inputs, report: Report, *, final: bool = True) -> Report:
-    """Look for lost, repeated and disordered records in what a DSkype topology wrote, of all its runs; see :func:`check_writes`."""
+    """Look for lost, repeated and out-of-order records of a DSkype topology, in all its runs; see :func:`check_writes`."""
     topics = inputs.topics
     return check_writes(
         (
@@ -216,31 +206,27 @@ def check_topology_writes(inputs: Inputs, report: Report, *, final: bool = True)
             Dump(topics.topk, inputs.topk, compacted=True, version=_list_version),
             Dump(topics.registrations, inputs.registrations),
             Dump(topics.sequence, inputs.sequence),
-            Dump(topics.dead_letters, inputs.dead_letters),
+            Dump(topics.dead_letters, inputs.dead_letters),  # those of refused subscriptions have numbers, too
         ),
         report,
         final=final,
-    )  # bolts refuse subscriptions there, by records with numbers
-
-
-def _run(record: Record) -> bytes:
-    return _record_id(record).rpartition(b"-")[0].rpartition(b"-")[0]
+    )
 
 
 def delta_place(record: Record) -> tuple[str, int] | None:
-    """Return registration and watermark of a delta, by its ``result-id``; None if it has none."""
-    found = _RESULT_ID.match(next((v for k, v in record.headers or () if k == "result-id"), b""))
+    """Return registration and watermark of a delta from its ``result-id``; None without one."""
+    found = _RESULT_ID.match(raw_header(record, "result-id") or b"")
     return (found[1].decode(), int(found[2])) if found else None
 
 
 def _delta_version(record: Record) -> Any:
-    """Deltas of a registration come in the order of their watermarks."""
+    """Return the version of a delta: those of a registration must be in the order of their watermarks."""
     place = delta_place(record)
-    return None if place is None else ((_run(record), place[0]), place[1])
+    return None if place is None else ((run_of_record(record), place[0]), place[1])
 
 
 def _list_version(record: Record) -> Any:
-    """Order the lists of a subscription by their registrations, and then by their watermarks."""
+    """Return the version of a list: those of a subscription must be in the order of registrations, then of watermarks."""
     parts = (header(record, "version") or "").split(" ")
     if len(parts) != 3:
         return None

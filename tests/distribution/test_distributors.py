@@ -97,11 +97,11 @@ def test_every_area_that_meets_the_rectangle_of_a_subscription_reaches_a_task_of
         sets, matches = routed(found, messages), 0
         assert routed(found, messages.slice(30, 90)) == sets[30:90]
         for number in range(40):
-            placement = worlds.boolean(rng, 300)
-            mine = set(found.place(f"b{number}", placement).tasks)
+            subscription = worlds.boolean(rng, 300)
+            mine = set(found.place(f"b{number}", subscription).tasks)
             for j in range(messages.n):
                 own = set(messages.terms[messages.offsets[j] : messages.offsets[j + 1]].tolist())
-                if overlapping(placement["bbox"], messages.areas[j].tolist()) and satisfies(placement["expression"], own):
+                if overlapping(subscription.bbox, messages.areas[j].tolist()) and satisfies(subscription.expression, own):
                     assert sets[j] & mine
                     matches += 1
         assert matches > 20

@@ -236,7 +236,7 @@ def test_changes_that_make_no_sense_are_refused():
     for change, text in (
         (lambda: found.split(0, 0), "does not have it.*given: 0.*legal: 1, 2"),
         (lambda: found.split(9, 1), "no such partition.*0 to 2"),
-        (lambda: found.merge(1, 1), "not with the same tasks"),
+        (lambda: found.merge(1, 1), "with the same tasks cannot be merged"),
         (lambda: found.split(0, 3), "does not have it"),
         (lambda: found.merge(0, -1), "no such"),
     ):
@@ -311,7 +311,7 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
         ({"plan": str(messages)}, "cannot be read"),
         ({"sample": str(messages)}, "option sample"),
         ({"sample": {"messages": "x"}}, "option sample"),
-        ({"sample": {**files, "messages": "nowhere"}}, "not there"),
+        ({"sample": {**files, "messages": "nowhere"}}, "is missing"),
         ({"plan": "nowhere"}, "cannot be read"),
     ):
         with pytest.raises(IllegalArgumentException, match=text):

@@ -373,7 +373,7 @@ def world_of(simulation, timed=False):
             "seq": seq,
             "position": value.get("ts", record.timestamp_ms) if timed else seq,
             "lat": (south + north) / 2,
-            "lon": (west + east) / 2 if west <= east else (west + east + 360) / 2 % 360,
+            "lon": (west + east) / 2 if west <= east else ((west + east + 360) / 2 + 180) % 360 - 180,
             "area": (west, south, east, north),
             "id": id,
             "weights": naive.norm_weights(counts, df, documents) if counts else {},

@@ -96,7 +96,7 @@ def test_folders_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> No
         store.save(3, 1, encode_snapshot({"a": 1}))
         store.save_journal(3, 1, encode_snapshot({"a": 1}))
         broker = EmbeddedBroker()
-        broker._take_folder()
+        broker._make_folder()
         broker._ports = (1, 2)
         broker._write_settings()
         seen = {

@@ -197,7 +197,7 @@ def test_taking_a_topology_up_without_its_secrets_names_what_is_missing() -> Non
 
 def test_a_reader_of_a_store_is_told_which_secret_it_has_to_give() -> None:
     client = PubSub(KafkaSettings(""), conf={"dskype.store": "redis", "dskype.store.options": SEEN["dskype.store.options"]})
-    with pytest.raises(TopologyError, match="does not publish its secrets. given: 'dskype.store.options without url, password'; hint: give them: -c"):
+    with pytest.raises(TopologyError, match="does not publish its secrets. given: 'dskype.store.options without url, password'; hint: pass them: -c"):
         client.topk("s")
 
 

@@ -55,6 +55,11 @@ class Latency:
         return self.total_ns / self.count / 1e6 if self.count else 0.0
 
 
+_COUNTERS = ("executed", "acked", "failed", "stream_frames", "stream_bytes", "rejected")
+_LATENCIES = ("execute", "process", "complete")
+_NUMBERS = ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes")
+
+
 class TaskStats:
     """Counters of one task.
 
@@ -63,25 +68,7 @@ class TaskStats:
     :ivar rejected: ``stage/reason`` -> dead letters.
     """
 
-    __slots__ = (
-        "acked",
-        "dead_letters",
-        "errors",
-        "execute",
-        "executed",
-        "failed",
-        "gaps",
-        "process",
-        "complete",
-        "duplicates",
-        "busy_ns",
-        "frames",
-        "out_bytes",
-        "in_bytes",
-        "rejected",
-        "stream_bytes",
-        "stream_frames",
-    )
+    __slots__ = (*_COUNTERS, *_LATENCIES, *_NUMBERS)
 
     def __init__(self) -> None:
         self.executed: dict[str, int] = defaultdict(int)
@@ -102,35 +89,20 @@ class TaskStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters for a snapshot or a report."""
+        latencies = {name: getattr(self, name) for name in _LATENCIES}
         return {
-            "executed": dict(self.executed),
-            "acked": dict(self.acked),
-            "failed": dict(self.failed),
-            "stream_frames": dict(self.stream_frames),
-            "stream_bytes": dict(self.stream_bytes),
-            "rejected": dict(self.rejected),
-            "execute": [self.execute.count, self.execute.total_ns],
-            "process": [self.process.count, self.process.total_ns],
-            "complete": [self.complete.count, self.complete.total_ns],
-            "dead_letters": self.dead_letters,
-            "errors": self.errors,
-            "gaps": self.gaps,
-            "duplicates": self.duplicates,
-            "busy_ns": self.busy_ns,
-            "frames": self.frames,
-            "out_bytes": self.out_bytes,
-            "in_bytes": self.in_bytes,
+            **{name: dict(getattr(self, name)) for name in _COUNTERS},
+            **{name: [latency.count, latency.total_ns] for name, latency in latencies.items()},
+            **{name: getattr(self, name) for name in _NUMBERS},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the counters of a snapshot."""
-        for name in ("executed", "acked", "failed"):
-            setattr(self, name, defaultdict(int, state[name]))
-        for name in ("stream_frames", "stream_bytes", "rejected"):  # absent from snapshots of earlier versions
-            setattr(self, name, defaultdict(int, state.get(name, ())))
-        for name in ("execute", "process", "complete"):
+        for name in _COUNTERS:
+            setattr(self, name, defaultdict(int, state.get(name, ())))  # some are absent from snapshots of earlier versions
+        for name in _LATENCIES:
             setattr(self, name, Latency(*state[name]))
-        for name in ("dead_letters", "errors", "gaps", "duplicates", "busy_ns", "frames", "out_bytes", "in_bytes"):
+        for name in _NUMBERS:
             setattr(self, name, state[name])
 
 

@@ -21,7 +21,7 @@ from dskype.topology.model import Component, ComponentSpec, StormTopology, is_sy
 from dskype.topology.planning.system import with_system
 from dskype.topology.tuples import SYSTEM_COMPONENT_ID, SYSTEM_TICK_STREAM_ID
 
-__all__ = ["find_cycles", "find_unreachable", "validate_name", "validate_submission"]
+__all__ = ["CycleWarning", "find_cycles", "find_unreachable", "validate_name", "validate_submission"]
 
 _NAME = re.compile(r"[^/.:\\]+")
 _BLOB_KEY = re.compile(r"[\w \t._-]+")
@@ -176,12 +176,18 @@ def _streams(topology: StormTopology, component_id: str) -> dict[str, Fields] | 
 # --- warnings ---------------------------------------------------------------------------------------------------------
 
 
+class CycleWarning(str):
+    """The warning that a topology has cycles, which may be intended."""
+
+    __slots__ = ()
+
+
 def _warnings(name: str, topology: StormTopology) -> list[str]:
-    warnings = []
+    warnings: list[str] = []
     cycles = find_cycles(topology)
     if cycles:
         listed = " ; ".join(",".join(c) for c in cycles)
-        warnings.append(f'Topology {name} contains cycles in components "{listed}"')
+        warnings.append(CycleWarning(f'Topology {name} contains cycles in components "{listed}"'))
     unreachable = find_unreachable(topology)
     if unreachable:
         warnings.append(f'Topology {name} contains unreachable components "{",".join(unreachable)}"')

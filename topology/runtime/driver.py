@@ -32,7 +32,7 @@ from dskype.topology.runtime.kept_files import keep_files
 from dskype.topology.runtime.preflight import check_executors
 from dskype.topology.runtime.queries import ComponentQuery, QueryContext
 from dskype.topology.runtime.reports import DRIVER_KEY, DriverReports, cause_of
-from dskype.topology.runtime.restarts import Restarts
+from dskype.topology.runtime.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.resume import SNAPSHOTS, check_changes, installed_version, read_started, take_term
 from dskype.topology.runtime.session import jvm_exit_code
 from dskype.topology.runtime.stalls import StallWatch
@@ -544,7 +544,7 @@ class TopologyDriver:
                 )
             )
             return
-        log.warning("the query of component %s of topology %s failed and starts again in %g s: %s", component, self.plan.name, delay_s, shown[:500])
+        log.warning("the query of component %s of topology %s %s in %g s: %s", component, self.plan.name, RESTARTED, delay_s, shown[:500])
         self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
         self._reports.count_restart(component)
         self._reports.add_error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")

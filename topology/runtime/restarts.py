@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Restarts"]
+__all__ = ["RESTARTED", "Restarts"]
+
+RESTARTED = "failed and starts again"
+"""In the driver's log line of every restart, by which the fault suite counts them."""
 
 _DELAYS_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 

@@ -80,12 +80,20 @@ class Stores(NamedTuple):
     state: np.ndarray
 
 
+class Terms(NamedTuple):
+    """What says where the list of a term is, and its code; see :class:`Stores`."""
+
+    table: np.ndarray
+    codes: np.ndarray
+    state: np.ndarray
+
+
 class Index(NamedTuple):
     """The arrays of an index in all types that their rows are made of."""
 
     boxes: np.ndarray
     places: np.ndarray
-    table: np.ndarray
+    terms: Terms
     record: np.ndarray
     record_u2: np.ndarray
     record_i4: np.ndarray
@@ -100,7 +108,6 @@ class Index(NamedTuple):
     program: np.ndarray
     program_i4: np.ndarray
     program_u2: np.ndarray
-    codes: np.ndarray
     state: np.ndarray
 
 
@@ -111,7 +118,7 @@ def opened(stores):
     return Index(
         stores.boxes,
         stores.places,
-        stores.table,
+        Terms(stores.table, stores.codes, stores.state),
         records,
         records.view(np.uint16),
         records.view(np.int32),
@@ -126,7 +133,6 @@ def opened(stores):
         programs,
         programs.view(np.int32),
         programs.view(np.uint16),
-        stores.codes,
         stores.state,
     )
 

@@ -42,6 +42,7 @@ from dskype.bolts.boolean.lanes._kernels import (
     RECORDS_END,
     SHORT,
     TERM,
+    TREE,
     USED,
     free_group,
     free_program,
@@ -58,8 +59,9 @@ from dskype.bolts.boolean.lanes._kernels import (
     settle,
 )
 from dskype.bolts.boolean.lanes.group_kernels import clear_lane, fit_frame, gather, lay, new_work, read_boxes
-from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, list_is, open_table, row_of, set_list, take_code
+from dskype.bolts.boolean.lanes.table_kernels import drop_code, find, find_records, hashed, home, list_is, open_table, row_of, set_list, take_code
 from dskype.bolts.boolean.lanes.tree_kernels import put, shrink
+from dskype.bolts.boolean.lanes.vector_kernels import fetch
 
 NEED_TABLE, NEED_CODES, NEED_PROGRAMS, NEED_POOLS = 1, 2, 3, 4
 """What is lacking for the next step."""
@@ -126,11 +128,11 @@ def _promote(index, work, row, first, n):
         for e in range(4):
             work.codes[i, e] = index.record_u2[r, RECORD_CODE + e]
         work.marks[i], work.places[i], work.order[i] = index.record_i4[r, RECORD_SLOT], RECORD_PLACE + r, i
-    g = new_group(index, index.table[row, 0], np.int64(-1))
+    g = new_group(index, index.terms.table[row, 0], np.int64(-1))
     read_boxes(index, work, 0, n)
     fit_frame(index, work, g, 0, n, 0.25)
     lay(index, work, g, 0, n, True)
-    set_list(index, row, GROUP, 0, 0, g)
+    set_list(index.terms, row, GROUP, 0, 0, g)
     return g
 
 
@@ -139,20 +141,20 @@ def _demote(index, work, row, g):
     """Make a run of records of a group with few postings."""
     n = gather(index, work, g, 0)
     read_boxes(index, work, 0, n)
-    first, code = new_records(index, 3), hashed(index.table[row, 0])
+    first, code = new_records(index, 3), hashed(index.terms.table[row, 0])
     for i in range(n):
         _write_record(index, first + i, work.boxes[i], work.codes[i], work.marks[i], code)
         move(index, work.marks[i], work.places[i], RECORD_PLACE + first + i)
     for i in range(n):
         settle(index, work.marks[i])
     free_group(index, g)
-    set_list(index, row, RECORDS, n, 3, first)
+    set_list(index.terms, row, RECORDS, n, 3, first)
 
 
 @njit(cache=True)
 def _enter(index, work, costs, row, posting, codes, mark):
     """Put a posting into the list of a row; return its place."""
-    kind, n, size_class, where = list_is(index, row)
+    kind, n, size_class, where = list_is(index.terms, row)
     if kind == NONE:
         kind, n, size_class, where = np.int64(RECORDS), np.int64(0), np.int64(0), new_records(index, 0)
     if kind == RECORDS:
@@ -166,8 +168,8 @@ def _enter(index, work, costs, row, posting, codes, mark):
                 _copy_record(index, where + i, larger + i)
             free_records(index, where, size_class)
             where, size_class = larger, size_class + 1
-        _write_record(index, where + n, posting, codes, mark, hashed(index.table[row, 0]))
-        set_list(index, row, RECORDS, n + 1, size_class, where)
+        _write_record(index, where + n, posting, codes, mark, hashed(index.terms.table[row, 0]))
+        set_list(index.terms, row, RECORDS, n + 1, size_class, where)
         return RECORD_PLACE + where + n
     return put(index, work, costs, row, kind, where, posting, codes, mark)
 
@@ -178,29 +180,29 @@ def _leave(index, work, place):
     if place >= RECORD_PLACE:
         r = place - RECORD_PLACE
         for e in range(4):
-            drop_code(index, np.int64(index.record_u2[r, RECORD_CODE + e]))
-        row = find_records(index, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r)
-        _, n, size_class, where = list_is(index, row)
+            drop_code(index.terms, np.int64(index.record_u2[r, RECORD_CODE + e]))
+        row = find_records(index.terms, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r)
+        _, n, size_class, where = list_is(index.terms, row)
         if r != where + n - 1:
             _copy_record(index, where + n - 1, r)
         if n > 1:
-            set_list(index, row, RECORDS, n - 1, size_class, where)
+            set_list(index.terms, row, RECORDS, n - 1, size_class, where)
         else:
             free_records(index, where, size_class)
-            set_list(index, row, NONE, 0, 0, 0)
+            set_list(index.terms, row, NONE, 0, 0, 0)
         return
     g, lane = (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
     for e in range(4):
-        drop_code(index, np.int64(index.block[b, CODE + LANES * e + j]))
+        drop_code(index.terms, np.int64(index.block[b, CODE + LANES * e + j]))
     clear_lane(index, b, j)
     dead, used = np.int64(index.group_i4[g, DEAD]) + 1, np.int64(index.group_i4[g, USED])
     index.group_i4[g, DEAD] = dead
     if 2 * dead > used:
-        shrink(index, work, find(index, index.group[g, TERM]), g)
+        shrink(index, work, find(index.terms, index.group[g, TERM]), g)
     if index.group_i4[g, USED] >= 0 and index.group_i4[g, PARENT] < 0 and index.group_i4[g, USED] - index.group_i4[g, DEAD] <= _FEW:
-        row = find(index, index.group[g, TERM])
-        kind, _, _, where = list_is(index, row)
+        row = find(index.terms, index.group[g, TERM])
+        kind, _, _, where = list_is(index.terms, row)
         if kind == GROUP and where == g:
             _demote(index, work, row, g)
 
@@ -226,14 +228,14 @@ def _make_rows(index, batch, i):
     conjunction = batch.kinds[i] == _AND
     if conjunction:
         end = batch.offsets[i + 1]
-        if index.state[CODES_END] + end - begin > index.codes.shape[0] and index.codes.shape[0] <= CODES_MOST:
+        if index.state[CODES_END] + end - begin > index.terms.codes.shape[0] and index.terms.codes.shape[0] <= CODES_MOST:
             return NEED_CODES, False
     new = 0
     for t in range(begin, end):
-        row = row_of(index, batch.programs[t])
+        row = row_of(index.terms, batch.programs[t])
         if row < 0:
             return NEED_TABLE, False
-        new += t > begin and index.table[row, 1] & 0xFFFF == 0
+        new += t > begin and index.terms.table[row, 1] & 0xFFFF == 0
     return 0, conjunction and new <= index.state[FREE_CODES] + CODES_MOST - index.state[CODES_END]
 
 
@@ -257,17 +259,88 @@ def _write_program(index, batch, i, coded, postings):
     body = program_head(index, first)[3]
     for k in range(length):
         if kind == ALL_CODES:
-            index.program_u2[body + k] = take_code(index, find(index, batch.programs[begin + _CODED + k]))
+            index.program_u2[body + k] = take_code(index.terms, find(index.terms, batch.programs[begin + _CODED + k]))
         else:
             index.program[body + k] = batch.programs[begin + k]
     index.places[batch.slots[i]] = -first - 1
     return True
 
 
+# What follows asks the memory for what the next subscriptions will need, so that it arrives while others are dealt with.
+
+
+@njit(cache=True, inline="always")
+def _fetch_block(index, g, lane):
+    at = 160 * (np.int64(index.group_i4[g, BLOCK]) + lane // LANES)
+    for line in range(5):
+        fetch(index.block, at + 32 * line)
+
+
+@njit(cache=True, inline="always")
+def _fetch_terms(index, batch, i):
+    for t in range(batch.offsets[i], batch.offsets[i + 1]):
+        start, _, at = home(index.state, hashed(batch.programs[t]))
+        fetch(index.terms.table, 2 * (start + at))
+
+
+@njit(cache=True, inline="always")
+def _fetch_list(index, batch, i):
+    row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
+    if row >= 0:
+        kind, _, _, where = list_is(index.terms, row)
+        if kind == GROUP:
+            for line in range(3):
+                fetch(index.group, 24 * where + 8 * line)
+        elif kind == TREE:
+            for line in range(5):
+                fetch(index.node, 96 * where + 16 * line)
+        elif kind == RECORDS:
+            fetch(index.record, 8 * where)
+
+
+@njit(cache=True, inline="always")
+def _fetch_tail(index, batch, i):
+    row = find(index.terms, batch.programs[_triggers(batch, i)[0]])
+    if row >= 0:
+        kind, _, _, where = list_is(index.terms, row)
+        if kind == GROUP:
+            _fetch_block(index, where, np.int64(index.group_i4[where, USED]))
+
+
+@njit(cache=True, inline="always")
+def _fetch_ahead(index, batch, i):
+    """Ask for what subscription ``i`` and the following ones will need."""
+    n = batch.slots.shape[0]
+    if i + 6 < n:
+        _fetch_terms(index, batch, i + 6)
+    if i + 4 < n:
+        _fetch_list(index, batch, i + 4)
+    if i + 2 < n:
+        _fetch_tail(index, batch, i + 2)
+
+
+@njit(cache=True, inline="always")
+def _fetch_gone(index, slots, i):
+    """Ask for what is needed to take slot ``i`` and the following ones out."""
+    n = slots.shape[0]
+    if i + 12 < n:
+        fetch(index.places, slots[i + 12])
+    if i + 8 < n:
+        place = np.int64(index.places[slots[i + 8]])
+        if place >= RECORD_PLACE:
+            fetch(index.record, 8 * (place - RECORD_PLACE))
+        elif place > 0:
+            fetch(index.group, 24 * ((place - 1) // GROUP_LANES))
+    if i + 4 < n:
+        place = np.int64(index.places[slots[i + 4]])
+        if 0 < place < RECORD_PLACE:
+            _fetch_block(index, (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES)
+
+
 @njit(cache=True)
 def clear(stores):
     """Make the term table of an index that holds nothing."""
-    open_table(opened(stores))
+    open_table(opened(stores).terms)
 
 
 @njit(cache=True)
@@ -278,6 +351,7 @@ def insert(stores, batch, progress):
     """
     index, work, costs, codes = opened(stores), new_work(), np.empty(LANES, np.float32), np.zeros(4, np.uint16)
     for i in range(progress[0], batch.slots.shape[0]):
+        _fetch_ahead(index, batch, i)
         slot, box = batch.slots[i], batch.boxes[i]
         first, last = _triggers(batch, i)
         halves = 1 if box[0] <= box[2] else 2
@@ -303,10 +377,10 @@ def insert(stores, batch, progress):
                 return NEED_POOLS
             for e in range(4):
                 keyword = batch.offsets[i] + 1 + e
-                codes[e] = take_code(index, find(index, batch.programs[keyword])) if coded and 1 + e < n else 0
+                codes[e] = take_code(index.terms, find(index.terms, batch.programs[keyword])) if coded and 1 + e < n else 0
             west = -FAR_DEG if halves == 2 and k & 1 else box[0]
             east = FAR_DEG if halves == 2 and not k & 1 else box[2]
-            row = find(index, batch.programs[first + k // halves])
+            row = find(index.terms, batch.programs[first + k // halves])
             place = _enter(index, work, costs, row, (west, box[1], east, box[3]), codes, slot if plain else slot + FLAG)
             if plain:
                 index.places[slot] = place
@@ -326,6 +400,7 @@ def remove(stores, slots, progress):
     for i in range(progress[0], slots.shape[0]):
         if _is_tight(index):
             return NEED_POOLS
+        _fetch_gone(index, slots, i)
         slot = slots[i]
         place = np.int64(index.places[slot])
         if place > 0:
@@ -341,7 +416,7 @@ def remove(stores, slots, progress):
                 _leave(index, work, place)
             if kind == ALL_CODES:
                 for k in range(length):
-                    drop_code(index, np.int64(index.program_u2[body + k]))
+                    drop_code(index.terms, np.int64(index.program_u2[body + k]))
             free_program(index, first, program_units(kind, postings, length))
         index.places[slot] = 0
         progress[0] = i + 1
@@ -357,7 +432,7 @@ def _first_term(index, place):
     if place >= RECORD_PLACE:
         r = place - RECORD_PLACE
         codes = index.record_u2[r, RECORD_CODE : RECORD_CODE + 4]
-        return index.table[find_records(index, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r), 0], codes
+        return index.terms.table[find_records(index.terms, np.int64(np.uint32(index.record_i4[r, RECORD_HASH])), r), 0], codes
     g, lane = (place - 1) // GROUP_LANES, (place - 1) % GROUP_LANES
     b, j = np.int64(index.group_i4[g, BLOCK]) + lane // LANES, lane % LANES
     return index.group[g, TERM], index.block[b, CODE + j : CODE + j + 4 * LANES : LANES]
@@ -388,11 +463,11 @@ def describe(stores, slots, offsets, kinds, programs):
             for e in range(4):
                 if codes[e]:
                     if write:
-                        programs[n] = index.codes[codes[e], 0]
+                        programs[n] = index.terms.codes[codes[e], 0]
                     n += 1
             for k in range(length):
                 if write:
-                    programs[n] = index.codes[index.program_u2[body + k], 0]
+                    programs[n] = index.terms.codes[index.program_u2[body + k], 0]
                 n += 1
         else:
             if write:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,14 +27,14 @@ def check(stores: k.Stores, size: int) -> None:
     _Check(k.Index(*_views(stores))).all(size)
 
 
-def _views(s: k.Stores) -> Iterable[np.ndarray]:
-    yield from (s.boxes, s.places, s.table)
+def _views(s: k.Stores) -> Iterable[Any]:
+    yield from (s.boxes, s.places, k.Terms(s.table, s.codes, s.state))
     yield from (s.records, s.records.view(np.uint16), s.records.view(np.int32))
     yield from (s.blocks, s.blocks.view(np.int32))
     yield from (s.groups, s.groups.view(np.float64), s.groups.view(np.int32), s.groups.view(np.uint16))
     yield from (s.nodes, s.nodes.view(np.int32))
     yield from (s.programs, s.programs.view(np.int32), s.programs.view(np.uint16))
-    yield from (s.codes, s.state)
+    yield s.state
 
 
 class _Check:
@@ -73,14 +73,14 @@ class _Check:
             start, packed = (int(x) for x in state[k.PARTITION + 2 * p : k.PARTITION + 2 * p + 2])
             size, used = 1 << (packed >> 32), packed & 0xFFFFFFFF
             self.runs["table"].append((start, size))
-            rows = [r for r in range(start, start + size) if index.table[r, 0] != table.EMPTY]
+            rows = [r for r in range(start, start + size) if index.terms.table[r, 0] != table.EMPTY]
             assert len(rows) == used and 4 * used <= 3 * size
             for row in rows:
-                term, word = int(index.table[row, 0]), int(index.table[row, 1])
-                assert table.find(index, index.table[row, 0]) == row and table.hashed(term) & 255 == p
+                term, word = int(index.terms.table[row, 0]), int(index.terms.table[row, 1])
+                assert table.find(index.terms, index.terms.table[row, 0]) == row and table.hashed(term) & 255 == p
                 if word & 0xFFFF:
                     with_code[word & 0xFFFF] = term
-                kind, n, size_class, where = (int(x) for x in table.list_is(index, row))
+                kind, n, size_class, where = (int(x) for x in table.list_is(index.terms, row))
                 if kind == k.RECORDS:
                     self.records(term, n, size_class, where)
                 elif kind == k.GROUP:
@@ -180,11 +180,11 @@ class _Check:
         free, code = [], int(index.state[k.FREE_CODE])
         while code:
             free.append(code)
-            code = int(index.codes[code, 0])
+            code = int(index.terms.codes[code, 0])
         assert len(free) == index.state[k.FREE_CODES] and not set(free) & self.codes.keys()
         assert set(free) | self.codes.keys() == set(range(1, int(index.state[k.CODES_END])))
-        assert self.with_code == {code: int(index.codes[code, 0]) for code in self.codes}
-        assert all(index.codes[code, 1] == n for code, n in self.codes.items())
+        assert self.with_code == {code: int(index.terms.codes[code, 0]) for code in self.codes}
+        assert all(index.terms.codes[code, 1] == n for code, n in self.codes.items())
 
     def pools(self) -> None:
         """Check that what is in use and what is free cover each pool, without overlap."""
@@ -196,7 +196,7 @@ class _Check:
         for n in range(5):
             self._free("records", state[k.FREE_RECORDS + n], index.record_i4[:, 0], 1 << n)
         for n in range(32):
-            self._free("table", state[k.FREE_TABLE + n], index.table[:, 1], 1 << n)
+            self._free("table", state[k.FREE_TABLE + n], index.terms.table[:, 1], 1 << n)
         for units in [*range(1, 33), *(quarters << octave for octave in range(3, 28) for quarters in range(5, 9))]:
             self._free("programs", state[k.FREE_PROGRAMS + k.program_size(units)[0]], index.program, units)
         ends = {

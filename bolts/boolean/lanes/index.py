@@ -99,7 +99,12 @@ class LanesIndex(BooleanIndex):
     def _scratch(self, items: int, slots: int) -> None:
         """Make room for what is found."""
         self._found = matching.Found(
-            np.zeros(slots, np.int32), np.zeros(slots, np.int32), np.zeros((8, items), np.int32), np.zeros((2, items), np.int64), np.zeros(2048, np.int32)
+            np.zeros(slots, np.int32),
+            np.zeros(slots, np.int32),
+            np.zeros((8, items), np.int32),
+            np.zeros((2, items), np.int64),
+            np.zeros(2048, np.int32),
+            np.zeros((40, 4), np.int64),
         )
 
     # -- changes --------------------------------------------------------------------------------------------------------
@@ -208,7 +213,7 @@ class LanesIndex(BooleanIndex):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state, also of the plain index."""
-        if state["format"] != _FORMAT:
+        if state["format"] != _FORMAT or "kinds" not in state:
             raise IllegalArgumentException(explain("A snapshot of a boolean index has another format.", given=state["format"], legal=str(_FORMAT)))
         self._clear()
         self._insert(*(np.asarray(state[name]) for name in ("slots", "boxes", "kinds", "offsets", "programs")))

@@ -70,6 +70,7 @@ class Found(NamedTuple):
     :ivar items: int32[6, m]: scratch of the steps, see :func:`_match_chunk`.
     :ivar wide: int64[2, m]: rows of the term table, then the edges of a message in each group; the codes of all messages of a chunk.
     :ivar bitmap: int32[2048], of the codes of one message; all 0 between messages.
+    :ivar stack: int64[40, 4], for sorting.
     """
 
     slots: np.ndarray
@@ -77,6 +78,7 @@ class Found(NamedTuple):
     items: np.ndarray
     wide: np.ndarray
     bitmap: np.ndarray
+    stack: np.ndarray
 
 
 class Ends(NamedTuple):
@@ -99,7 +101,7 @@ def _look_up(index, messages, low, high, found, ends):
 
     :returns: (number of runs, of groups and nodes, of records); -1 for the first if there is too little room.
     """
-    state, table, rows, codes = index.state, index.table, found.wide[0], found.wide[1]
+    state, table, rows, codes = index.state, index.terms.table, found.wide[0], found.wide[1]
     room = found.items.shape[1] - LANES
     run_first, run_size, lists, list_message = found.items[0], found.items[1], found.items[2], found.items[3]
     n = np.int64(0)
@@ -297,20 +299,20 @@ def _satisfied(index, slot, terms, first, last, bitmap):
     return at == size
 
 
-@njit(cache=True)
-def _among(index, b, codes, first, last):
+@njit(cache=True, inline="always")
+def _among(block, b, codes, first, last):
     """Return for which lanes of a block all four codes are among ``codes[first:last]``, a multiple of four."""
     at, some, more = 160 * b + CODE, np.int64(0), np.int64(0)
     for c in range(first, last, 4):
-        some |= equal(index.block, at, codes[c]) | equal(index.block, at, codes[c + 1])
-        more |= equal(index.block, at, codes[c + 2]) | equal(index.block, at, codes[c + 3])
+        some |= equal(block, at, codes[c]) | equal(block, at, codes[c + 1])
+        more |= equal(block, at, codes[c + 2]) | equal(block, at, codes[c + 3])
     some |= more
     some &= some >> 32
     return some & (some >> 16) & 0xFFFF
 
 
 @njit(cache=True)
-def _scan_blocks(index, found, low, high, first_code, last_code, n):
+def _scan_blocks(block, block_i4, found, low, high, first_code, last_code, n):
     """Append the slots of the blocks ``low..high - 1`` of one message that match for sure; return (where they end, how many are doubtful).
 
     Doubtful ones, whose rectangle touches with an edge or that have a program, go to items 4 (slot with flag) and 5 (1: it touches).
@@ -320,30 +322,30 @@ def _scan_blocks(index, found, low, high, first_code, last_code, n):
     many, doubtful = last_code - first_code > COMPARED, np.int64(0)
     for i in range(low, high):
         b, edge = np.int64(blocks[i]), edges[block_group[i]]
-        hits = covered(index.block, 160 * b, edge & 0xFFFF, (edge >> 16) & 0xFFFF, (edge >> 32) & 0xFFFF, (edge >> 48) & 0xFFFF)
+        hits = covered(block, 160 * b, edge & 0xFFFF, (edge >> 16) & 0xFFFF, (edge >> 32) & 0xFFFF, (edge >> 48) & 0xFFFF)
         mask = hits & 0xFFFF
         if mask == 0:
             continue
-        mask &= wanted_bits(index.block, 160 * b + CODE, bitmap) if many else _among(index, b, codes, first_code, last_code)
-        marked = flagged(index.block_i4, 80 * b + SLOT)
+        mask &= wanted_bits(block, 160 * b + CODE, bitmap) if many else _among(block, b, codes, first_code, last_code)
+        marked = flagged(block_i4, 80 * b + SLOT)
         unsure = mask & (marked | ~(hits >> 16))
         sure = mask ^ unsure
-        pack(index.block_i4, 80 * b + SLOT, sure, slots, n)
+        pack(block_i4, 80 * b + SLOT, sure, slots, n)
         n += bits(sure)
         while unsure:
             j = lowest(unsure)
-            doubt[doubtful], touch[doubtful] = index.block_i4[b, SLOT + j], 1 - (hits >> 16 >> j & 1)
+            doubt[doubtful], touch[doubtful] = block_i4[b, SLOT + j], 1 - (hits >> 16 >> j & 1)
             doubtful += 1
             unsure &= unsure - 1
     return n, doubtful
 
 
 @njit(cache=True)
-def _scan_records(index, found, low, high, box, n, doubtful):
+def _scan_records(record, found, low, high, box, n, doubtful):
     """Append the slots of the runs of records ``low..high - 1`` of one message as :func:`_scan_blocks` does."""
     run_first, run_size, doubt, touch, bitmap, slots = found.items[0], found.items[1], found.items[4], found.items[5], found.bitmap, found.slots
     x_low, y_low, x_high, y_high = np.float32(box[0]), np.float32(box[1]), np.float32(box[2]), np.float32(box[3])
-    record, codes = index.record, index.record_u2
+    codes, ids = record.view(np.uint16), record.view(np.int32)
     for i in range(low, high):
         for r in range(np.int64(run_first[i]), np.int64(run_first[i]) + run_size[i]):
             west, south, east, north = record[r, 0], record[r, 1], record[r, 2], record[r, 3]
@@ -355,7 +357,7 @@ def _scan_records(index, found, low, high, box, n, doubtful):
                 wanted &= np.int64(bitmap[code >> 5]) >> (code & 31)
             if not wanted & 1:
                 continue
-            mark = index.record_i4[r, RECORD_SLOT]
+            mark = ids[r, RECORD_SLOT]
             touches = not ((west < x_high) & (x_low < east) & (south < y_high) & (y_low < north))
             if mark >= 0 and not touches:
                 slots[n] = mark
@@ -396,15 +398,14 @@ def _unique(values, low, high):
 
 
 @njit(cache=True)
-def _set_bits(found, first, last, on):
+def _set_bits(codes, bitmap, first, last, on):
     """Set or clear the bits of codes."""
-    codes = found.wide[1]
     for c in range(first, last):
         code = codes[c]
         if on:
-            found.bitmap[code >> 5] |= np.int32(np.uint32(1 << (code & 31)))
+            bitmap[code >> 5] |= np.int32(np.uint32(1 << (code & 31)))
         else:
-            found.bitmap[code >> 5] = 0
+            bitmap[code >> 5] = 0
 
 
 @njit(cache=True)
@@ -430,19 +431,22 @@ def _match_chunk(index, messages, low, high, found, ends, begin):
         return np.int64(-1)
     if n + LANES * (n_blocks + 1) + n_records > found.slots.shape[0]:
         return np.int64(-2)
+    codes, spare, stack = found.wide[1], found.items[4], found.stack
     for k in range(high - low):
         m = low + k
         if m == 0 or messages.row[m] != messages.row[m - 1]:
             begin[0] = n
         first, last = ends.codes[k], ends.codes[k + 1]
-        _set_bits(found, first, last, True)
-        n, doubtful = _scan_blocks(index, found, ends.blocks[k], ends.blocks[k + 1], first, last, n)
-        n, doubtful = _scan_records(index, found, ends.records[k], ends.records[k + 1], messages.box[m], n, doubtful)
-        n, doubles = _decide(index, messages, m, found, doubtful, n)
-        _set_bits(found, first, last, False)
-        doubles |= m > 0 and messages.row[m] == messages.row[m - 1]
+        _set_bits(codes, found.bitmap, first, last, True)
+        n, doubtful = _scan_blocks(index.block, index.block_i4, found, ends.blocks[k], ends.blocks[k + 1], first, last, n)
+        n, doubtful = _scan_records(index.record, found, ends.records[k], ends.records[k + 1], messages.box[m], n, doubtful)
+        doubles = m > 0 and messages.row[m] == messages.row[m - 1]
+        if doubtful:
+            n, several = _decide(index, messages, m, found, doubtful, n)
+            doubles |= several
+        _set_bits(codes, found.bitmap, first, last, False)
         if n - begin[0] > 1:
-            sort_slots(found.slots, begin[0], n, largest, found.items[4])
+            sort_slots(found.slots, begin[0], n, largest, spare, stack)
             if doubles:
                 n = _unique(found.slots, begin[0], n)
         for i in range(begin[0], n, LANES):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, pack
@@ -10,7 +9,7 @@ from dskype.bolts.boolean.lanes.vector_kernels import below, bits, order, pack
 _LANES = 16
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _divide(values, low, high, limit, spare):
     """Put those of ``values[low:high]`` that are below a limit before the others; return where these begin.
 
@@ -38,7 +37,7 @@ def _divide(values, low, high, limit, spare):
 
 
 @njit(cache=True)
-def sort_slots(values, low, high, largest, spare):
+def sort_slots(values, low, high, largest, spare, stack):
     """Sort ``values[low:high]``, which are 0 to ``largest``, in place.
 
     Divides the range of values, not their number: each halving is a pass of a few instructions for 16 values, and at most 31 are needed
@@ -46,8 +45,8 @@ def sort_slots(values, low, high, largest, spare):
 
     :param values: int32[], 16 places longer than ``high``.
     :param spare: int32[high - low + 16], scratch.
+    :param stack: int64[40, 4], scratch.
     """
-    stack = np.empty((40, 4), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = low, high, 0, largest
     depth = 1
     while depth:

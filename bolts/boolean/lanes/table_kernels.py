@@ -32,10 +32,13 @@ def home(state, code):
 
 
 @njit(cache=True)
-def find(index, term):
-    """Return the row of a term, or -1."""
-    start, mask, at = home(index.state, hashed(term))
-    table = index.table
+def find(terms, term):
+    """Return the row of a term, or -1.
+
+    :param terms: :class:`~dskype.bolts.boolean.lanes._kernels.Terms`, here and below.
+    """
+    start, mask, at = home(terms.state, hashed(term))
+    table = terms.table
     while True:
         key = table[start + at, 0]
         if key == term:
@@ -46,13 +49,13 @@ def find(index, term):
 
 
 @njit(cache=True)
-def find_records(index, code, record):
+def find_records(terms, code, record):
     """Return the row whose list holds a record.
 
     :param code: 32 bits of its term.
     """
-    start, mask, at = home(index.state, code)
-    table = index.table
+    start, mask, at = home(terms.state, code)
+    table = terms.table
     while True:
         word = table[start + at, 1]
         if (word >> 16) & 7 == 1 and word >> 32 <= record < (word >> 32) + ((word >> 20) & 31) and table[start + at, 0] != EMPTY:
@@ -73,35 +76,35 @@ def kind_of(word):
 
 
 @njit(cache=True)
-def set_list(index, row, kind, records, size_class, where):
+def set_list(terms, row, kind, records, size_class, where):
     """Let a row have another list."""
-    index.table[row, 1] = packed(index.table[row, 1] & 0xFFFF, np.int64(kind), np.int64(records), np.int64(size_class), np.int64(where))
+    terms.table[row, 1] = packed(terms.table[row, 1] & 0xFFFF, np.int64(kind), np.int64(records), np.int64(size_class), np.int64(where))
 
 
 @njit(cache=True)
-def open_table(index):
+def open_table(terms):
     """Make empty partitions."""
     size = np.int64(1) << _LEAST
     for p in range(PARTITIONS):
-        start = index.state[TABLE_END]
-        index.state[TABLE_END] = start + size
-        index.state[PARTITION + 2 * p], index.state[PARTITION + 2 * p + 1] = start, np.int64(_LEAST) << 32
+        start = terms.state[TABLE_END]
+        terms.state[TABLE_END] = start + size
+        terms.state[PARTITION + 2 * p], terms.state[PARTITION + 2 * p + 1] = start, np.int64(_LEAST) << 32
         for row in range(start, start + size):
-            index.table[row, 0] = EMPTY
+            terms.table[row, 0] = EMPTY
 
 
 @njit(cache=True)
-def row_of(index, term):
+def row_of(terms, term):
     """Return the row of a term, a new one if need be; -1 if there is no room for a longer partition."""
-    row = find(index, term)
+    row = find(terms, term)
     if row >= 0:
         return row
     code = hashed(term)
     at = PARTITION + 2 * (code & (PARTITIONS - 1))
-    state, table = index.state, index.table
+    state, table = terms.state, terms.table
     size, used = np.int64(1) << (state[at + 1] >> 32), state[at + 1] & 0xFFFFFFFF
     if 4 * (used + 1) > 3 * size:
-        if not _move_partition(index, at):
+        if not _move_partition(terms, at):
             return np.int64(-1)
     start, mask, place = home(state, code)
     while table[start + place, 0] != EMPTY:
@@ -112,9 +115,9 @@ def row_of(index, term):
 
 
 @njit(cache=True)
-def _move_partition(index, at):
+def _move_partition(terms, at):
     """Move a partition to a run in which half of the rows at most are in use, without terms that nobody needs."""
-    state, table = index.state, index.table
+    state, table = terms.state, terms.table
     old, log = state[at], state[at + 1] >> 32
     live = np.int64(0)
     for row in range(old, old + (np.int64(1) << log)):
@@ -150,45 +153,45 @@ def _move_partition(index, at):
 
 
 @njit(cache=True)
-def take_code(index, row):
+def take_code(terms, row):
     """Return the code of a row's term, once more in use; 0: there are no more codes."""
-    word = index.table[row, 1]
+    word = terms.table[row, 1]
     code = word & 0xFFFF
     if code == 0:
-        state = index.state
+        state = terms.state
         code = state[FREE_CODE]
         if code:
-            state[FREE_CODE] = index.codes[code, 0]
+            state[FREE_CODE] = terms.codes[code, 0]
             state[FREE_CODES] -= 1
         elif state[CODES_END] < CODES_MOST:
             code = state[CODES_END]
             state[CODES_END] = code + 1
         else:
             return np.int64(0)
-        index.table[row, 1] = word | code
-        index.codes[code, 0], index.codes[code, 1] = index.table[row, 0], 0
-    index.codes[code, 1] += 1
+        terms.table[row, 1] = word | code
+        terms.codes[code, 0], terms.codes[code, 1] = terms.table[row, 0], 0
+    terms.codes[code, 1] += 1
     return code
 
 
 @njit(cache=True)
-def drop_code(index, code):
+def drop_code(terms, code):
     """Let a code be in use once less; 0 is none."""
     if code == 0:
         return
-    index.codes[code, 1] -= 1
-    if index.codes[code, 1] == 0:
-        row = find(index, index.codes[code, 0])
-        index.table[row, 1] &= ~np.int64(0xFFFF)
-        index.codes[code, 0] = index.state[FREE_CODE]
-        index.state[FREE_CODE] = code
-        index.state[FREE_CODES] += 1
+    terms.codes[code, 1] -= 1
+    if terms.codes[code, 1] == 0:
+        row = find(terms, terms.codes[code, 0])
+        terms.table[row, 1] &= ~np.int64(0xFFFF)
+        terms.codes[code, 0] = terms.state[FREE_CODE]
+        terms.state[FREE_CODE] = code
+        terms.state[FREE_CODES] += 1
 
 
 @njit(cache=True)
-def list_is(index, row):
+def list_is(terms, row):
     """Return (kind, records, size class, where) of a row's list."""
-    word = index.table[row, 1]
+    word = terms.table[row, 1]
     kind = (word >> 16) & 7
     if kind == NONE:
         return kind, np.int64(0), np.int64(0), np.int64(0)

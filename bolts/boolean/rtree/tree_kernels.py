@@ -458,6 +458,6 @@ def rebuild(index):
             if (index.meta[KEYS] + levels * (last - first)) * 4 > len(index.key) * 3:
                 return NEED_KEYS, levels * (last - first)
             if not add_tokens(index, part, node, j):
-                return NEED_POOL, np.int64(1)
+                return NEED_POOL, len(index.pool) - index.meta[POOL] + 1
     index.meta[STALE] = 0
     return 0, np.int64(0)

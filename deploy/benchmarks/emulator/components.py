@@ -35,19 +35,19 @@ def now_us() -> int:
 
 
 class Histogram:
-    """Counts durations in buckets of 1 ms up to 60 s; part of a bolt's state-free measuring."""
+    """Counts durations in buckets of 1 ms up to 60 s."""
 
     SIZE = 60_000
 
     def __init__(self) -> None:
         self.counts = np.zeros(self.SIZE, dtype=np.int64)
 
-    def add(self, micros) -> None:
-        """Count durations in microseconds; those of 60 s and more count as the longest."""
+    def count(self, micros) -> None:
+        """Count durations in microseconds; 60 s and more count as the longest."""
         np.add.at(self.counts, np.clip(np.asarray(micros) // 1000, 0, self.SIZE - 1), 1)
 
-    def take(self) -> list[list[int]]:
-        """Return [bucket ms, count] pairs and start again."""
+    def drain(self) -> list[list[int]]:
+        """Return the [bucket ms, count] pairs and reset all counts."""
         where = np.flatnonzero(self.counts)
         pairs = [[int(i), int(self.counts[i])] for i in where]
         self.counts[:] = 0
@@ -66,7 +66,7 @@ def quantile_ms(pairs: dict[int, int], q: float) -> int:
 
 
 class PacedSpout(Spout):
-    """Emits ``rate`` tuples per second in all (open loop: what is due is due), or as many as it is asked for.
+    """Emits ``rate`` tuples per second in all (open loop), or as many as possible.
 
     :param rate: tuples per second over all tasks; 0: as fast as possible.
     :param tracked: emit with message ids.
@@ -132,7 +132,7 @@ class IdleSpout(Spout):
 
 
 class _Measured:
-    """Measures the hop from the emitter before, reports once per tick to the topic ``bench``."""
+    """Measures the hop from the previous component, and reports to the topic ``bench`` at every tick."""
 
     def _open(self, context, collector) -> None:
         self.collector, self.context = collector, context
@@ -143,16 +143,16 @@ class _Measured:
 
     def _report(self) -> None:
         if self._hops:
-            self.hop.add(self._hops)
-            self.whole.add(self._wholes)
+            self.hop.count(self._hops)
+            self.whole.count(self._wholes)
             self._hops, self._wholes = [], []
         line = {
             "component": self.context.get_this_component_id(),
             "task": self.context.get_this_task_id(),
             "time_ms": now_us() // 1000,
             "count": self.count,
-            "hop": self.hop.take(),
-            "whole": self.whole.take(),
+            "hop": self.hop.drain(),
+            "whole": self.whole.drain(),
         }
         self.collector.send_record("bench", None, json.dumps(line).encode())
 
@@ -188,8 +188,8 @@ class BatchPass(_Measured, BatchBolt):
     def execute_batch(self, batch) -> None:
         keys, born, sent = (np.asarray(c) for c in batch.columns)
         now = now_us()
-        self.hop.add(now - sent)
-        self.whole.add(now - born)
+        self.hop.count(now - sent)
+        self.whole.count(now - born)
         self.count += batch.n
         parents = None if batch.roots is None else np.arange(batch.n)
         self.collector.emit_batch([keys, born, np.full(batch.n, now, dtype=np.int64)], parents=parents)
@@ -202,7 +202,7 @@ class BatchPass(_Measured, BatchBolt):
 
 
 class StatefulBatchPass(BatchPass):
-    """A batch bolt with a state of ``state_bytes`` per task (and a count that must be right in the end).
+    """A batch bolt with a state of ``state_bytes`` per task, and a count that must be right at the end.
 
     :param state_bytes: size of the array that goes into every snapshot.
     """
@@ -254,9 +254,9 @@ class CountWords(BasicBolt):
 
 
 class TextSpout(Spout):
-    """Emits the texts of the demo's places over and over, from memory.
+    """Emits the texts of the demo's places repeatedly, from memory.
 
-    :param batch: as columns of a few hundred texts, or one by one.
+    :param batch: emit columns of a few hundred texts instead of single texts.
     """
 
     CHUNK = 400
@@ -269,7 +269,7 @@ class TextSpout(Spout):
         texts: list[str] = []
 
         class Gather:
-            """Takes what the demo's spout emits."""
+            """Collects the texts that the demo's spout emits."""
 
             @staticmethod
             def emit_batch(columns) -> None:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a cluster, the measuring topic, processor time of the whole process tree, tables."""
+"""What the benchmarks of the emulator share: a cluster, the topic of measurements, processor time of the process tree, tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kafka import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from dskype.deploy.benchmarks.usage import Process, processes
+from dskype.deploy.benchmarks.usage import processes, tree
 from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.runtime.kafka import TopicAdmin
 
-__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "descendants", "parser", "print_table", "wait_for_first"]
+__all__ = ["MEASURES", "Measures", "bench_cluster", "cpu_seconds", "parser", "print_table", "wait_for_first"]
 
 MEASURES = "bench"
 
@@ -36,7 +36,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 @contextmanager
 def bench_cluster(options: argparse.Namespace) -> Iterator[LocalCluster]:
-    """Bring up a local cluster with the measuring topic."""
+    """Start a local cluster with the topic of measurements."""
     with LocalCluster(bootstrap_servers=options.bootstrap_servers) as cluster:
         with contextlib.closing(TopicAdmin(kafka_of(cluster))) as admin:
             admin.create({MEASURES: 1}, {})
@@ -48,23 +48,10 @@ def kafka_of(cluster: LocalCluster) -> Any:
     return cluster.environment.kafka
 
 
-def descendants(pid: int) -> list[Process]:
-    """Return all processes below ``pid``."""
-    children: dict[int, list[Process]] = {}
-    for process in processes().values():
-        children.setdefault(process.parent, []).append(process)
-    found, waiting = [], [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += [process.pid for process in below]
-    return found
-
-
 def cpu_seconds() -> Counter[str]:
-    """Return processor seconds by kind of process: of this one, its children, and theirs."""
+    """Return processor seconds by kind of process, of this one and all below it."""
     seconds: Counter[str] = Counter()
-    for process in [processes()[os.getpid()], *descendants(os.getpid())]:
+    for process in tree(processes(), os.getpid()):
         kind = (
             "broker"
             if b"kafka.Kafka" in process.command
@@ -81,7 +68,7 @@ def cpu_seconds() -> Counter[str]:
 
 
 class Measures:
-    """Reads what the benchmarks' bolts report."""
+    """Reads the reports of the benchmarks' bolts."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._consumer = kafka_of(cluster).consumer()
@@ -91,7 +78,7 @@ class Measures:
         self._consumer.position(where)
 
     def collect(self, seconds: float) -> dict[str, dict[str, Any]]:
-        """Gather for some seconds; returns component -> {"hop": {ms: n}, "whole": {ms: n}, "rate": tuples/s}."""
+        """Collect reports for some seconds; return component -> {"hop": {ms: n}, "whole": {ms: n}, "rate": tuples/s}."""
         result: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

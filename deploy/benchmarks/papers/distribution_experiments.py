@@ -1,7 +1,7 @@
-"""The experiments of the distribution benchmark, as data: what is varied, what the paper says about the outcome, and the goals.
+"""The experiments of the distribution benchmark as data: what varies, what the paper claims, and our own goals.
 
-A new distributor is a row. Sections and figures are those of the journal paper (8.2). Its figures' numbers are lost in the text that
-there is; what the words say is what is checked.
+A new distributor is a row. Sections and figures are those of the journal paper (8.2). The claims are those of its text, because the numbers in
+its figures are not available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ VARIANTS = {
     "keyword, ranges": ("keyword", {"method": "balanced"}),
     "prefix, ranges": ("prefix", {"method": "balanced"}),
 }
-"""Methods with other plans: cells of equal work instead of the paper's product; one range of keywords for each task, as in the paper, instead of words that occur together."""
+"""Methods with other plans: cells of equal work instead of the paper's product; one range of keywords per task, as in the paper, instead of words
+that occur together."""
 
 _COMPARED = ("hashing", "location", "prefix")
 """The paper leaves keyword out after its first experiment."""
@@ -34,8 +35,9 @@ class Setting:
 
     :ivar method: a name in ``dskype.distribution.DISTRIBUTORS``, with its options.
     :ivar data: name of a data set.
-    :ivar subscriptions: as a share of the benchmark's number; ``window`` alike.
-    :ivar hotspot: which one; 0: none. With one the plan is that of before, or what maintenance (``maintained``: how) has made of it.
+    :ivar subscriptions: as a share of the benchmark's number; so is ``window``.
+    :ivar hotspot: the number of a hotspot; 0: none. At a hotspot, the plan is the one learned before it.
+    :ivar maintained: the kind of maintenance that adapts this plan to the hotspot; "": none.
     :ivar index: of the subscriptions; None: the default.
     """
 
@@ -52,7 +54,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """What tells runs apart: equal ones are measured once."""
+        """Identifies the run; equal runs are measured once."""
         return repr(self)
 
 
@@ -69,7 +71,7 @@ def _figures(found: Rows, at: Sequence[tuple[str, Any]], measure: str, digits: i
 
 
 def _more(text: str, more: str, less: str, x: Any, measure: str, at_least: float = 1.0, digits: int = 0) -> Claim:
-    """Claim that one method has more of something than another one."""
+    """Claim that a measure of one method is higher than that of another one, by a factor."""
 
     def check(found: Rows) -> tuple[bool, str]:
         (a, b), shown = _figures(found, [(more, x), (less, x)], measure, digits)
@@ -79,7 +81,7 @@ def _more(text: str, more: str, less: str, x: Any, measure: str, at_least: float
 
 
 def _extreme(text: str, method: str, x: Any, measure: str, sign: int) -> Claim:
-    """Claim that a method has the most (1) or the least (-1) of all methods."""
+    """Claim that a method has the highest (``sign`` 1) or lowest (-1) value of all methods."""
 
     def check(found: Rows) -> tuple[bool, str]:
         values, shown = _figures(found, [(name, x) for name in METHODS], measure)
@@ -90,7 +92,7 @@ def _extreme(text: str, method: str, x: Any, measure: str, sign: int) -> Claim:
 
 
 def _within(text: str, value: Callable[[Rows], float], least: float, most: float, digits: int = 2) -> Claim:
-    """Claim that something lies between two bounds."""
+    """Claim that a value lies between two bounds."""
 
     def check(found: Rows) -> tuple[bool, str]:
         one = value(found)
@@ -100,7 +102,7 @@ def _within(text: str, value: Callable[[Rows], float], least: float, most: float
 
 
 def goals(data: str) -> list[Claim]:
-    """Return the project's own goals, as claims on the rows of the methods."""
+    """Return our own goals, as claims about the rows of the methods."""
 
     def each(measure: str, most: float, digits: int = 2) -> Callable[[Rows], tuple[bool, str]]:
         def check(found: Rows) -> tuple[bool, str]:
@@ -182,7 +184,7 @@ def _methods(data: Sequence[str]) -> Experiment:
 
 
 def _by_index(data: Sequence[str]) -> Experiment:
-    """Return the first experiment with the paper's index: what is left of its claims may hang on that."""
+    """Return the first experiment with the paper's index, because its claims may depend on the index."""
     short = [x for x in data if x != LONG]
     rows = [Row(name, x, Setting(name, data=x, index="igpt")) for x in short for name in METHODS]
     claims: list[Claim] = []
@@ -296,7 +298,7 @@ def _hotspot(x: str) -> Experiment:
 
 
 def _growth(data: Sequence[str]) -> Experiment:
-    """Return how often placements have to grow while a small window changes as a whole, by the slack that they are given."""
+    """Return the experiment that counts how often placements must grow while a small window is replaced completely, by slack."""
     x = [x for x in data if x != LONG][-1]
     rows = [Row("prefix", slack, Setting("prefix", {"slack": slack}, data=x, subscriptions=0.25, window=0.1)) for slack in (0, 0.05, 0.1)]
 
@@ -335,9 +337,9 @@ NAMES = tuple(_BUILDERS)
 
 
 def experiments(data: Sequence[str], names: Sequence[str] = NAMES) -> list[Experiment]:
-    """Return experiments, in the order of the paper.
+    """Return experiments in the order of the paper.
 
-    :param data: names of the data sets; the first one is that of all experiments on one.
-    :param names: which, of :data:`NAMES`.
+    :param data: names of the data sets; experiments on a single data set use the first one.
+    :param names: the experiments to return, from :data:`NAMES`.
     """
     return [_BUILDERS[name](data) for name in names if name != "tasks-long" or LONG in data]

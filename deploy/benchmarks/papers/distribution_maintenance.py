@@ -1,4 +1,4 @@
-"""Maintenance in the simulation (journal paper, section 7.4): splits and merges, by what is measured of tasks alone or by a new sample as well."""
+"""Maintenance in the simulation (journal paper, section 7.4): splits and merges, by the loads of tasks alone, or with a new sample."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from dskype.distribution.partitioned import Partitioned, measure
 __all__ = ["MONITOR", "SAMPLE", "maintain"]
 
 MONITOR, SAMPLE = "monitor", "sample"
-"""Ways of maintenance: that of ``dskype partition watch``, which sees the loads of tasks alone; and with a new sample, which says what
-partitions cost now, and where to cut them."""
+"""Kinds of maintenance: that of ``dskype partition watch``, which only sees the loads of tasks; and one with a new sample, which shows what
+partitions cost now and where to cut them."""
 
 _WANTED = 1.2
 """max / mean of loads at which maintenance ends."""
 
 _FUTILE = 8
-"""Changes that made it no better than it had been before, after which maintenance ends, as ``dskype partition watch`` does."""
+"""After this many changes without improvement, maintenance ends, as in ``dskype partition watch``."""
 
 _MOST = 100
 _MESSAGES = 20_000
 
 
 def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, Any], view: View, way: str) -> tuple[dict[str, Any], int]:
-    """Return the plan that maintenance leads to, or the best on the way, and how many changes it took.
+    """Return the best plan that maintenance reaches, and how many changes it took.
 
     Loads are subscriptions x messages of the view.
 
-    :param make: makes a distributor of a plan.
+    :param make: returns the distributor of a plan.
     :param way: :data:`MONITOR` or :data:`SAMPLE`.
     """
     window = view.workload.window_messages()
@@ -50,9 +50,9 @@ def maintain(make: Callable[[Mapping[str, Any]], Distributor], plan: dict[str, A
             best, least, after = plan, uneven, changes
         if uneven <= _WANTED or changes - after > _FUTILE:
             break
-        told: Any = make(distributor.with_loads(loads, now if way == SAMPLE else None))
-        change = decide(loads, told.partitions())
+        updated: Any = make(distributor.with_loads(loads, now if way == SAMPLE else None))
+        change = decide(loads, updated.partitions())
         if change is None:
             break
-        plan, changes = told.rearranged(change.given, change.halved, now if way == SAMPLE else None), changes + 1
+        plan, changes = updated.rearranged(change.moved, change.halved, now if way == SAMPLE else None), changes + 1
     return best, after

@@ -1,4 +1,4 @@
-"""How the findings of the distribution benchmark are shown."""
+"""The report of the distribution benchmark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PRINTED = (
     "slowest_us",
     "place_us",
 )
-"""What a terminal has room for."""
+"""The measures that fit on a terminal."""
 
 _OTHERS = (
     "balance_planned",
@@ -65,7 +65,7 @@ _OTHERS = (
     "subscriptions",
     "seconds",
 )
-"""Measures that only the CSV file has."""
+"""Measures that are only in the CSV file."""
 
 _LONG = {
     "communication": "tuples per message",
@@ -127,7 +127,7 @@ def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
 def _lines(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str) -> None:
     for number, name in enumerate(dict.fromkeys(row["series"] for row in rows)):
         of = [row for row in rows if row["series"] == name]
-        if of[0]["x"] is None:  # a mark to compare with
+        if of[0]["x"] is None:  # a single value to compare with
             axes.axhline(of[0][measure], color=f"C{number}", linestyle=":", label=name)
         else:
             of.sort(key=lambda row: row["x"])

@@ -1,19 +1,19 @@
-"""The routing simulation: a distributor and the indexes of all its tasks in one process, each task's work timed for itself.
+"""The routing simulation: a distributor and the indexes of all its tasks in one process, with the work of each task timed separately.
 
-Everything that a topology does to a message between its arrival at the distribution bolt and the change of lists is done by the
-same code, and its CPU time is counted for the task that would do it:
+Everything that a topology does to a message, from its arrival at the distribution bolt to the changes of lists, is done by the same code. Its
+CPU time counts for the task that would do it:
 
 - *distribution*: weighing the keywords, routing, gathering and encoding the frame of each task;
 - *a subscription task*: decoding its frames, matching, expiry, and merging the answers to its evaluations;
-- *message tasks*: looking up evaluations. They are the same machinery under every method and are not part of the throughput.
+- *message tasks*: looking up evaluations. This is the same for every method, and not part of the throughput.
 
-The tasks are run one after another through all messages, each with cold neighbours and warm caches of its own as if it had a core
-for itself; so the memory of one is enough for any number of them. The throughput is what the busiest subscription task could do:
-in the paper, and with many subscriptions here, these are the bottleneck. What one distribution task could do is told beside it:
-there can be several, for messages are shuffled over them. What Kafka, Spark and the results cost is in neither.
+The tasks run one after the other through all messages, each with warm caches as if it had its own core, so the memory of one task is enough for
+any number of them. The throughput is that of the busiest subscription task: in the paper, and with many subscriptions here, subscription tasks
+are the bottleneck. What one distribution task could do is a separate measure, because there can be several: messages are shuffled over them.
+Neither includes the cost of Kafka, Spark and the results.
 
-Replicas are exact as in the topology: a subscription is placed by the threshold (floor) that its buffer has, and when an
-evaluation finds a floor that is not above the guard of its placement, it is placed again with that floor, on more tasks.
+Replicas are exact, as in the topology: a subscription is placed by the threshold (floor) of its buffer. When an evaluation finds a floor that is
+not above the guard of the placement, the subscription is placed again with that floor, on more tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ import pyarrow as pa
 from dskype.bolts.topk.buffers.base import Lists
 from dskype.bolts.topk.engine import TopkEngine
 from dskype.deploy.benchmarks.papers.distribution_workload import View
-from dskype.deploy.benchmarks.papers.skype_workload import look_up
+from dskype.deploy.benchmarks.papers.skype_workload import list_rows, look_up
+from dskype.deploy.client.balancing import balance
 from dskype.distribution.base import Distributor
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
@@ -43,13 +44,13 @@ from dskype.topology.core.values import take_column
 __all__ = ["Simulation", "simulate", "subscription_at"]
 
 _PROBES = 1_000
-"""Subscriptions that are also placed without a threshold, to see whether that would do."""
+"""How many subscriptions are also placed without a threshold, to see whether that would be enough."""
 
 _AT_ONCE = 1_000
 
 
 class _Late(NamedTuple):
-    """A subscription that comes to a task after ``step``."""
+    """A subscription that a task gets after ``step``."""
 
     step: int
     row: int
@@ -62,10 +63,10 @@ def subscription_at(s: Any, row: int) -> TopkSubscription:
 
 
 def simulate(view: View, distributor: Distributor, check: int = 200, repeat: int = 1) -> dict[str, Any]:
-    """Run a distributor; return what was found.
+    """Run a distributor, and return its measures.
 
-    :param check: for so many subscriptions the merged lists of all tasks are compared with the whole window's at the end.
-    :param repeat: how often each task is run; the least time of each step counts.
+    :param check: for how many subscriptions the merged lists of all tasks are compared with those of the whole window at the end.
+    :param repeat: how often each task runs; the shortest time of each step counts.
     :returns: see :meth:`Simulation.run`.
     """
     return Simulation(view, distributor, check, repeat).run()
@@ -102,14 +103,14 @@ class Simulation:
     # -- the run ----------------------------------------------------------------------------------
 
     def run(self) -> dict[str, Any]:
-        """Place, route, run every task.
+        """Place, route, and run every task.
 
         :returns: per message (of those measured): ``communication`` (tuples), ``bytes``, ``weigh_us``, ``route_us``, ``encode_us``,
             ``distribution_us`` (their sum), ``work_us`` (of all subscription tasks), ``slowest_us`` (of the busiest one), ``critical_us``
             (distribution and, in each step, its slowest task), ``cpu_us`` (distribution and subscription tasks), ``look_up_us``
             (message tasks), ``evaluations_per_1000``;
-            messages/s: ``throughput`` (that the busiest subscription task could do), ``even_per_s`` (if all were equally busy),
-            ``distribution_per_s`` (that one distribution task could do);
+            messages/s: ``throughput`` (of the busiest subscription task), ``even_per_s`` (if all were equally busy), ``distribution_per_s`` (of
+            one distribution task);
             of subscriptions: ``place_us``, ``replication``, ``probes_enough`` (share that a placement without threshold serves),
             ``unbounded`` (share without threshold), ``grown`` (placements that had to grow meanwhile), ``late`` (replicas that this made);
             max / mean of tasks: ``balance_subscriptions``, ``balance_messages``, ``balance_load`` (subscriptions x messages, the paper's
@@ -118,7 +119,7 @@ class Simulation:
         """
         began, collecting = time.perf_counter(), gc.isenabled()
         gc.collect()
-        gc.disable()  # it would look through all subscriptions, at the expense of whoever is being timed
+        gc.disable()  # a collection visits all subscriptions, and would count for the task that is being timed
         try:
             found = self._run()
         finally:
@@ -137,7 +138,7 @@ class Simulation:
         self.living += [len(rows) for rows in starts]
         for task in range(self.tasks):
             self._run_task(task, np.array(starts[task], np.int64))
-        while any(self._late.values()):  # came to tasks that had finished: these alone, once more
+        while any(self._late.values()):  # tasks that got subscriptions after they had finished run again, for these alone
             for task in [task for task, late in self._late.items() if late]:
                 self._run_task(task, np.zeros(0, np.int64), again=True)
         return self._found(place_us, weigh_us)
@@ -162,7 +163,7 @@ class Simulation:
         return spent / self.n * 1e6
 
     def _weigh_us(self) -> float:
-        """Return what it takes to weigh the keywords of a message."""
+        """Return the time to weigh the keywords of a message, us."""
         w, (start, stop) = self.workload, self.steps[-1]
         texts = pa.array([w.data.texts[row] for row in w.rows[start:stop].tolist()], pa.string())
         tokenizer, vocabulary, spent = Tokenizer(), w.data.corpus.vocabulary, []
@@ -173,10 +174,10 @@ class Simulation:
         return min(spent) / (stop - start) * 1e6
 
     def _distribute(self, number: int, start: int, stop: int) -> list[bytes | None]:
-        """Do what the distribution bolt does to a step's messages; return the frame for each task."""
+        """Do the distribution bolt's work on the messages of a step; return the frame for each task."""
         m, distributor = self.workload.messages.slice(start, stop), self.distributor
         ids = pa.array(list(map(str, m.seq.tolist())), pa.string())
-        if number == 0:  # kernels compile, memory is touched
+        if number == 0:  # compile kernels and touch memory first
             self._encode([m.seq, ids], distributor.message_tasks(m), number)
         t0 = time.process_time()
         routes = distributor.message_tasks(m)
@@ -191,7 +192,7 @@ class Simulation:
         n = len(columns[0])
         if routes is None:
             self.received[number] = n
-            for _ in range(self.tasks):  # each task's is encoded for itself; equal ones need not all be kept
+            for _ in range(self.tasks):  # encode one frame per task, as the bolt does, but keep only one of these equal frames
                 value = encode_data(0, 0, [encode_segment(streams.MATCHING, n, columns, None)])
             self.bytes[number] = len(value)
             return [value] * self.tasks
@@ -211,10 +212,10 @@ class Simulation:
     # -- one task ---------------------------------------------------------------------------------
 
     def _run_task(self, task: int, rows: np.ndarray, again: bool = False) -> None:
-        """Run a task through all steps, ``repeat`` times: the least time of each step counts.
+        """Run a task through all steps, ``repeat`` times; the shortest time of each step counts.
 
-        :param rows: subscriptions that it has at the start.
-        :param again: it has been run; only those that are late are missing, and nothing is counted.
+        :param rows: the subscriptions that it has at the start.
+        :param again: the task has run before; only its late subscriptions are missing, and nothing is counted.
         """
         late = self._late.pop(task, [])
         self.late += len(late)
@@ -250,7 +251,7 @@ class Simulation:
         return seconds
 
     def _evaluate(self, engine: TopkEngine, own: _Rows, due: np.ndarray, number: int, watermark: int, count: bool) -> float:
-        """Evaluate pending subscriptions until none is; place those again whose floors fell below their guards; return the task's seconds."""
+        """Evaluate pending subscriptions until none is left, and place those again whose floors fell below their guards; return the task's seconds."""
         spent = 0.0
         while len(due):
             slots, again = due, []
@@ -332,11 +333,11 @@ class Simulation:
             "unbounded": float((self.view.floors == -np.inf).mean()),
             "grown": self.grown,
             "late": self.late,
-            "balance_subscriptions": _balance(self.living),
-            "balance_messages": _balance(received.sum(axis=0)),
-            "balance_load": _balance(self.living * received.sum(axis=0)),
-            "balance_busy": _balance(busy.sum(axis=0)),
-            "balance_planned": _balance(self.distributor.loads()),
+            "balance_subscriptions": balance(self.living),
+            "balance_messages": balance(received.sum(axis=0)),
+            "balance_load": balance(self.living * received.sum(axis=0)),
+            "balance_busy": balance(busy.sum(axis=0)),
+            "balance_planned": balance(self.distributor.loads()),
             "memory_mib": self.memory.sum() / 2**20,
             "largest_mib": self.memory.max() / 2**20,
             "checked": len(self.checked),
@@ -348,14 +349,14 @@ class Simulation:
 
 
 class _Rows:
-    """The subscriptions of an engine: which row of the view is in which slot."""
+    """The subscriptions of an engine: slot -> row of the view."""
 
     def __init__(self, engine: TopkEngine) -> None:
         self.engine, self.n, self.rows = engine, 0, np.zeros(0, np.int64)
 
     def insert(self, rows: np.ndarray, s: Any) -> np.ndarray:
         slots = self.engine.insert(*vars(s).values(), complete=False)
-        self.rows = np.concatenate([self.rows[: self.n], rows])  # nothing is ever removed: slots go on rising
+        self.rows = np.concatenate([self.rows[: self.n], rows])  # nothing is ever removed, so slots rise
         self.n += len(rows)
         return slots
 
@@ -371,13 +372,5 @@ def _decoded(frame: bytes | None) -> MessageBatch:
 
 def _of_rows(lists: Lists, rows: np.ndarray) -> Lists:
     """Return the lists of some rows."""
-    lengths = np.diff(lists.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[rows] - offsets[:-1], lengths)
+    offsets, index = list_rows(lists.offsets[rows], np.diff(lists.offsets)[rows])
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
-
-
-def _balance(loads: np.ndarray) -> float:
-    """Return max / mean."""
-    mean = float(np.mean(loads))
-    return float(np.max(loads)) / mean if mean else 1.0

@@ -1,4 +1,4 @@
-"""Distribution mechanisms on Spark and Kafka: throughput, communication and replication with the task counts that this machine carries."""
+"""Distribution mechanisms on Spark and Kafka: throughput, communication and replication, with as many tasks as this machine can run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _K = 20
 def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | None) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark for one method.
 
-    :param plan: file of the method's plan; None: it needs none.
+    :param plan: file of the method's plan; None: the method has none.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     common(parser)
@@ -70,7 +70,7 @@ def settings(args: argparse.Namespace, method: str, tasks: int, plan: Path | Non
 def run(args: argparse.Namespace) -> int:
     """Run every method with every number of tasks; print a table or JSON, write the page.
 
-    :returns: 0; 1 when figures are not to be trusted.
+    :returns: 0; 1 if a run had problems, so that its figures cannot be trusted.
     """
     if unknown := [name for name in args.methods if name not in DISTRIBUTORS]:
         raise UsageError(f"--methods: expected some of {', '.join(DISTRIBUTORS)}; given: {unknown[0]}")
@@ -119,11 +119,11 @@ def _workload(args: argparse.Namespace, vocabulary: Path) -> Workload:
 
 
 def summary(r: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is told of a run of the throughput benchmark: figures per message applied."""
+    """Return the reported measures of a run of the throughput benchmark, per message applied."""
     bolt, streams = r.get("components", {}).get("subscription-bolt", {}), {s["stream"]: s for s in r.get("streams", ())}
     processes = r.get("processes", {}).values()
     matching = streams.get("matching", {})
-    # All that was applied in the time: what a micro-batch has done shows at its end, and one may take longer than the windows of the median.
+    # Use the mean, not the median of windows: the work of a micro-batch is reported at its end, and one may take longer than a window.
     return {
         "messages_per_s": r["mean_per_s"],
         "all_active_s": r["all_active_s"],

@@ -32,10 +32,10 @@ _HOT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is.
+    """The sizes of a run.
 
-    :ivar arrivals: messages that are measured; ``warm_up``: those between the full window and them, which are not.
-    :ivar sample: subscriptions that plans are learned from, with the messages of the window; they are no others' copies.
+    :ivar arrivals: messages to measure; ``warm_up``: messages before them, after the window is full, which are not measured.
+    :ivar sample: subscriptions to learn plans from, with the messages of the window; they are not among those that are measured.
     :ivar step: messages that are distributed and processed at a time.
     """
 
@@ -65,7 +65,7 @@ class DataSet:
         return cls(name, Corpus.of_texts(source, texts, lat, lon), texts)
 
     def joined(self, name: str, keywords: int = _LONG_KEYWORDS, seed: int = 0) -> DataSet:
-        """Return long messages: texts at random are joined until they have about ``keywords`` different words. Their place is the first one's."""
+        """Return long messages: random texts, joined until they have about ``keywords`` different words, at the place of the first text."""
         lengths = np.diff(self.corpus.offsets)
         order = np.random.default_rng([seed, 17]).permutation(len(lengths))
         number = (np.cumsum(lengths[order]) - lengths[order]) // keywords
@@ -88,9 +88,9 @@ def file_names(files: Sequence[str]) -> list[str]:
 
 
 def read_data(files: Sequence[str], wanted: Collection[str]) -> dict[str, DataSet]:
-    """Return data sets by name: places of GeoNames, each file by its stem, long messages.
+    """Return data sets by name: places of GeoNames, each file by its stem, and long messages.
 
-    :param wanted: names of those that are needed.
+    :param wanted: the names to return.
     :raises UsageError: two data sets have one name, or a file has no messages.
     """
     sets = {}
@@ -114,13 +114,13 @@ def as_messages(corpus: Corpus, rows: np.ndarray) -> MessageBatch:
 
 
 class View:
-    """Some of a workload's subscriptions, with one k.
+    """Some of a workload's subscriptions, all with the same k.
 
     :ivar subscriptions: those that are registered.
-    :ivar lists: their best messages of the window when they are: as many as the buffer wants.
-    :ivar floors: float64[n]: the score that the buffer's threshold has then; -inf where it has no bound.
-    :ivar filled: float64[n]: how full the buffer is then.
-    :ivar sample: what plans are learned from: other subscriptions.
+    :ivar lists: their best messages of the window at registration, as many as the buffer holds.
+    :ivar floors: float64[n], the buffer's threshold then; -inf if there is none.
+    :ivar filled: float64[n], how full the buffer is then.
+    :ivar sample: other subscriptions, to learn plans from.
     """
 
     def __init__(self, workload: Workload, k: int, n: int) -> None:
@@ -143,11 +143,11 @@ class View:
 class Workload:
     """A stream of messages, the window at its start, and subscriptions.
 
-    :param most_k: the largest k that will be asked for.
-    :param hotspot: 0: none; 1, 2, ...: half of messages and subscriptions come from a small region, another one for each number.
+    :param most_k: the largest k that will be used.
+    :param hotspot: 0: none; 1, 2, ...: half of the messages and subscriptions come from a small region, a different one for each number.
     :ivar messages: all messages of the run; the first ``scale.window`` ones fill the window.
     :ivar window: holds all of them, and answers at every watermark from the full window on.
-    :ivar lists: best messages of the full window for every subscription, as many as the buffer wants with ``most_k``.
+    :ivar lists: the best messages of the full window for every subscription, as many as the buffer holds with ``most_k``.
     """
 
     def __init__(self, data: DataSet, scale: Scale, most_k: int, hotspot: int = 0) -> None:
@@ -169,7 +169,7 @@ class Workload:
         return View(self, k, max(1, round(self.scale.subscriptions * share)))
 
     def limit(self, k: int) -> int:
-        """Return how many messages a buffer wants for a subscription."""
+        """Return how many messages a buffer holds for a subscription."""
         return int(self.engine().buffers.limits(np.array([k]))[0])
 
     def engine(self, index: str | None = None) -> TopkEngine:
@@ -218,5 +218,5 @@ class Workload:
 
 
 def sample_of(messages: MessageBatch, s: Subscriptions, thresholds: np.ndarray, filled: np.ndarray) -> Sample:
-    """Return what plans are learned from."""
+    """Return a sample to learn plans from."""
     return Sample(messages, s.k.astype(np.int64), s.alpha, s.lat, s.lon, s.offsets.astype(np.int64), s.terms, s.weights, thresholds, filled)

@@ -1,4 +1,4 @@
-"""What benchmarks share that repeat a paper's experiments: experiments as data, what the paper claims, and whether it held."""
+"""Experiments of a paper as data: what is run, what the paper claims, and whether that held here."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 Found = Mapping[str, Any]
-"""What was measured for a row."""
+"""The measures of a row."""
 
 Rows = Mapping[tuple[str, Any], Found]
-"""What was measured, by (series, x)."""
+"""The measures of all rows, by (series, x)."""
 
 HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
 
@@ -45,8 +45,8 @@ class Row:
     """One run of an experiment.
 
     :ivar series: the line of a plot that it belongs to.
-    :ivar x: its place on that line: a number, a word, or None where rows are just compared.
-    :ivar setting: what is run.
+    :ivar x: its place on that line: a number or a word; None if rows are only compared.
+    :ivar setting: what to run, a dataclass.
     """
 
     series: str
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says, and how to tell from the rows whether it held.
+    """A claim of the paper, and how to check it on the rows.
 
     :ivar check: returns (held, figures). A KeyError means that a row is missing.
     :ivar why: the reason, if it is known that it does not hold here.
@@ -69,7 +69,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Rows, and what is to be seen in them.
+    """Rows, and the claims about them.
 
     :ivar second: the measure of the second plot.
     """
@@ -83,16 +83,15 @@ class Experiment:
 
 
 def run_experiment(
-    experiment: Experiment, run: Callable[[Any], Found], missing: Callable[[Any], str | None], plain: Callable[[Any], Found], tell: Callable[[str, Found], None]
+    experiment: Experiment, run: Callable[[Any], Found], missing: Callable[[Any], str | None], progress: Callable[[str, Found], None]
 ) -> dict[str, Any]:
     """Run all rows of an experiment, and check its claims.
 
     :param run: measures a setting, or raises :class:`LeftOutError`.
-    :param missing: what a setting names that is not there (None: nothing): its row is left out.
-    :param plain: a setting as plain values.
-    :param tell: called after each row with its name and what was found.
-    :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and what was found), ``notes`` (rows
-        that were left out) and ``claims`` (each ``text``, ``held``: true, false or null, ``figures``, and ``why`` it did not hold where that is known).
+    :param missing: returns which part of a setting is not available (None: all are); then the row is left out.
+    :param progress: called after each row with its name and its measures.
+    :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and the measures), ``notes`` (rows that were
+        left out) and ``claims`` (each ``text``, ``held``: true, false or null, ``figures``, and ``why`` it did not hold where that is known).
     """
     rows, notes = [], []
     for number, row in enumerate(experiment.rows, 1):
@@ -105,8 +104,9 @@ def run_experiment(
             notes.append(f"{row.series} is left out: {reason}")
             continue
         place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
-        tell(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
-        rows.append({"series": row.series, "x": row.x, "setting": plain(row.setting), **result})
+        progress(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
+        setting = {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(row.setting).items()}
+        rows.append({"series": row.series, "x": row.x, "setting": setting, **result})
     by_place = {(row["series"], row["x"]): row for row in rows}
     claims = []
     for claim in experiment.claims:
@@ -133,7 +133,7 @@ def table_line(cells: Sequence[str]) -> str:
 
 
 def two_plots() -> tuple[Any, Any, Any] | None:
-    """Return an empty figure and its left and right axes; None where matplotlib is not installed."""
+    """Return an empty figure and its left and right axes; None if matplotlib is not installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -148,14 +148,14 @@ def two_plots() -> tuple[Any, Any, Any] | None:
 
 
 def ratio(a: float, b: float) -> float:
-    """Return a / b; infinity where b is 0."""
+    """Return a / b; infinity if b is 0."""
     return a / b if b else float("inf")
 
 
 def series(found: Rows, name: str, measure: str) -> list[tuple[float, float]]:
-    """Return (x, value) of a series by rising x; at least two.
+    """Return (x, value) of a series by rising x.
 
-    :raises KeyError: there are fewer.
+    :raises KeyError: there are fewer than two.
     """
     points = sorted((x, row[measure]) for (series, x), row in found.items() if series == name and x is not None)
     if len(points) < 2:
@@ -164,12 +164,12 @@ def series(found: Rows, name: str, measure: str) -> list[tuple[float, float]]:
 
 
 def listed(points: Sequence[tuple[Any, float]], digits: int = 0) -> str:
-    """Return points in words."""
+    """Return points as text."""
     return ", ".join(f"{f'{x:g}' if isinstance(x, (int, float)) else x}: {value:,.{digits}f}" for x, value in points)
 
 
 def times(text: str, slow: tuple[str, Any], fast: tuple[str, Any], measure: str, at_least: float, digits: int = 1) -> Claim:
-    """Claim that one row takes so many times as much of something as another one."""
+    """Claim that a measure of one row is at least so many times that of another row."""
 
     def check(found: Rows) -> tuple[bool, str]:
         a, b = found[slow][measure], found[fast][measure]
@@ -179,7 +179,7 @@ def times(text: str, slow: tuple[str, Any], fast: tuple[str, Any], measure: str,
 
 
 def best(text: str, name: str, x: float, measure: str, within: float) -> Claim:
-    """Claim that a place on a line is the lowest one, or nearly."""
+    """Claim that a point of a line is the lowest one, within a factor."""
 
     def check(found: Rows) -> tuple[bool, str]:
         points = series(found, name, measure)
@@ -189,7 +189,7 @@ def best(text: str, name: str, x: float, measure: str, within: float) -> Claim:
 
 
 def trend(text: str, name: str, measure: str, sign: int, digits: int = 1) -> Claim:
-    """Claim that a line rises (1) or falls (-1) from its first to its last place."""
+    """Claim that a line rises (``sign`` 1) or falls (-1) from its first to its last point."""
 
     def check(found: Rows) -> tuple[bool, str]:
         points = series(found, name, measure)
@@ -199,7 +199,7 @@ def trend(text: str, name: str, measure: str, sign: int, digits: int = 1) -> Cla
 
 
 def slower_than_x(text: str, name: str, measure: str) -> Claim:
-    """Claim that a line rises no faster than in proportion."""
+    """Claim that a line rises at most in proportion to x."""
 
     def check(found: Rows) -> tuple[bool, str]:
         points = series(found, name, measure)

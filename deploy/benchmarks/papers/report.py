@@ -1,4 +1,4 @@
-"""What benchmarks that repeat a paper's experiments found: tables on the terminal; a Markdown page, a CSV file and plots in a folder."""
+"""Reports of the benchmarks that repeat a paper's experiments: tables on the terminal; a Markdown page, a CSV file and plots in a folder."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ __all__ = ["Report"]
 
 @dataclass(frozen=True)
 class Report:
-    """How the findings of one benchmark are shown.
+    """How to show the results of one benchmark.
 
-    :ivar title: of the page; ``claims`` heads the column of what is claimed.
-    :ivar measures: measure -> (heading, digits), of all tables; ``printed``: those that a terminal has room for.
-    :ivar settings: column of the CSV file -> name in a row's setting; ``values``: measures in the CSV file.
-    :ivar conditions: returns a line for everything under which it was measured; ``legend``: lines that explain the headings.
+    :ivar title: of the page.
+    :ivar claims: heading of the column of claims.
+    :ivar measures: measure -> (heading, digits), of all tables.
+    :ivar printed: the measures that fit on a terminal.
+    :ivar settings: column of the CSV file -> name in a row's setting.
+    :ivar values: measures in the CSV file.
+    :ivar conditions: returns lines that describe machine, data and sizes.
+    :ivar legend: lines that explain the headings.
     :ivar draw: draws an experiment into two axes.
     """
 
@@ -47,7 +51,7 @@ class Report:
         return ["", experiment["x"], *(self.measures[name][0] for name in measures)]
 
     def print_tables(self, found: Mapping[str, Any]) -> None:
-        """Print a table of each experiment, and below it what the paper says."""
+        """Print a table of each experiment, with the claims below it."""
         for line in self.conditions(found):
             print(line)
         for e in found["experiments"]:
@@ -58,7 +62,7 @@ class Report:
                 print(f"  {HELD[claim['held']]}: {claim['text']}\n      {_figures(claim)}")
 
     def show(self, found: Mapping[str, Any], args: argparse.Namespace) -> None:
-        """Print findings as the command line asks for it (``output``: tables or JSON), and write them to its ``folder`` if it names one."""
+        """Print the results as ``args.output`` says (tables or JSON), and write the report to ``args.folder`` if there is one."""
         if args.output == "json":
             print(json.dumps(found, indent=1))
         else:
@@ -67,7 +71,7 @@ class Report:
             say(f"written: {self.write(found, Path(args.folder))}")
 
     def write(self, found: Mapping[str, Any], folder: Path) -> Path:
-        """Write ``report.md``, ``results.csv`` and, where matplotlib is installed, a plot of each experiment; return the page's path."""
+        """Write ``report.md``, ``results.csv`` and, if matplotlib is installed, a plot of each experiment; return the page's path."""
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)

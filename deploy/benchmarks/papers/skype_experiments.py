@@ -1,6 +1,6 @@
-"""The experiments of the Skype benchmark, as data: what is varied, and what the paper says about the outcome.
+"""The experiments of the Skype benchmark as data: what varies, and what the paper claims.
 
-A new index or buffer is a row. Sections and figures are those of the VLDB paper; *zipf* and *time* are of its journal version.
+A new index or buffer is a row. Sections and figures are those of the VLDB paper; *zipf* and *time* are from its journal version.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Row", "Setting"]
 class Setting:
     """One run. The defaults are Skype's: IGPT with cSkyband.
 
-    :ivar subscriptions: as a multiple of the benchmark's number; ``window`` alike.
-    :ivar keywords: fewest and most of a subscription.
+    :ivar subscriptions: as a multiple of the benchmark's number; so is ``window``.
+    :ivar keywords: fewest and most keywords of a subscription.
     :ivar zipf: keywords from a Zipf distribution over all words.
     :ivar timed: a time window.
     """
@@ -38,7 +38,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """What tells runs apart: equal ones are measured once."""
+        """Identifies the run; equal runs are measured once."""
         return repr(self)
 
 
@@ -51,7 +51,7 @@ def _kmax(setting: Setting, kmax: int, k: int = 20) -> Setting:
 
 
 def _ten_times(xs: Sequence[float], at_least: float = 5.0) -> Claim:
-    """Claim that Skype beats CIQ-kmax by an order of magnitude everywhere on a line (half of that is let pass)."""
+    """Claim that Skype beats CIQ-kmax by an order of magnitude at every point of a line; half of that is accepted."""
 
     def check(found: Rows) -> tuple[bool, str]:
         ratios = [(x, ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in xs]

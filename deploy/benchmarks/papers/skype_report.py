@@ -1,4 +1,4 @@
-"""How the findings of the Skype benchmark are shown."""
+"""The report of the Skype benchmark."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _draw(experiment: Mapping[str, Any], left: Any, right: Any) -> None:
 def _lines(left: Any, right: Any, rows: Sequence[Mapping[str, Any]], second: str) -> None:
     for number, series in enumerate(dict.fromkeys(row["series"] for row in rows)):
         color, of = f"C{number}", [row for row in rows if row["series"] == series]
-        if of[0]["x"] is None:  # a mark to compare with
+        if of[0]["x"] is None:  # a single value to compare with
             left.axhline(of[0]["total_us"], color=color, linestyle="-", label=f"{series}: sum")
             right.axhline(of[0][second], color=color, label=series)
             continue

@@ -23,7 +23,7 @@ from dskype.spouts.space import WORLD
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["Corpus", "Stream", "Subscriptions", "draw_subscriptions", "look_up", "read_file", "read_places", "read_rows", "shorten"]
+__all__ = ["Corpus", "Stream", "Subscriptions", "draw_subscriptions", "list_rows", "look_up", "read_file", "read_places", "read_rows", "shorten"]
 
 _TEXT_BYTES = 1 << 20
 _AT_ONCE = 256
@@ -32,10 +32,10 @@ _NAMES = {"lat": ("lat", "latitude"), "lon": ("lon", "lng", "longitude"), "text"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Messages without an order, and how common their words are.
+    """Messages without an order, and the frequencies of their words.
 
-    :ivar source: where they are from.
-    :ivar lat: float64[n], degrees; ``lon`` alike.
+    :ivar source: where they come from.
+    :ivar lat: float64[n], degrees; so is ``lon``.
     :ivar offsets: int64[n + 1], into terms (int64, rising within a message) and weights (float64, of unit norm).
     :ivar vocabulary: of all of them.
     """
@@ -53,7 +53,7 @@ class Corpus:
 
     @property
     def diagonal_deg(self) -> float:
-        """The diagonal of the rectangle around all messages, degrees; 1 where it is a point."""
+        """The diagonal of the rectangle around all messages, degrees; 1 if all are at one place."""
         return math.hypot(np.ptp(self.lon), np.ptp(self.lat)) or 1.0
 
     @classmethod
@@ -79,11 +79,12 @@ def read_file(path: Path) -> Corpus:
 
 
 def read_rows(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return texts, latitudes and longitudes of a file: JSON lines, or CSV with the columns lat, lon, text (named by its first line, else id, lat, lon, text).
+    """Return texts, latitudes and longitudes of a file: JSON lines, or CSV with the columns lat, lon, text.
 
-    Files that end with ``.gz`` are unpacked. Lines that are no messages are left out.
+    If the first line of a CSV file does not name these columns, the columns are id, lat, lon, text. Files that end with ``.gz`` are unpacked.
+    Lines that are not messages are ignored.
 
-    :raises UsageError: there are none, or it cannot be read.
+    :raises UsageError: the file has no messages, or cannot be read.
     """
     name = path.name.removesuffix(".gz")
     try:
@@ -115,7 +116,7 @@ def _csv(text: str) -> Iterator[tuple[str, float, float]]:
     at = {key: next((names.index(name) for name in known if name in names), -1) for key, known in _NAMES.items()}
     if min(at.values()) < 0:
         at, lines = {"lat": 1, "lon": 2, "text": 3}, chain([first], lines)
-    last = at["text"] == max(at.values())  # its commas may be unquoted
+    last = at["text"] == max(at.values())  # if the text comes last, its commas need no quotes
     for row in lines:
         try:
             lat, lon = float(row[at["lat"]]), float(row[at["lon"]])
@@ -143,16 +144,20 @@ class Subscriptions:
 
     def take(self, rows: np.ndarray) -> Subscriptions:
         """Return the subscriptions at ``rows``, in that order."""
-        lengths = np.diff(self.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        offsets, index = list_rows(self.offsets[:-1][rows], np.diff(self.offsets)[rows])
         return Subscriptions(self.k[rows], self.alpha[rows], self.lat[rows], self.lon[rows], offsets, self.terms[index], self.weights[index])
+
+
+def list_rows(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (offsets, rows) of lists that lie one behind the other in ``rows``: list *i* is rows ``starts[i]`` to ``starts[i] + lengths[i]``."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
 
 
 def draw_subscriptions(corpus: Corpus, n: int, *, k: int, keywords: tuple[int, int], zipf: bool = False, seed: int = 0) -> Subscriptions:
     """Draw subscriptions as in Skype, section 7.1: the place of a random message, some of its keywords, alpha uniform.
 
-    :param keywords: fewest and most, uniform between; a message with fewer gives all of its own.
+    :param keywords: fewest and most keywords, uniform in between; if the message has fewer, all of them.
     :param zipf: draw the keywords from all words instead, the *i*-th most common one with a probability proportional to 1 / i (journal, 8.1).
     """
     rng = np.random.default_rng([seed, 7])
@@ -194,20 +199,18 @@ def look_up(window: MessageWindow, s: Subscriptions, watermark: int, count: np.n
 
 def shorten(lists: Lists, count: np.ndarray) -> Lists:
     """Return the first ``count`` messages of each list."""
-    lengths = np.minimum(np.diff(lists.offsets), count)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    index = np.arange(offsets[-1]) + np.repeat(lists.offsets[:-1] - offsets[:-1], lengths)
+    offsets, index = list_rows(lists.offsets[:-1], np.minimum(np.diff(lists.offsets), count))
     return Lists(offsets, lists.seqs[index], lists.positions[index], lists.scores[index])
 
 
 class Stream:
     """Messages in time, in *slots* of ``2 * half`` positions each.
 
-    The messages of a slot arrive in its first half, and what is as old as the window expires in the second halves: so a slot is two
-    steps, one of arrivals alone and one of expiries alone, and the two can be measured apart. After the arrivals the window is full.
+    The messages of a slot arrive in its first half, and messages expire in its second half. So a slot has one step with arrivals only and one
+    with expiries only, which can be measured separately. After the arrivals the window is full.
 
-    :param window: |W|; with ``timed`` that is the mean.
-    :param timed: a time window: how many messages a slot has goes up and down by a third, their times are random and may be equal.
+    :param window: |W|; with ``timed``, the mean.
+    :param timed: a time window: the number of messages per slot goes up and down by a third; their times are random, and may be equal.
     :param batch: messages per slot; at most a tenth of the window.
     """
 
@@ -226,16 +229,14 @@ class Stream:
         n = self.batch
         if self.timed:
             n = max(1, round(n * (1 + math.sin(2 * math.pi * self._slot / self.slots_of_window) / 3)))
-        while len(self._order) < n:  # when all have come they come again, in another order
+        while len(self._order) < n:  # after all messages they repeat in another order
             self._order = np.concatenate([self._order, self._rng.permutation(len(self.corpus))])
         rows, self._order = self._order[:n], self._order[n:]
         begin = 2 * self.half * self._slot
         positions = begin + (np.sort(self._rng.integers(0, self.half, n)) if self.timed else np.arange(n))
         seqs = np.arange(self._seq, self._seq + n)
         c = self.corpus
-        lengths = np.diff(c.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        index = np.arange(offsets[-1]) + np.repeat(c.offsets[rows] - offsets[:-1], lengths)
+        offsets, index = list_rows(c.offsets[rows], np.diff(c.offsets)[rows])
         messages = MessageBatch(seqs, positions, c.lat[rows], c.lon[rows], offsets, c.terms[index], c.weights[index])
         self._seq += n
         self._slot += 1

@@ -200,7 +200,7 @@ def test_a_slice_of_a_batch_gives_a_slice_of_the_matches(index):
     rows = [any_place_message(rng) for _ in range(60)]
     assert pairs(index.match(messages_of(rows).slice(20, 50))) == expected(subscriptions, rows[20:50])
     some = np.array([40, 3, 3, 17])
-    assert pairs(index.match(messages_of(rows).take(some))) == expected(subscriptions, [rows[i] for i in some])
+    assert pairs(index.match(messages_of(rows).select(some))) == expected(subscriptions, [rows[i] for i in some])
 
 
 def test_an_empty_index_and_an_empty_batch_match_nothing(index):

@@ -82,11 +82,11 @@ def test_numbers_are_interpolated_as_by_numpy():
         counts.append(n)
         history.feed(report(t, "bolt", {"task": 3, "emitted": {"x": n, "y": 1}, "busy_ns": 2 * n, "active": True}))
     for at in [0, times[0], times[-1], times[-1] + 1000, *(rng.randrange(0, t) for _ in range(200))]:
-        assert history.at(3, "emitted/x", at) == pytest.approx(np.interp(at, times, counts))
-    assert history.grown("bolt", "busy_ns", times[3], times[7]) == 2 * (counts[7] - counts[3])
-    assert history.now("bolt", "emitted/x") == n and history.last_ms("bolt") == t
+        assert history.value_at(3, "emitted/x", at) == pytest.approx(np.interp(at, times, counts))
+    assert history.growth("bolt", "busy_ns", times[3], times[7]) == 2 * (counts[7] - counts[3])
+    assert history.total("bolt", "emitted/x") == n and history.last_ms("bolt") == t
     assert history.keys("bolt", "emitted/") == {"emitted/x", "emitted/y"}
-    assert history.at(3, "unknown", 500) is None and history.at(4, "busy_ns", 500) is None and history.grown("other", "busy_ns", 0, 1) == 0
+    assert history.value_at(3, "unknown", 500) is None and history.value_at(4, "busy_ns", 500) is None and history.growth("other", "busy_ns", 0, 1) == 0
 
 
 def test_the_largest_step_is_that_of_one_task_between_two_reports():
@@ -101,9 +101,9 @@ def test_reports_that_are_close_together_are_thinned_out_and_the_newest_stays():
     history = History()
     for t in range(0, 1000, 7):
         history.feed(report(t, "bolt", {"task": 3, "n": t}))
-        assert history.now("bolt", "n") == t
+        assert history.total("bolt", "n") == t
     assert len(history._times[3]) < 30
-    assert all(history.at(3, "n", t) == pytest.approx(t) for t in range(0, 990, 13))
+    assert all(history.value_at(3, "n", t) == pytest.approx(t) for t in range(0, 990, 13))
 
 
 def test_executors_and_errors_are_remembered():
@@ -127,13 +127,13 @@ def delta(watermark, message, op="add", subscription="s1"):
 
 def test_a_messages_latency_is_that_of_its_first_delta():
     found = Latencies({7: (1000, b"17"), 8: (1010, b'"a,b"'), 9: (1020, b"19"), 10: (1030, b"20")})
-    found.add(delta(7, 17), 1500)
-    found.add(delta(7, 17), 1400)
-    found.add(delta(7, 3, "remove"), 1100)
-    found.add(delta(8, '"a,b"'), 1210)
-    found.add(delta(9, 17), 1300)  # an older message: the subscription was pending
-    found.add(delta(6, 16), 1300)  # not one of those that are looked at
-    found.add(delta(10, 20, "match"), 1300)
+    found.add_delta(delta(7, 17), 1500)
+    found.add_delta(delta(7, 17), 1400)
+    found.add_delta(delta(7, 3, "remove"), 1100)
+    found.add_delta(delta(8, '"a,b"'), 1210)
+    found.add_delta(delta(9, 17), 1300)  # an older message: the subscription was pending
+    found.add_delta(delta(6, 16), 1300)  # not one of those that are looked at
+    found.add_delta(delta(10, 20, "match"), 1300)
     assert found.first == {7: 400, 8: 200} and sorted(found.all) == [200, 400, 500]
     summary = found.summary()
     assert summary["messages"] == 4 and summary["messages_with_results"] == 2 and summary["deltas"] == 7
@@ -169,17 +169,17 @@ def test_deltas_of_the_product_are_read():
     names, metas = ['we"ird,"op":"add"', "s2"], ['{"op":"add"}', None]
     batch = DeltaBatch(names, ["0-1", "0-2"], [ADD, ADD], [70, 71], ['"x"', "18"], [0.25, 1e-9], [1, 2], metas)
     for value in delta_records(batch).values.to_pylist():
-        found.add(value.encode(), 150)
+        found.add_delta(value.encode(), 150)
     assert found.first == {70: 50, 71: 50}
 
 
 def test_the_latency_to_a_match_is_that_of_the_first_match():
     found = Latencies({7: (1000, b"17"), 8: (1010, b'"a,b"'), 9: (1020, b"1")}, "match")
-    found.add(delta(7, 17, "match"), 1500)
-    found.add(delta(7, 17, "match", "s2")[:-1] + b',"meta":{"op":"match"}}', 1400)
-    found.add(delta(8, '"a,b"', "match"), 1210)
-    found.add(delta(8, '"a,b"', "add"), 1100)
-    found.add(delta(9, 17, "match"), 1300)
+    found.add_delta(delta(7, 17, "match"), 1500)
+    found.add_delta(delta(7, 17, "match", "s2")[:-1] + b',"meta":{"op":"match"}}', 1400)
+    found.add_delta(delta(8, '"a,b"', "match"), 1210)
+    found.add_delta(delta(8, '"a,b"', "add"), 1100)
+    found.add_delta(delta(9, 17, "match"), 1300)
     assert found.first == {7: 400, 8: 200} and sorted(found.all) == [200, 400, 500] and found.records == 5
 
 
@@ -517,7 +517,7 @@ def test_figures_that_are_not_to_be_trusted_are_named(capsys):
     assert throughput.problems(one_run()) == []
     assert throughput.problems(one_run(errors=["a", "b"], dead_letters=2.0, restarts=1)) == ["2 errors", "2 dead letters", "1 restarts of queries", "b"]
     verified = {"ok": False, "subscriptions": 100, "differences": ["state: x", "state: y"]}
-    assert throughput.problems(one_run(verified=verified)) == ["what was published differs from what a plain program finds", "state: x"]
+    assert throughput.problems(one_run(verified=verified)) == ["published results differ from a plain computation", "state: x"]
     run = one_run(verified={**verified, "ok": True})
     assert throughput.problems(run) == []
     throughput_report.print_tables({"machine": throughput_report.machine(), "settings": throughput.settings(arguments("--verify"), {}), "runs": [run]})

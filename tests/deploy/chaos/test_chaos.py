@@ -161,7 +161,7 @@ def test_a_store_that_hangs_takes_connections_and_answers_later(tmp_path):
         store.hang()
         with pytest.raises(redis.TimeoutError):
             client.get("a")
-        store.go_on()
+        store.resume()
         assert client.get("a") == b"1"
 
 

@@ -183,7 +183,7 @@ def test_verbs_need_a_cluster_and_topics(capsys: pytest.CaptureFixture[str], mon
         assert "No cluster is named. hint: use --bootstrap-servers" in capsys.readouterr().err
         assert cli.main([*verb, "--bootstrap-servers", bootstrap_servers, "-t", "cli not there"]) == 1
         assert re.search(
-            r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology makes its topics when it starts: run one of the name 'cli not there'",
+            r"error: The topics? cli_x20not_x20there\.\w+.* not exist. hint: a DSkype topology creates its topics when it starts: run one named 'cli not there'",
             capsys.readouterr().err,
         )
     admin = TopicAdmin(KafkaSettings(bootstrap_servers))
@@ -724,14 +724,14 @@ def test_ids_are_looked_up_in_the_topics(run: Any, name: str, kafka: KafkaSettin
     found = json.loads(run("explain", "0-0", "coffee", "-o", "json")[1])
     assert found["message"] == "0-0" and [time["held"] for time in found["times"]] == [False] and not found["matches"]
     write_topk = {"subscription": "park", "watermark": 4, "topk": [{"message": "a", "score": 0.5}]}
-    write(kafka, Topics.of(name).topk, [("park", write_topk)])
+    write(kafka, Topics.for_topology(name).topk, [("park", write_topk)])
     code, out, _ = run("explain", "a", "park")
     assert code == 0 and "list    at watermark 4 it has rank 1" in out
-    write(kafka, Topics.of(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
-    write(kafka, Topics.of(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
+    write(kafka, Topics.for_topology(name).sequence, [("0", {"partition": 0, "offset": 0, "first": 0, "n": 3})])
+    write(kafka, Topics.for_topology(name).topk, [("park", {**write_topk, "watermark": 1, "topk": []})])
     assert json.loads(run("explain", "a", "park", "--json")[1])["list"]["reason"] == "came later"
     registration = f"0-{len(subscriptions(kafka, name)) - 1}"
-    write(kafka, Topics.of(name).registrations, [event("coffee", registration, "active", 2)])
+    write(kafka, Topics.for_topology(name).registrations, [event("coffee", registration, "active", 2)])
     found = json.loads(run("explain", "a", "coffee", "--json")[1])
     assert [time["held"] for time in found["times"]] == [True, False] and found["notes"] == []
     for unknown in (("zzz", "park"), ("0-1", "park"), ("a", "zzz")):

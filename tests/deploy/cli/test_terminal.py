@@ -48,7 +48,7 @@ def test_what_steers_is_shown_and_nothing_else_changes():
 
 
 def test_lines_of_tail_have_no_escapes():
-    result = Result.of(
+    result = Result.from_record(
         SimpleNamespace(
             value=json.dumps({"v": 1, "op": HOSTILE, "subscription": HOSTILE, "message": HOSTILE, "watermark": 1}).encode(),
             key=b"k",

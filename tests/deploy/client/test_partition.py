@@ -108,7 +108,7 @@ def test_partitions_are_split_and_merged_by_hand(files, capsys):
     for arguments, text in (
         (["split", "0", "0"], "does not have it"),
         (["split", "99", "1"], "no such partition"),
-        (["merge", "0", "0"], "not with the same tasks"),
+        (["merge", "0", "0"], "with the same tasks cannot be merged"),
     ):
         assert main(["partition", *arguments, "--plan", plan, "-o", out, "--force"]) == 1
         assert text in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_a_topology_that_never_ran_has_no_topics_and_gets_none(kafka: KafkaSetti
             lambda: client.partitions(client.topics.messages),
         ):
             with pytest.raises(
-                UnknownTopicError, match="The topic never-ran.* does not exist.*run one of the name 'never-ran' with 'dskype local' or 'dskype submit'"
+                UnknownTopicError, match="The topic never-ran.* does not exist.*run one named 'never-ran' with 'dskype local' or 'dskype submit'"
             ):
                 use()
         with pytest.raises(UnknownTopicError, match="The topics never-ran.messages, never-ran.topk do not exist"):
@@ -513,5 +513,5 @@ def test_what_is_no_state_is_none() -> None:
         b'{"subscription": "a", "watermark": 1, "topk": [{}]}',
         b"[" * 100_000,
     ):
-        assert TopK.of(value) is None
-        assert Result.of(type("Record", (), {"value": value, "headers": [], "timestamp": 0})()) is None
+        assert TopK.from_json(value) is None
+        assert Result.from_record(type("Record", (), {"value": value, "headers": [], "timestamp": 0})()) is None

@@ -185,9 +185,9 @@ def watcher(arrived=()):
 
 def test_results_are_counted_and_lists_are_kept():
     w, once = watcher(), Once()
-    w.take([delta("a", 1, "add", 11, 0.5, 1), delta("a", 2, "add", "x", 0.75, 1), delta("other", 2, "add", 9, 0.5, 1)], once)
-    w.take([delta("a", 3, "remove", 11), delta("a", 3, "add", 12, 0.75, 1), delta("b", 3, "match", 12), delta("b", 4, "match", 13)], once)
-    w.take([delta("a", 3, "remove", 11), delta("b", 4, "match", 13)], once)  # written a second time
+    w.add_records([delta("a", 1, "add", 11, 0.5, 1), delta("a", 2, "add", "x", 0.75, 1), delta("other", 2, "add", 9, 0.5, 1)], once)
+    w.add_records([delta("a", 3, "remove", 11), delta("a", 3, "add", 12, 0.75, 1), delta("b", 3, "match", 12), delta("b", 4, "match", 13)], once)
+    w.add_records([delta("a", 3, "remove", 11), delta("b", 4, "match", 13)], once)  # written a second time
     assert w.counts == Counts(adds=4, removes=1, matches=2) and w.counts.all == 7
     assert w.topk("a") == [("12", 0.75), ('"x"', 0.75)]
     assert w.matched("b") == ["12", "13"]
@@ -205,7 +205,7 @@ def test_results_are_counted_and_lists_are_kept():
 
 def test_more_words_than_are_kept_lose_the_oldest():
     w, once = watcher(), Once()
-    w.take([delta("b", i, "match", i) for i in range(1500)], once)
+    w.add_records([delta("b", i, "match", i) for i in range(1500)], once)
     seen, words = w.words(0)
     assert seen == 1500 and len(words) == 1000 and words[-1].message == "1499"
     assert [x.message for x in w.words(1490)[1]] == [str(i) for i in range(1490, 1500)]
@@ -213,15 +213,15 @@ def test_more_words_than_are_kept_lose_the_oldest():
 
 def test_latency_is_from_a_messages_arrival_to_its_result():
     w = watcher([(i, 1000 + i) for i in range(100)])
-    w.take([delta("other", i, "add", 1, 0.5, 1, time_ms=1000 + i + 50) for i in range(100)], Once())
-    w.take([delta("other", 99, "match", 1, time_ms=1000 + 99 + 450)], Once())
+    w.add_records([delta("other", i, "add", 1, 0.5, 1, time_ms=1000 + i + 50) for i in range(100)], Once())
+    w.add_records([delta("other", 99, "match", 1, time_ms=1000 + 99 + 450)], Once())
     recent, overall = w.latency()
     assert recent == overall and recent.p50 == 50 and 50 < recent.p99 <= 450
 
 
 def test_results_without_a_known_arrival_have_no_latency():
     w = watcher()
-    w.take([delta("other", 5, "add", 1, 0.5, 1), Record(b"x", b"no json", 1, []), Record(b"x", None, 1, None), Record(b"a", b"[]", 1, None)], Once())
+    w.add_records([delta("other", 5, "add", 1, 0.5, 1), Record(b"x", b"no json", 1, []), Record(b"x", None, 1, None), Record(b"a", b"[]", 1, None)], Once())
     assert w.latency() == (Quantiles(None, None), Quantiles(None, None)) and w.counts.all == 3
 
 
@@ -395,7 +395,7 @@ def test_what_a_run_depends_on_cannot_change_when_it_is_resumed(tmp_path):
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(TopologyError, match="holds other things"):
+    with pytest.raises(TopologyError, match="contains other files"):
         opened(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 

@@ -21,10 +21,11 @@ from kafka.errors import KafkaError
 
 from dskype.deploy.machine import broker as broker_module
 from dskype.deploy.machine import connection, paths
-from dskype.deploy.machine.broker import EmbeddedBroker, free_ports, live_cluster, sweep_stale
+from dskype.deploy.machine.broker import EmbeddedBroker, free_ports, live_cluster
+from dskype.deploy.machine.broker_settings import MESSAGE_MAX_BYTES
 from dskype.deploy.machine.connection import client_arguments, kafka_options, resolve_bootstrap
 from dskype.deploy.machine.errors import BrokerError, OptionError
-from dskype.deploy.machine.folders import FolderInUseError
+from dskype.deploy.machine.folders import FolderInUseError, sweep_stale
 from dskype.deploy.machine.processes import command_line, spawn_tied
 from dskype.topology.core.redaction import redact
 
@@ -49,7 +50,7 @@ def create(servers: str, topic: str, partitions: int = 1) -> None:
 
 
 def write(servers: str, topic: str, *values: bytes) -> None:
-    producer = KafkaProducer(bootstrap_servers=servers, acks="all", max_request_size=broker_module.MESSAGE_MAX_BYTES)
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", max_request_size=MESSAGE_MAX_BYTES)
     try:
         for value in values:
             producer.send(topic, value).get(timeout=60)

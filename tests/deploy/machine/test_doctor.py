@@ -170,7 +170,7 @@ def test_a_given_broker_that_is_not_there_fails() -> None:
 def test_something_else_on_the_port_is_told_apart_from_a_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         [row] = doctor.check_brokers(Bootstrap(f"127.0.0.1:{silent.getsockname()[1]}", "x"), timeout_ms=1_000)
-    assert row.status == FAIL and "gave no Kafka answer" in row.detail and "kafka.security.protocol" in row.fix
+    assert row.status == FAIL and "does not answer as Kafka" in row.detail and "kafka.security.protocol" in row.fix
 
 
 def test_a_broker_that_advertises_an_address_out_of_reach_is_found(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,10 +286,10 @@ def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys
         with pytest.raises(TopologyError, match="0 takes a free port"):
             serve(NoBroker(), port=int(match[1]), say=said.append)
     for everybody in ("0.0.0.0", "::", "", "192.0.2.1", "example.org"):
-        with pytest.raises(TopologyError, match="to this machine alone.*hint: --allow-remote"):
+        with pytest.raises(TopologyError, match="only to this machine.*hint: --allow-remote"):
             serve(NoBroker(), port=0, host=everybody, say=said.append)
     with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append, allow_remote=True):
-        assert "warning: whoever reaches 0.0.0.0 can read them" in said[-1]
+        assert "warning: everyone who can reach 0.0.0.0 can read them" in said[-1]
     with socket.create_server(("127.0.0.1", int(match[1]))):  # it has let go of the port
         pass
 

@@ -97,11 +97,11 @@ def _report(component: str, time_ms: int, **tasks: dict[str, Any]) -> dict[str, 
 def test_records_have_passed_a_bolt_when_all_of_its_tasks_have_their_watermark() -> None:
     passages = Passages(60_000)
     for task in ("t2", "t3"):
-        passages.take(_report("bolt", 900, **{task: {"watermark": -1}}))
-    passages.take(_report("spout", 1000, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
-    passages.take(_report("bolt", 1100, t2={"watermark": 9}))
+        passages.add_report(_report("bolt", 900, **{task: {"watermark": -1}}))
+    passages.add_report(_report("spout", 1000, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
+    passages.add_report(_report("bolt", 1100, t2={"watermark": 9}))
     assert passages.passed["bolt"] == type(passages.passed["bolt"])()
-    passages.take(_report("bolt", 1500, t3={"watermark": 12}))
+    passages.add_report(_report("bolt", 1500, t3={"watermark": 12}))
     assert list(passages.passed["bolt"]) == [Passage(1500, 700, 900, 10)]
     assert passages.quantiles("bolt", 0) == (10, [pytest.approx(790, abs=1), pytest.approx(890, abs=1)])
     assert passages.buckets["bolt"][-1] == 10
@@ -117,11 +117,11 @@ def test_records_of_a_batch_are_spread_between_the_first_and_the_last() -> None:
 
 def test_a_batch_that_is_reported_again_counts_once_and_what_came_before_the_reader_not_at_all() -> None:
     passages = Passages(60_000)
-    passages.take(_report("spout", 1000, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
-    passages.take(_report("bolt", 1100, t2={"watermark": 9}))
-    passages.take(_report("spout", 1200, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
-    passages.take(_report("spout", 1300, t1={"pulse": 1, "watermark": 19, "arrivals": [900, 900, 10]}))
-    passages.take(_report("bolt", 1400, t2={"watermark": 19}))
+    passages.add_report(_report("spout", 1000, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
+    passages.add_report(_report("bolt", 1100, t2={"watermark": 9}))
+    passages.add_report(_report("spout", 1200, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
+    passages.add_report(_report("spout", 1300, t1={"pulse": 1, "watermark": 19, "arrivals": [900, 900, 10]}))
+    passages.add_report(_report("bolt", 1400, t2={"watermark": 19}))
     assert list(passages.passed["bolt"]) == [Passage(1400, 500, 500, 10)]
 
 
@@ -389,7 +389,7 @@ def test_micro_batches_are_counted_once_each_by_what_they_took() -> None:
         _batch("b", 1300, 40_000.0, 1),
         _batch("old", 1300, None, 1),
     ):
-        batches.take(record)
+        batches.add_report(record)
     assert batches.quantiles("a", 0) == (4, [4.0, 250.0]) and batches.quantiles("a", 1150) == (1, [250.0, 250.0])
     assert batches.quantiles("old", 0) == batches.quantiles("nobody", 0) == (0, [None, None])
     assert dict(zip(BATCH_BUCKETS_S, batches.buckets["a"])) | {"all": batches.buckets["a"][-1]} == {

@@ -179,7 +179,7 @@ def test_a_journal_without_a_readable_entry_is_no_empty_journal(store):
     damage(store, 4, 2, lambda d: d[:18], "journal")
     assert store.load_journal(4) == (2, 1)  # the newest number, the newest readable entry
     damage(store, 4, 1, lambda d: b"", "journal")
-    with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: bring"):
+    with pytest.raises(SnapshotError, match="entries of task 4 can be read.*journal-0*2 is cut short.*journal-0*1 is cut short.*hint: restore"):
         store.load_journal(4)
 
 
@@ -293,7 +293,7 @@ def test_a_full_disk_is_not_filled_further_and_the_error_says_where(tmp_path, mo
         for number in range(2, 10):
             for write in (store.save, store.save_journal):
                 with pytest.raises(
-                    WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: make room"
+                    WriteError, match=f"No space left on device.*given: '5... bytes to write; [0-9]+ bytes free in {tmp_path}/s'; hint: free some space"
                 ) as error:
                     write(1, number, encode_snapshot("x" * 5000))
                 assert error.value.retriable

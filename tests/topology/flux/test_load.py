@@ -343,7 +343,7 @@ def test_a_custom_grouping_is_made_from_its_class() -> None:
         ("{type: FIELDS}", "needs args"),
         ("{type: CUSTOM}", "needs a customClass"),
         ("{args: [a]}", "has no type"),
-        ("{type: CUSTOM, customClass: {className: dskype.TestWordCounter}}", "is no grouping"),
+        ("{type: CUSTOM, customClass: {className: dskype.TestWordCounter}}", "is not a grouping"),
     ],
 )
 def test_a_grouping_that_is_none_is_refused(grouping: str, words: str) -> None:
@@ -475,7 +475,7 @@ def test_a_resource_is_found_in_its_folder_and_never_outside(tmp_path: Path) -> 
 
 def test_a_file_that_cannot_be_read_is_a_clear_error(tmp_path: Path) -> None:
     for bad in (tmp_path, tmp_path / "nope.yaml"):
-        with pytest.raises(FluxException, match="is no file"):
+        with pytest.raises(FluxException, match="is not a file"):
             load(bad)
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     with pytest.raises(FluxException, match="is not UTF-8 text. given: 'byte 0xe9 at 9'"):
@@ -573,7 +573,7 @@ def test_a_module_that_is_allowed_does_not_open_what_it_imports(name: str) -> No
 
 
 def test_only_classes_can_be_named() -> None:
-    refused(f"components: [{{id: c, className: {SAMPLE}.constant}}]", "is no class", ClassNotFoundException)
+    refused(f"components: [{{id: c, className: {SAMPLE}.constant}}]", "is not a class", ClassNotFoundException)
     refused(f"components: [{{id: c, className: {SAMPLE}.__class__}}]", "Class not found", ClassNotFoundException)
 
 

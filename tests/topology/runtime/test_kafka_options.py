@@ -65,8 +65,8 @@ def test_topics_that_are_made_take_what_is_sent_and_nothing_compressed_and_other
         assert (made[f"{name}-made"]["compression.type"], made[f"{name}-made"]["max.message.bytes"]) == ("uncompressed", "300000")
         assert (made[f"{name}-written"]["compression.type"], made[f"{name}-written"]["max.message.bytes"]) == ("producer", str(16 << 20))
         assert [warning.partition(" records")[0] for warning in warnings] == [
-            f"topic '{name}-large' takes",
-            f"topic '{name}-others' takes compressed",
+            f"topic '{name}-large' accepts",
+            f"topic '{name}-others' accepts compressed",
             f"topic '{name}-small' refuses",
         ]
         with kafka.producer(compression_type="gzip", max_request_size=64 << 20) as producer, pytest.raises(MessageSizeTooLargeError):

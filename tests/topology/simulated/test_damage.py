@@ -91,7 +91,7 @@ def test_a_damaged_journal_entry_that_released_tuples_is_an_error(damage):
     run = Run().go(4)
     run.damage(DAMAGE[damage], run.files("journal", run.task("numbers"))[-2:])
     run.restart()
-    with pytest.raises(LostStateError, match="journal of spout 'numbers' has lost its newest entries.*hint: bring"):
+    with pytest.raises(LostStateError, match="journal of spout 'numbers' has lost its newest entries.*hint: restore"):
         run.go(2)
 
 
@@ -128,7 +128,7 @@ def test_a_bolt_without_a_readable_snapshot_and_without_its_inbox_is_an_error():
     query = run.sim._queries["first"]
     query.executors.clear()
     run.log.drop_before("t.first", 0, run.store.versions(task)[0])
-    with pytest.raises(LostInputError, match="None of the snapshots of task .* component: 'first'; hint: bring"):
+    with pytest.raises(LostInputError, match="None of the snapshots of task .* component: 'first'; hint: restore"):
         run.sim.components("first")
 
 
@@ -148,7 +148,7 @@ def test_a_log_that_has_lost_what_was_processed_is_noticed():
     task = run.task("first")
     run.log.lose_tail("t.first", 0, versions[task] - 2)
     [problem] = lost_tails(run.sim.plan, versions, run.log.end)
-    assert "lost records of t.first/0 that task" in problem and f"those below {versions[task] - 2}" in problem and "hint" in problem
+    assert "lost records of t.first/0 that task" in problem and f"the log ends at offset {versions[task] - 2}" in problem and "hint" in problem
 
 
 def test_tuples_that_the_log_has_lost_are_missed_by_their_receiver():

@@ -134,7 +134,7 @@ def test_many_slots_of_one_message_are_sorted():
             values[5:500] = 77
         wanted = values.copy()
         wanted[3 : n + 3] = np.sort(values[3 : n + 3])
-        sort_slots(values, 3, n + 3, most, np.zeros(n + 16, np.int32))
+        sort_slots(values, 3, n + 3, most, np.zeros(n + 16, np.int32), np.zeros((40, 4), np.int64))
         assert (values == wanted).all()
 
 
