@@ -30,7 +30,7 @@ import numpy as np
 
 from dskype.bolts.boolean import INDEXES
 from dskype.deploy.benchmarks.boolean import truth
-from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, compile_us, warm_up
+from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, compile_us, warm_up, within
 from dskype.deploy.benchmarks.boolean.workloads import WORKLOADS, Workload, draw
 from dskype.deploy.benchmarks.emulator.measure import print_table
 from dskype.deploy.benchmarks.papers.skype_workload import read_file, read_places
@@ -67,6 +67,7 @@ def compare(
     *,
     rounds: int = 3,
     budget_s: float = 10.0,
+    limit_s: float = 600.0,
     samples: int = 8,
     apart: bool = False,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -75,11 +76,12 @@ def compare(
     """Measure indexes on a workload; see the module's text.
 
     :param budget_s: CPU seconds that an index may take to match all messages once.
+    :param limit_s: seconds that compiling and building may take; an index that takes longer is left out.
     :param samples: messages, at most those of the first batch, whose matches are compared with :func:`truth.matches`.
     :param tell: called with lines about how far it is.
     :returns: ``workload``, ``subscriptions``, ``messages``, ``words`` (per message), ``keywords`` (per subscription), ``compile_us`` (an expression: part of an
         insert), ``equal`` (all agree), ``errors`` (who
-        does not, and where) and ``indexes`` (name -> what :class:`Measured` found).
+        does not, and where), ``left_out`` (indexes that took too long to build) and ``indexes`` (name -> what :class:`Measured` found).
     """
     s, m = workload.subscriptions, workload.messages
     found: dict[str, Any] = {
@@ -90,6 +92,7 @@ def compare(
         "keywords": float(s.offsets[-1]) / s.n,
         "compile_us": compile_us(s),
         "errors": [],
+        "left_out": [],
         "indexes": {},
     }
     digests: dict[str, list[str]] = {}
@@ -99,8 +102,14 @@ def compare(
         standing: list[Measured] = []
         for name in group:
             own = dict((options or {}).get(name, {}))
-            warm_up(name, workload, own)
-            standing.append(Measured(name, workload, own, _teller(f"{workload.name}: {name}")))
+            try:
+                with within(limit_s):
+                    warm_up(name, workload, own)
+                    standing.append(Measured(name, workload, own, _teller(f"{workload.name}: {name}")))
+            except TooSlowError:
+                found["left_out"].append(name)
+                tell(f"{workload.name}: {name} is left out, it was not built within {limit_s:g} s")
+                continue
             tell(f"{workload.name}: {name} built, {standing[-1].found['build_us']:.2f} us and {standing[-1].found['bytes']:.0f} bytes per subscription")
         for turn in range(rounds):
             for index in standing:
@@ -152,6 +161,8 @@ def show(found: Mapping[str, Any]) -> None:
             ratio = [f"{row['message_us'] / least:,.1f}"] if first else []
             rows.append([name, *ratio, *(f"{row[c]:,.{COLUMNS[c][1]}f}" for c in part)])
         print_table(title if first else "", ["", *(["times the least"] if first else []), *(COLUMNS[c][0] for c in part)], rows)
+    if found["left_out"]:
+        print(f"  left out, as they took too long to build: {', '.join(found['left_out'])}")
     print("  all indexes find the same" if found["equal"] else "\n".join(f"  WRONG: {error}" for error in found["errors"]), flush=True)
 
 
@@ -167,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=positive, default=8192, metavar="N", dest="count", help="default: 8192")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--budget", type=float, default=10.0, metavar="S", help="CPU seconds of an index per round; default: 10")
+    parser.add_argument("--limit", type=float, default=600.0, metavar="S", help="seconds to build an index, else it is left out; default: 600")
     parser.add_argument("--samples", type=int, default=8, help="messages that are checked against a plain computation; default: 8")
     parser.add_argument("--apart", action="store_true", help="one index after the other")
     parser.add_argument("--seed", type=int, default=0)
@@ -188,7 +200,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         n = args.subscriptions or max(1, round(WORKLOADS[name].subscriptions * args.scale))
         workload = draw(name, corpus, n, args.count, args.seed)
         say(f"{name}: drawn in {time.perf_counter() - began:.1f} s")
-        found = compare(workload, args.indexes.split(","), rounds=args.rounds, budget_s=args.budget, samples=args.samples, apart=args.apart, options=options)
+        found = compare(
+            workload,
+            args.indexes.split(","),
+            rounds=args.rounds,
+            budget_s=args.budget,
+            limit_s=args.limit,
+            samples=args.samples,
+            apart=args.apart,
+            options=options,
+        )
         show(found)
         report["workloads"].append(found)
         if args.json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BATCH", "CALL", "Measured", "compile_us", "insert", "quiet", "warm_up"]
+__all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "quiet", "warm_up", "within"]
 
 BATCH = 256
 """Messages per batch."""
@@ -213,6 +214,29 @@ def warm_up(name: str, workload: Workload, options: dict[str, Any] | None = None
     index.match(1.0)
     index.single(0.1)
     index.change()
+
+
+class TooSlowError(Exception):
+    """An index has taken longer than it may."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """End what takes longer than so many seconds, by the wall clock; in the main thread, between two calls of kernels.
+
+    :raises TooSlowError: the time is over.
+    """
+
+    def end(*_: object) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

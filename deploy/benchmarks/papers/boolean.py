@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean import INDEXES
-from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, warm_up
+from dskype.deploy.benchmarks.boolean.measure import BATCH, Measured, TooSlowError, warm_up, within
 from dskype.deploy.benchmarks.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.benchmarks.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.benchmarks.papers import boolean_report
 from dskype.deploy.benchmarks.papers.boolean_experiments import EXPERIMENTS, Setting, World
-from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, Rows, run_experiment
+from dskype.deploy.benchmarks.papers.experiments import Claim, Experiment, Found, LeftOutError, Rows, run_experiment
 from dskype.deploy.benchmarks.papers.skype_workload import Corpus, read_file, read_places
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.machine.terminal import say
@@ -48,11 +48,13 @@ class Scale:
     """How large everything is.
 
     :ivar messages: that are matched, or as many of them as ``budget_s`` of CPU time lasts for, at least a batch of 256.
+    :ivar limit_s: seconds that compiling and filling an index may take; one that takes longer is left out.
     """
 
     subscriptions: int = 100_000
     messages: int = 2048
     budget_s: float = 2.0
+    limit_s: float = 900.0
     repeat: int = 1
     seed: int = 0
 
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subscriptions", type=positive, metavar="N", help="default: 100000")
     parser.add_argument("--messages", type=positive, metavar="N", dest="count", default=2048, help="messages that are matched; default: 2048")
     parser.add_argument("--budget", type=positive_seconds, metavar="S", default=2.0, help="CPU seconds for them at most, then the rest is left out; default: 2")
+    parser.add_argument("--limit", type=positive_seconds, metavar="S", default=900.0, help="seconds to fill an index, else it is left out; default: 900")
     parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="match everything N times, and take the fastest; default: 1")
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -125,7 +128,11 @@ class Bench:
         """
         if setting.key not in self._found:
             began = time.perf_counter()
-            index = self._fill(setting)
+            try:
+                with within(self.scale.limit_s):
+                    index = self._fill(setting)
+            except TooSlowError:
+                raise LeftOutError(f"it was not filled within {self.scale.limit_s:g} s") from None
             if setting.removed:
                 index.remove(setting.removed, self.scale.seed)
             if setting.updates:
@@ -253,7 +260,7 @@ def _plain(setting: Setting) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.repeat, args.seed)
+    scale = Scale(args.subscriptions or (10_000_000 if args.full else 100_000), args.count, args.budget, args.limit, args.repeat, args.seed)
     corpus = read_file(Path(args.messages)) if args.messages else read_places()
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
     began = time.perf_counter()

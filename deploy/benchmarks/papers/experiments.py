@@ -11,6 +11,7 @@ __all__ = [
     "Claim",
     "Experiment",
     "Found",
+    "LeftOutError",
     "Row",
     "Rows",
     "best",
@@ -33,6 +34,10 @@ Rows = Mapping[tuple[str, Any], Found]
 """The measures of all rows, by (series, x)."""
 
 HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
+
+
+class LeftOutError(Exception):
+    """A row cannot be measured; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Run all rows of an experiment, and check its claims.
 
-    :param run: measures a setting.
+    :param run: measures a setting, or raises :class:`LeftOutError`.
     :param missing: returns which part of a setting is not available (None: all are); then the row is left out.
     :param progress: called after each row with its name and its measures.
     :returns: ``name``, ``title``, ``x``, ``second``, ``rows`` (each ``series``, ``x``, ``setting`` and the measures), ``notes`` (rows that were
@@ -93,7 +98,11 @@ def run_experiment(
         if lacks := missing(row.setting):
             notes.append(f"{row.series} is left out: {lacks}")
             continue
-        result = run(row.setting)
+        try:
+            result = run(row.setting)
+        except LeftOutError as reason:
+            notes.append(f"{row.series} is left out: {reason}")
+            continue
         place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
         progress(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
         setting = {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(row.setting).items()}

@@ -127,6 +127,12 @@ def test_what_cannot_be_run_is_left_out_with_a_note(corpus, monkeypatch):
     assert bench.missing(Setting("plain", {"token_order": "idf"})) == "index 'plain' has no option 'token_order'"
 
 
+def test_an_index_that_takes_too_long_to_fill_is_left_out_with_a_note(corpus):
+    rows = [Row("slow", None, Setting("plain"))]
+    (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], Bench(corpus, replace(TINY, limit_s=1e-6)), lambda line: None)
+    assert one["rows"] == [] and one["notes"] == ["slow is left out: it was not filled within 1e-06 s"]
+
+
 def test_claims_follow_the_figures():
     """Every claim can hold and fail: figures are made up until both have been seen."""
     rng = random.Random(3)
