@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dskype.deploy.benchmarks.usage import processes, tree
@@ -105,9 +106,11 @@ def wait_for_first(handle: LocalTopology, component: str, timeout_s: float = 90)
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table that also reads well in a file."""
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*map(str, row))
-    Console(width=140).print(table)
+    console = Console(width=140)
+    console.print(f"[italic]{escape(title)}[/]", soft_wrap=True)  # a title of the table would be wrapped to its width
+    console.print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 __all__ = [
@@ -105,8 +105,7 @@ def run_experiment(
             continue
         place = "" if row.x is None else f" {experiment.x} {row.x:g}" if isinstance(row.x, (int, float)) else f" {row.x}"
         progress(f"{experiment.name} {number}/{len(experiment.rows)}: {row.series}{place}", result)
-        setting = {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(row.setting).items()}
-        rows.append({"series": row.series, "x": row.x, "setting": setting, **result})
+        rows.append({"series": row.series, "x": row.x, "setting": {name: _plain(value) for name, value in vars(row.setting).items()}, **result})
     by_place = {(row["series"], row["x"]): row for row in rows}
     claims = []
     for claim in experiment.claims:
@@ -125,6 +124,13 @@ def run_experiment(
         "notes": list(dict.fromkeys(notes)),
         "claims": claims,
     }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a setting as JSON has it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return dict(vars(value)) if is_dataclass(value) else value
 
 
 def table_line(cells: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from dskype.deploy.cli.arguments import UsageError, check_options, client_options, open_client, output
 from dskype.deploy.machine.terminal import Progress, clean, clock_text, put
-from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["add_arguments", "run"]
 
@@ -113,6 +112,8 @@ def _subscription(value: bytes) -> tuple[str, bytes]:
 
 
 def _registered(client: Any, id: str) -> Any:
+    from dskype.topology.errors import IllegalArgumentException, explain
+
     found = client.subscription(id)
     if found is None:
         raise IllegalArgumentException(explain(f"There is no such subscription in topology {client.name!r}.", given=id, hint="'dskype sub list' lists them"))
@@ -121,6 +122,8 @@ def _registered(client: Any, id: str) -> Any:
 
 def _find(client: Any, id: str) -> _Message:
     """Return the newest message of an id that the topic still has."""
+    from dskype.topology.errors import IllegalArgumentException, explain
+
     topic = client.topics.messages
     place = _DEFAULT_ID.fullmatch(id)
     progress = Progress(clear=True)
