@@ -27,6 +27,7 @@ from dskype.bolts.boolean.baselines.record_kernels import (
 )
 
 __all__ = [
+    "APART",
     "CURSOR",
     "DEAD",
     "EMPTY",
@@ -53,7 +54,7 @@ EMPTY = np.int32(-(2**31))
 """Cell of a free row."""
 NO_BLOCK = -1
 """Class of a list that has no block: it is empty, or its one record stands in the row itself."""
-ROWS_USED, ENTRIES_USED, POSTINGS, DEAD, CURSOR = range(5)
+ROWS_USED, ENTRIES_USED, POSTINGS, DEAD, CURSOR, APART = range(6)
 """Places of ``Cells.counters``."""
 NEED_WORDS, NEED_ROWS, NEED_ENTRIES = 1, 2, 3
 _CELL, _START, _COUNT, _CLASS = 2, 3, 4, 5
@@ -68,7 +69,7 @@ class Cells(NamedTuple):
     the same memory, cell, start, count and class in columns 2 to 5. entries: int32[E], records; a list's block has 2^class places from
     ``start``; a list of one record without a block has the record as its ``start``. free: int64[32], first free block by class, linked by
     their first elements. counters: int64[5], rows in use (those of empty lists included), entries in use (freed blocks included), postings,
-    dead ones among them (an upper bound), the row to vacuum next.
+    dead ones among them, the row to vacuum next, postings in the cell of all.
     """
 
     grid: np.ndarray
@@ -139,12 +140,20 @@ def _give_back(cells, block, size):
 
 
 @njit(cache=True)
+def _count(cells, row, change):
+    """Count postings of a row in or out."""
+    cells.counters[POSTINGS] += change
+    if row[_CELL] == cells.grid[_COLUMNS] * cells.grid[_LINES]:
+        cells.counters[APART] += change
+
+
+@njit(cache=True)
 def _file(records, cells, cell, term, record):
     """Append a record to the list of (cell, term); return (what is lacking, how much)."""
     place = find(cells, cell, term)
     row = cells.rows[place]
     if row[_CELL] == EMPTY:
-        if 2 * (cells.counters[ROWS_USED] + 1) > len(cells.rows):
+        if 3 * (cells.counters[ROWS_USED] + 1) > 2 * len(cells.rows):
             return NEED_ROWS, np.int64(1)
         cells.counters[ROWS_USED] += 1
         cells.terms[place, 0] = term
@@ -173,7 +182,7 @@ def _file(records, cells, cell, term, record):
         cells.entries[row[_START] + count] = np.int32(record)
     row[_COUNT] = np.int32(count + 1)
     records.words[record + PLACES] += 1
-    cells.counters[POSTINGS] += 1
+    _count(cells, row, np.int64(1))
     return 0, np.int64(0)
 
 
@@ -260,7 +269,7 @@ def remove(records, cells, slots):
                         at += 1
                     cells.entries[at] = cells.entries[start + count - 1]
                 _shrunk(cells, row, count - 1)
-                cells.counters[POSTINGS] -= 1
+                _count(cells, row, np.int64(-1))
         release(records, record)
 
 
@@ -282,7 +291,7 @@ def _sweep(records, cells, place):
             if records.words[record + PLACES] == 0:
                 release(records, record)
     if kept < count:
-        cells.counters[POSTINGS] -= count - kept
+        _count(cells, row, kept - count)
         cells.counters[DEAD] -= count - kept
         _shrunk(cells, row, kept)
 
@@ -343,14 +352,14 @@ def match(records, cells, lat, lon, offsets, terms):
     found, scratch = np.empty(1024, np.int32), np.empty(1024, np.int32)
     n = np.int64(0)
     all_cells = cells.grid[_COLUMNS] * cells.grid[_LINES]
-    spread = all_cells > cells.grid[_MOST]
+    turns = 2 if cells.counters[APART] > 0 else 1
     for m in range(len(lat)):
         first, last = offsets[m], offsets[m + 1]
         column, _, line, _ = cell_range(cells, lon[m], lat[m], lon[m], lat[m])
         cell = line * cells.grid[_COLUMNS] + column
         hits = np.int64(0)
         for t in range(first, last):
-            for turn in range(2 if spread else 1):
+            for turn in range(turns):
                 place = find(cells, cell if turn == 0 else all_cells, terms[t])
                 if cells.rows[place, _CELL] == EMPTY:
                     continue

@@ -33,7 +33,7 @@ class _CellIndex(RecordIndex):
     def _clear(self) -> None:
         super()._clear()
         terms, rows = _table(16)
-        self._cells = kernels.Cells(np.array(self._grid(), np.int64), terms, rows, np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(5, np.int64))
+        self._cells = kernels.Cells(np.array(self._grid(), np.int64), terms, rows, np.zeros(16, np.int32), np.full(32, -1, np.int64), np.zeros(6, np.int64))
 
     def _parts(self) -> tuple[tuple[np.ndarray, ...], ...]:
         return self._records, self._cells
@@ -46,7 +46,7 @@ class _CellIndex(RecordIndex):
         if what == kernels.NEED_WORDS:
             self._grow_words(need)
         elif what == kernels.NEED_ENTRIES:
-            size = max(int(cells.counters[kernels.ENTRIES_USED]) + need, len(cells.entries) * 3 // 2)
+            size = max(int(cells.counters[kernels.ENTRIES_USED]) + need, len(cells.entries) * 5 // 4)
             if size >= 2**31:
                 raise IllegalArgumentException(
                     explain(f"A boolean index {self.name!r} can hold no more.", given=f"{len(self)} subscriptions", hint="use more tasks, or larger cells")
@@ -55,7 +55,7 @@ class _CellIndex(RecordIndex):
         else:
             filled = int(((cells.rows[:, 2] != kernels.EMPTY) & (cells.rows[:, 4] > 0)).sum())
             size = 16
-            while size < 3 * (filled + need):
+            while size < 2 * (filled + need):
                 size *= 2
             terms, rows = _table(size)
             kernels.rehash(cells, terms, rows)
@@ -76,7 +76,7 @@ class _CellIndex(RecordIndex):
         places = np.flatnonzero(cells.rows[:, 2] != kernels.EMPTY)
         cell, start, count, size = cells.rows[places, 2:].astype(np.int64).T
         assert kernels.misplaced(cells) == 0
-        assert len(places) == counters[kernels.ROWS_USED] <= len(cells.rows) // 2
+        assert len(places) == counters[kernels.ROWS_USED] <= len(cells.rows) * 2 / 3
         single = size == kernels.NO_BLOCK
         assert (count[single] <= 1).all() and (count[~single] <= np.int64(1) << size[~single]).all()
         blocks = list(zip(start[~single].tolist(), (np.int64(1) << size[~single]).tolist()))
@@ -94,6 +94,7 @@ class _CellIndex(RecordIndex):
         listed = np.where(single[row], start[row], cells.entries[np.where(single[row], 0, start[row] + nth)]).astype(np.int64)
         named = dict(zip(*(array.tolist() for array in np.unique(listed, return_counts=True))))
         assert len(listed) == counters[kernels.POSTINGS]
+        assert (cell[row] == cells.grid[0] * cells.grid[1]).sum() == counters[kernels.APART]
         dead = self._check_records(named)
         assert sum(named[record] for record in dead) == counters[kernels.DEAD]
         live = ~np.isin(listed, list(dead))

@@ -37,8 +37,8 @@ class FastIndex(RecordIndex):
 
     Insert: O(levels * terms) amortized; match: the rows that the message's terms lead to, in one cell per level.
 
-    :param options: ``cells`` (1024), cells along each side of the finest grid, a power of two; ``frequent`` (32), the length from which on a list is full;
-        ``spill`` (32); ``vacuum`` (4), rows and postings to look at for each posting made or ended, and for each message.
+    :param options: ``cells`` (1024), cells along each side of the finest grid, a power of two; ``frequent`` (64), the length from which on a list is full;
+        ``spill`` (16); ``vacuum`` (4), rows and postings to look at for each posting made or ended, and for each message.
     """
 
     name = "fast"
@@ -55,7 +55,7 @@ class FastIndex(RecordIndex):
         if cells & (cells - 1):
             raise IllegalArgumentException(explain("Cells along a side must be a power of two.", given=cells, legal="1, 2, 4, ... 16384"))
         self._vacuum = whole(self, "vacuum", 4, 1, 2**20)
-        shape = np.array([cells.bit_length(), whole(self, "frequent", 32, 1, 2**12), whole(self, "spill", 32, 1, 2**12)], np.int64)
+        shape = np.array([cells.bit_length(), whole(self, "frequent", 64, 1, 2**12), whole(self, "spill", 16, 1, 2**12)], np.int64)
         nodes, units = np.zeros((32, 4), np.int64), np.zeros((64, 8), np.int32)
         counters = np.zeros(9, np.int64)
         counters[kernels.FREE_NODE] = -1
@@ -85,18 +85,18 @@ class FastIndex(RecordIndex):
             self._grow_words(need)
         elif what == kernels.NEED_ROWS:
             size = len(pyramid.rows)
-            while size < 3 * (int(counters[kernels.ROWS_LIVE]) + need):
+            while size < 2 * (int(counters[kernels.ROWS_LIVE]) + need):
                 size *= 2
             terms, rows = _table(size)
             kernels.rehash(pyramid, terms, rows)
             self._pyramid = pyramid._replace(terms=terms, rows=rows)
         elif what == kernels.NEED_NODES:
-            nodes = enlarged(pyramid.nodes, len(pyramid.nodes) * 3 // 2 + need, 0)
+            nodes = enlarged(pyramid.nodes, len(pyramid.nodes) * 5 // 4 + need, 0)
             self._pyramid = pyramid._replace(nodes=nodes, node_parts=nodes.view(np.int32))
         elif what == kernels.NEED_QUEUE:
             self._pyramid = pyramid._replace(queue=enlarged(pyramid.queue, len(pyramid.queue) * 2 + need, 0))
         else:
-            size = max(int(counters[kernels.UNITS_USED]) + need, len(pyramid.units) * 3 // 2)
+            size = max(int(counters[kernels.UNITS_USED]) + need, len(pyramid.units) * 5 // 4)
             if size >= 2**31:
                 raise IllegalArgumentException(
                     explain("A boolean index 'fast' can hold no more.", given=f"{len(self)} subscriptions", hint="use more tasks, or fewer cells")
@@ -139,7 +139,7 @@ class FastIndex(RecordIndex):
         frequent, spill = p.shape[kernels.FREQUENT], p.shape[kernels.SPILL]
         places = np.flatnonzero(p.rows[:, 2] > kernels.TOMB)
         assert kernels.misplaced(p) == 0 and counters[kernels.QUEUED] == 0
-        assert len(places) == counters[kernels.ROWS_LIVE] <= counters[kernels.ROWS_USED] <= len(p.rows) // 2
+        assert len(places) == counters[kernels.ROWS_LIVE] <= counters[kernels.ROWS_USED] <= len(p.rows) * 2 / 3
         rows = {(int(p.rows[r, 2]), int(p.terms[r, 0])): int(p.rows[r, 3]) for r in places}
         lists = [(owner, term, value) for (owner, term), value in rows.items() if value >= 0]
         inner = {-2 - value: (owner, term) for (owner, term), value in rows.items() if value < 0}

@@ -249,7 +249,7 @@ def _spill(records, pyramid, block, cell, trigger):
 def _lacking(pyramid):
     """Return (what is lacking, how much) to file one queued posting whatever comes."""
     counters = pyramid.counters
-    if 2 * (counters[ROWS_USED] + HEADROOM) > len(pyramid.rows):
+    if 3 * (counters[ROWS_USED] + HEADROOM) > 2 * len(pyramid.rows):
         return NEED_ROWS, np.int64(HEADROOM)
     if counters[NODES_USED] + HEADROOM > len(pyramid.nodes):
         return NEED_NODES, np.int64(HEADROOM)

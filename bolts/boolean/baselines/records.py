@@ -95,7 +95,7 @@ class RecordIndex(BooleanIndex):
             raise IllegalArgumentException(explain("A slot must be free, and be given once.", given=taken or slots.tolist(), legal="free ones, 0 to 2**31 - 1"))
         high = int(slots.max())
         if high >= len(blocks):
-            self._records = self._records._replace(blocks=enlarged(blocks, max(high + 1, len(blocks) * 3 // 2), -1))
+            self._records = self._records._replace(blocks=enlarged(blocks, max(high + 1, len(blocks) * 5 // 4), -1))
         batch, progress = kernels.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs))), np.zeros(3, np.int64)
         while True:
             what, need = self._file(batch, progress)
@@ -105,7 +105,7 @@ class RecordIndex(BooleanIndex):
 
     def _grow_words(self, need: int) -> None:
         records = self._records
-        size = max(int(records.counters[kernels.USED]) + need, len(records.words) * 3 // 2)
+        size = max(int(records.counters[kernels.USED]) + need, len(records.words) * 5 // 4)
         if size >= _MOST_WORDS:
             raise IllegalArgumentException(
                 explain(f"A boolean index {self.name!r} can hold no more.", given=f"{len(self)} subscriptions", hint="use more tasks")
