@@ -247,15 +247,12 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
     results = []
     for experiment in experiments:
         whole = replace(experiment, claims=[*experiment.claims, _agree(experiment)])
-        result = run_experiment(whole, bench.run, bench.missing, _plain, tell)
+        result = run_experiment(whole, bench.run, bench.missing, tell)
         for row in result["rows"]:
             del row["digests"], row["world"]
+            row["setting"]["world"] = dict(vars(row["setting"]["world"]))
         results.append(result)
     return results
-
-
-def _plain(setting: Setting) -> dict[str, Any]:
-    return {**vars(setting), "options": dict(setting.options), "world": dict(vars(setting.world))}
 
 
 def run(args: argparse.Namespace) -> int:
