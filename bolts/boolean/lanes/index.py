@@ -10,6 +10,7 @@ import numpy as np
 from dskype.bolts.boolean.base import BooleanIndex, box_of
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes import change_kernels as changes
+from dskype.bolts.boolean.lanes import group_kernels as groups
 from dskype.bolts.boolean.lanes import match_kernels as matching
 from dskype.bolts.boolean.lanes.checks import check
 from dskype.bolts.boolean.lanes.memory import Rows
@@ -64,6 +65,7 @@ class LanesIndex(BooleanIndex):
         changes.clear(self._stores)
         self._scratch(1 << 13, 1 << 14)
         self._messages = _messages(64)
+        self._work = groups.new_work()
 
     def __len__(self) -> int:
         return self._size
@@ -105,6 +107,7 @@ class LanesIndex(BooleanIndex):
             np.zeros((2, items), np.int64),
             np.zeros(2048, np.int32),
             np.zeros((40, 4), np.int64),
+            np.zeros((3, matching.MESSAGES + 1), np.int64),
         )
 
     # -- changes --------------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class LanesIndex(BooleanIndex):
         self._largest_program = 4 * int(np.diff(offsets).max()) + 64
         batch = changes.Batch(*map(_frozen, (slots, boxes, kinds, offsets, programs)))
         progress = np.array([0, -1], np.int64)
-        while need := changes.insert(self._stores, batch, progress):
+        while need := changes.insert(self._stores, self._work, batch, progress):
             self._grow(need)
         self._size += n
 
@@ -161,7 +164,7 @@ class LanesIndex(BooleanIndex):
             raise IllegalArgumentException(explain("A slot must hold a subscription, and be given once.", given=missing or array.tolist()))
         del places
         progress = np.zeros(1, np.int64)
-        while need := changes.remove(self._stores, _frozen(array), progress):
+        while need := changes.remove(self._stores, self._work, _frozen(array), progress):
             self._grow(need)
         self._size -= len(array)
 
