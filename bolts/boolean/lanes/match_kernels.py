@@ -464,9 +464,7 @@ def match(stores, messages, found, progress):
     """
     index, progress = opened(stores), lent(progress)
     messages = Messages(lent(messages.box), lent(messages.ends), lent(messages.row), lent(messages.terms))
-    found = Found(
-        lent(found.slots), lent(found.rows), lent(found.items), lent(found.wide), lent(found.bitmap), lent(found.stack), lent(found.ends)
-    )
+    found = Found(lent(found.slots), lent(found.rows), lent(found.items), lent(found.wide), lent(found.bitmap), lent(found.stack), lent(found.ends))
     ends = Ends(found.ends[0], found.ends[1], found.ends[2])
     ends.codes[0] = ends.records[0] = ends.blocks[0] = 0
     low, n, size = progress[0], progress[3], np.int64(MESSAGES)

@@ -17,7 +17,23 @@ from numba.core import config
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-__all__ = ["WIDE", "below", "bits", "covered", "covered_floats", "equal", "fetch", "fill", "flagged", "lent", "lowest", "order", "pack", "pack_places", "wanted_bits"]
+__all__ = [
+    "WIDE",
+    "below",
+    "bits",
+    "covered",
+    "covered_floats",
+    "equal",
+    "fetch",
+    "fill",
+    "flagged",
+    "lent",
+    "lowest",
+    "order",
+    "pack",
+    "pack_places",
+    "wanted_bits",
+]
 
 _I1, _I16, _I32, _I64, _F32 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
