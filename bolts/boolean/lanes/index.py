@@ -183,7 +183,8 @@ class LanesIndex(BooleanIndex):
             batch = matching.Messages(box, ends, row, _frozen(messages.terms))
         else:
             batch, n = _halves(messages, areas)
-        progress = np.array([0, 0, 0, n])
+        progress = np.zeros(4, np.int64)
+        progress[3] = n
         while need := matching.match(self._stores, batch, self._found, progress):
             self._more_scratch(need, batch, progress)
         end, found = int(progress[2]), self._found
